@@ -13,12 +13,12 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 NODES = ("node1", "node2")
-_PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "munged", "ip", "unshare", "nsenter", "setpriv")
+_PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "munged", "ip", "unshare", "nsenter")
 
 _CONF = """\
 ClusterName=tests
@@ -245,17 +245,3 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.stop()
-
-
-def main(arguments: Sequence[str]) -> None:
-    """``python tests/slurm/cluster.py FOLDER COMMAND ...``: run a command where the cluster's commands work."""
-    folder = Path(arguments[0]).resolve()
-    folder.mkdir(parents=True)
-    with running_cluster(folder) as cluster:
-        subprocess.run([*cluster._enter("control"), *arguments[1:]], env=cluster.environ)
-
-
-if __name__ == "__main__":
-    import sys
-
-    main(sys.argv[1:])

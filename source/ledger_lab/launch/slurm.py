@@ -286,8 +286,8 @@ class Slurm(Engine):
                     f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}"
                 ) from error
             raise UserError(
-                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus or "
-                "memory in the file of the cluster"
+                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus "
+                "or memory in the file of the cluster"
             )
         return job
 
