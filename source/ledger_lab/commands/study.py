@@ -53,8 +53,8 @@ class StudyRequest(Request):
             f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
             "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
             "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
-            f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a "
-            "batch job can requeue itself. Arguments after -- are passed to every training. With --on, the trainings "
+            f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
+            "Arguments after -- are passed to every training. With --on, the trainings "
             "run on a cluster instead; the program submits those that are missing, and prints the report when all are "
             "made."
         ),

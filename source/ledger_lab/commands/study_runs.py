@@ -62,5 +62,9 @@ def repeated_flags(arguments: Sequence[str]) -> list[str]:
     parser = argparse.ArgumentParser(add_help=False)
     for repeated in ("--nproc", "--mirror", "--grace_s"):
         parser.add_argument(repeated, action="append", default=[])
-    said, _ = parser.parse_known_args(list(arguments))
-    return [each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)]
+    said, others = parser.parse_known_args(list(arguments))
+    switches = [each for each in ("--allow_public_address",) if each in others]
+    return [
+        *(each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)),
+        *switches,
+    ]

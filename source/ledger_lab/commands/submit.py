@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.commands.first_look import require_known
-from ledger_lab.commands.study_runs import repeated_flags
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.launch import requested_processes
 from ledger_lab.launch.elsewhere import Elsewhere, requested_elsewhere
@@ -28,6 +27,7 @@ from ledger_lab.launch.plans import (
     write_folder,
 )
 from ledger_lab.terminal.console import make_console, tell_error
+from ledger_lab.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest
 
 _SINGLE = "train"
@@ -104,12 +104,24 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
     return PlannedTraining(
         what=what,
         start=tuple(start),
-        resume=(*repeated_flags(own), *site.arguments),
+        resume=(*_flags_of_each_attempt(given), *site.arguments),
         nodes=nodes,
         processes=processes or max(1, gpus),
         program=str((site.project or Path(sys.argv[0]).resolve().parents[1]) / "scripts" / "train.py"),
         directory=str(site.project or os.getcwd()),
     )
+
+
+def _flags_of_each_attempt(given: TrainRequest) -> list[str]:
+    """Return the flags of a request that must be repeated when the job resumes its run."""
+    words: list[str] = []
+    for name in flag_names(TrainRequest, each_attempt=True):
+        value = getattr(given, name)
+        if name not in given.given or name == "resume" or (name == "allow_changed_code" and given.resume is None):
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        words += [f"--{name}"] if value is True else [word for each in values for word in (f"--{name}", str(each))]
+    return words
 
 
 def show_files(engine: Engine, site: Site, plan: Plan, console: Console) -> None:

@@ -267,7 +267,9 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
         "wall_s DOUBLE its duration, until its processes were gone or its last sign of life [s]",
         lambda of: of.attempt.wall_ns / 1e9,
     ),
-    column("engine VARCHAR scheduler of the job that it ran in; missing outside jobs", _job_reader("engine")),
+    column(
+        "scheduler VARCHAR engine of the job that it ran in, such as slurm; missing outside jobs", _job_reader("engine")
+    ),
     column("job VARCHAR id of the job; the tasks of an array share it", _job_reader("job")),
     column("job_index BIGINT index of the training in its plan, and of the array task", _job_reader("index")),
     column("job_restarts BIGINT how often the scheduler had started the job again", _job_reader("restarts")),
