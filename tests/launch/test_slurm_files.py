@@ -203,6 +203,10 @@ def test_slurms_refusals_become_one_line_with_the_way_out(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(slurm.UserError, match=r"^sbatch: .*Invalid account.*: correct account or partition"):
         ENGINE.submit(tmp_path)
+    (tmp_path / "sbatch").write_text("#!/bin/bash\nexec sleep 60\n")
+    monkeypatch.setattr(slurm, "_ANSWER_S", 0.2)
+    with pytest.raises(slurm.UserError, match=r"within 0.2 s: .* cancel it with scancel --name=ledger_lab-\S+$"):
+        ENGINE.submit(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
     with pytest.raises(slurm.UserError, match="sbatch is not installed here"):
         ENGINE.submit(tmp_path)

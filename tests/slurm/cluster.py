@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 NODES = ("node1", "node2")
-_PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "munged", "ip", "unshare", "nsenter")
+_PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "munged", "ip", "unshare", "nsenter", "setpriv")
+_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+"""Beginning of a command that the kernel kills when this process ends, however it ends."""
 
 _CONF = """\
 ClusterName=tests
@@ -102,6 +104,7 @@ class Cluster:
         socket = self.folder / "munge.socket"
         self._munged = subprocess.Popen(
             [
+                *_ENDS_WITH_US,
                 *("munged", "--foreground", "--force", f"--socket={socket}", f"--key-file={self.folder}/munge.key"),
                 *(f"--pid-file={self.folder}/munged.pid", f"--seed-file={self.folder}/munged.seed"),
                 f"--log-file={self.folder}/munged.log",
@@ -142,7 +145,7 @@ class Cluster:
             " && ip link set lo up && exec sleep infinity"
         )
         unshared = ("--net", "--uts", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
-        self._spaces[name] = process = subprocess.Popen(["unshare", *unshared, "bash", "-c", begin])
+        self._spaces[name] = process = subprocess.Popen([*_ENDS_WITH_US, "unshare", *unshared, "bash", "-c", begin])
         wait_until(lambda: self._first_process(process) is not None, f"the namespace of {name} is open", 30)
 
         def ready() -> bool:

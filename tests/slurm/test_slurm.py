@@ -1,7 +1,7 @@
 """Trainings of the cart-pole on a real Slurm of two nodes: arrays, requeueing, cancelling, lost nodes, several nodes.
 
-The tests run in their order and share one cluster. A run on a lost node counts as lost only after minutes, so a later test
-looks at what became of it.
+The tests run in their order and share one cluster. A run on a lost node counts as lost only after minutes, so a later
+test looks at what became of it.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def test_an_array_of_six_is_trained_two_at_once_and_reported(cluster: Cluster, t
 
 def test_the_run_on_the_lost_node_is_resumed_on_the_other(cluster: Cluster, lost: Site) -> None:
     wait_for_training(lost, attempt=2)
-    cluster.tried("scancel", "--name=ledger_lab-train-001")
+    cluster.tried("scancel", "--name=ledger_lab-train.py-001")
     (run,) = lost.runs()
     assert run.attempts[0].status is Status.LOST
     (first, (before,)), (second, (after,)) = jobs_of(run)

@@ -30,8 +30,8 @@ from ledger_lab.terminal.console import make_console, tell_error
 from ledger_lab.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest
 
-_SINGLE = "train"
-"""Name of the submissions of ``train.py``."""
+_SINGLE = "train.py"
+"""Name of the submissions of single trainings."""
 
 
 def submit_if_asked(argv: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site
-from ledger_lab.launch.plans import Plan, Submission
+from ledger_lab.launch.plans import Plan, Submission, job_name
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 
@@ -277,7 +277,8 @@ class Slurm(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        job = _slurm(*self.submit_command(folder), cwd=folder).strip().partition(";")[0]
+        unsure = f"; if the job was submitted all the same, cancel it with scancel --name={job_name(folder)}"
+        job = _slurm(*self.submit_command(folder), cwd=folder, unsure=unsure).strip().partition(";")[0]
         if (never := never_starts(_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))) is not None:
             try:
                 _slurm(*self.cancel_command(job))
@@ -402,8 +403,13 @@ def explain_ending(job: str) -> str | None:
     return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")
 
 
-def _slurm(*command: str, cwd: Path | None = None) -> str:
+def _slurm(*command: str, cwd: Path | None = None, unsure: str = "") -> str:
     """Run a command of Slurm, and return what it printed.
+
+    Args:
+        command: The command.
+        cwd: Where to run it; ``None`` for here.
+        unsure: What to add to the message if it is unknown whether the command has had an effect.
 
     Raises:
         UserError: If Slurm is not installed, does not answer, or refuses the command.
@@ -416,7 +422,7 @@ def _slurm(*command: str, cwd: Path | None = None) -> str:
         raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators"
+            f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators{unsure}"
         ) from error
     if finished.returncode:
         said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
