@@ -422,7 +422,8 @@ def _slurm(*command: str, cwd: Path | None = None, unsure: str = "") -> str:
         raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators{unsure}"
+            f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators"
+            f"{unsure}"
         ) from error
     if finished.returncode:
         said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
