@@ -16,7 +16,7 @@ import pytest
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, LearnerHashed, Run, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT
-from tests.slurm.cluster import Cluster, running_cluster, wait_until, why_not
+from tests.slurm.cluster import NODES, Cluster, running_cluster, wait_until, why_not
 
 pytestmark = [
     pytest.mark.slurm,
@@ -101,7 +101,7 @@ def lost(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Site:
     node = cluster.job(f"{job}_0")["NodeList"]
     cluster.kill_node(node)
     # It starts on the other node: when the dead node comes back, its former processes are known to be gone.
-    wait_until(lambda: cluster.job(f"{job}_0").get("NodeList") not in (node, "(null)"), "it is requeued", 120)
+    wait_until(lambda: cluster.job(f"{job}_0").get("NodeList") in {*NODES} - {node}, "it is requeued", 120)
     cluster.start_node(node)
     return site
 
