@@ -99,6 +99,21 @@ def test_a_requeued_training_resumes_its_run(
     assert executed == ([] if goes_on is None else [[str(run_dir) if each == "RUN" else each for each in goes_on]])
 
 
+def test_a_node_without_a_home_gets_a_folder_for_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = submitted(tmp_path, None)
+    homes: list[str] = []
+    monkeypatch.setattr("os.chdir", lambda path: None)
+    monkeypatch.setattr("os.execve", lambda program, command, environ: homes.append(environ["HOME"]))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name, value in LOCAL.items():
+        monkeypatch.setenv(name, value)
+    for home in (str(tmp_path / "missing"), str(tmp_path)):
+        monkeypatch.setenv("HOME", home)
+        carry_out(["local", str(folder), "0"])
+    scratch, own = homes
+    assert Path(scratch).is_dir() and Path(scratch).parent == tmp_path and own == str(tmp_path)
+
+
 def test_a_node_without_the_folder_refuses_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="set log_root to a folder that all nodes share"):
         carry_out(["slurm", str(tmp_path / "none"), "0"])

@@ -46,10 +46,10 @@ def requested_elsewhere(argv: Sequence[str]) -> tuple[Elsewhere | None, list[str
         if given:
             raise UserError(f"{given[0]} needs --on CLUSTER")
         return None, others
-    return Elsewhere(on=known.on, nodes=whole_number("--nodes", known.nodes), dry_run=known.dry_run), others
+    return Elsewhere(on=known.on, nodes=_whole_number("--nodes", known.nodes), dry_run=known.dry_run), others
 
 
-def whole_number(flag: str, value: str | None) -> int:
+def _whole_number(flag: str, value: str | None) -> int:
     """Return the number of machines that a flag gives; 1 without the flag.
 
     Raises:

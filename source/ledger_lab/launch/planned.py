@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import scratch_folder
 from ledger_lab.launch.engine import Place, load_engine
 from ledger_lab.launch.job import job_environ
 from ledger_lab.launch.plans import PlannedTraining, read_plan, read_run_dir, run_file
@@ -40,7 +40,7 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
     training = read_plan(folder)[index]
     place = engine.place(os.environ, index, training.nodes)
     run = _earlier_run(folder, index)
-    if run is not None and has_ended(run):
+    if run is not None and _has_ended(run):
         print(f"run {run.run_id} has ended already: nothing is left to do", flush=True)
         sys.exit(0)
     if run is not None:
@@ -78,7 +78,7 @@ def training_command(training: PlannedTraining, resumed: Path | None, place: Pla
     return [sys.executable, training.program, *arguments]
 
 
-def has_ended(run: Run) -> bool:
+def _has_ended(run: Run) -> bool:
     """Tell whether a run has done all of its work."""
     return run.proven or (bool(run.attempts) and run.attempts[-1].status in (Status.COMPLETED, Status.TARGET_REACHED))
 
@@ -100,7 +100,7 @@ def _earlier_run(folder: Path, index: int) -> Run | None:
         time.sleep(_LOOK_EVERY_S)
         run = find_run(str(directory), directory)
     resumable = (directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
-    return run if resumable or has_ended(run) else None
+    return run if resumable or _has_ended(run) else None
 
 
 def _writable_home(environ: Mapping[str, str]) -> dict[str, str]:
@@ -108,10 +108,9 @@ def _writable_home(environ: Mapping[str, str]) -> dict[str, str]:
     home = environ.get("HOME", "")
     if home and os.access(home, os.W_OK):
         return {}
-    scratch = scratch_folder("ledger_lab_home_")
-    scratch._finalizer.detach()  # type: ignore[attr-defined]  # the training needs it, after this program has ended
-    print(f"HOME={home} can't be written to: using {scratch.name}", flush=True)
-    return {"HOME": scratch.name}
+    scratch = tempfile.mkdtemp(prefix="ledger_lab_home_")
+    print(f"HOME={home} can't be written to: using {scratch}", flush=True)
+    return {"HOME": scratch}
 
 
 if __name__ == "__main__":

@@ -72,26 +72,20 @@ class Submission:
     """Id of the job, as the engine gives it."""
     submitted_at: str
 
-    @property
-    def name(self) -> str:
-        """Name that people can find the job by."""
-        return job_name(self.folder)
-
     def trainings(self) -> list[PlannedTraining]:
         """Read the trainings, by index."""
         return read_plan(self.folder)
 
     def exit_status(self, index: int) -> int | None:
         """Return the exit status of a training's last part; ``None`` if none has ended."""
-        return read_exit_status(self.folder, index)
+        try:
+            return int((self.folder / "exits" / str(index)).read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):  # it is being written
+            return None
 
     def output(self, index: int) -> Path:
         """Return the file with what a training printed."""
         return self.folder / "output" / f"{index}.log"
-
-    def run_dir(self, index: int) -> Path | None:
-        """Return the directory of the run that a training made; ``None`` if it made none."""
-        return read_run_dir(self.folder, index)
 
 
 def job_name(folder: Path) -> str:
@@ -111,14 +105,6 @@ def read_run_dir(folder: Path, index: int) -> Path | None:
     except FileNotFoundError:
         return None
     return directory if directory.is_dir() else None
-
-
-def read_exit_status(folder: Path, index: int) -> int | None:
-    """Return the exit status of a training's last part; ``None`` if none has ended."""
-    try:
-        return int((folder / "exits" / str(index)).read_text(encoding="ascii"))
-    except (FileNotFoundError, ValueError):  # it is being written
-        return None
 
 
 def read_plan(folder: Path) -> list[PlannedTraining]:
