@@ -231,11 +231,13 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(timeout=60)
 
 
-def wait_until(what: Callable[[], bool], said: str, limit_s: float, every_s: float = 0.5) -> None:
-    """Wait until something is true."""
+def wait_until(
+    what: Callable[[], bool], said: str, limit_s: float, every_s: float = 0.5, shown: Callable[[], str] = str
+) -> None:
+    """Wait until something is true; if it does not become true, show why."""
     deadline = time.monotonic() + limit_s
     while not what():
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {said}"
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {said}\n{shown()[-4000:]}"
         time.sleep(every_s)
 
 

@@ -83,7 +83,7 @@ class Site:
 
 
 def wait_for_training(site: Site, attempt: int = 1) -> None:
-    wait_until(lambda: site.trains(attempt), f"attempt {attempt} trains: {site.printed()[-2000:]}", STARTS_S)
+    wait_until(lambda: site.trains(attempt), f"attempt {attempt} trains", STARTS_S, shown=site.printed)
 
 
 def jobs_of(run: Run) -> list[tuple[int, list[str]]]:
@@ -151,28 +151,37 @@ def test_the_run_on_the_lost_node_is_resumed_on_the_other(cluster: Cluster, lost
     assert run.attempts[0].wall_ns > 0, "it is billed to its last sign of life"
 
 
-@pytest.mark.parametrize("partition", ["low", "patient"])
 def test_a_preempted_training_is_requeued_and_resumed_and_a_cancelled_one_stays_cancelled(
-    cluster: Cluster, tmp_path: Path, partition: str
+    cluster: Cluster, tmp_path: Path
 ) -> None:
-    site = Site(cluster, tmp_path, f'partition = "{partition}"\noptions = ["--nodelist=node1"]')
-    job = site.train(*LONG)
-    wait_for_training(site)
-    high = ("--partition=high", "--nodelist=node1", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
+    """The partition ``patient`` gives preempted jobs time; the script requeues its job. In ``low``, Slurm does that."""
+    places = {"low": "node1", "patient": "node2"}
+    sites = {
+        partition: Site(cluster, tmp_path / partition, f'partition = "{partition}"\noptions = ["--nodelist={node}"]')
+        for partition, node in places.items()
+    }
+    jobs = {partition: site.train(*LONG) for partition, site in sites.items()}
+    for site in sites.values():
+        wait_for_training(site)
+    high = ("--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
     assert "Submitted" in cluster.tried("sbatch", *high)
-    wait_for_training(site, attempt=2)
-    (run,) = site.runs()
-    assert run.attempts[0].status is Status.PREEMPTED
-    assert jobs_of(run) == [(0, ["node1"]), (1, ["node1"])]
-    assert summarize_run(run).queue_s is not None
-    assert f"resumes run {run.run_id}" in site.printed()
-    cluster.tried("scancel", job)
-    wait_until(lambda: cluster.job(f"{job}_0")["JobState"] == "CANCELLED", "it is cancelled", 120)
-    assert (site.submission / "exits" / "0").read_text() == "75\n"
-    assert "Slurm has ended the job" in site.printed()
-    assert cluster.job(f"{job}_0")["JobState"] == "CANCELLED", "it does not come back"
-    (run,) = site.runs()
-    assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED] * 2
+    for partition, site in sites.items():
+        wait_for_training(site, attempt=2)
+        (run,) = site.runs()
+        assert run.attempts[0].status is Status.PREEMPTED
+        assert jobs_of(run) == [(0, [places[partition]]), (1, [places[partition]])]
+        assert summarize_run(run).queue_s is not None
+        assert f"resumes run {run.run_id}" in site.printed()
+        assert ("job.sbatch: preempted; requeueing" in site.printed()) == (partition == "patient")
+    cluster.tried("scancel", *jobs.values())
+    for partition, site in sites.items():
+        task = f"{jobs[partition]}_0"
+        wait_until(lambda task=task: cluster.job(task)["JobState"] == "CANCELLED", "it is cancelled", 120)
+        assert (site.submission / "exits" / "0").read_text() == "75\n"
+        assert site.printed().rstrip().endswith("Slurm has ended the job, or requeues it by itself")
+        (run,) = site.runs()
+        assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED] * 2
+    assert cluster.tried("squeue", "--noheader") == "", "nothing comes back"
 
 
 def test_a_training_that_a_site_cancels_is_submitted_again_by_the_study(cluster: Cluster, tmp_path: Path) -> None:
@@ -210,7 +219,7 @@ def test_two_nodes_reach_a_confirmed_target_with_equal_parameters(cluster: Clust
     finished = site.script("train", *arguments, "--on", str(site.path), "--nodes", "2")
     assert finished.returncode == 0, finished.stderr
     exit_status = site.submission / "exits" / "0"
-    wait_until(exit_status.exists, f"it ends: {site.printed()[-2000:]}", 900, 2)
+    wait_until(exit_status.exists, "it ends", 900, 2, site.printed)
     assert exit_status.read_text() == "0\n", site.printed()[-4000:]
     (run,) = site.runs()
     assert run.proven and run.attempts[0].status is Status.TARGET_REACHED
