@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from ledger_lab.commands.submit import planned_training, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
 from ledger_lab.launch.local import ENGINE
-from ledger_lab.launch.plans import read_submissions
+from ledger_lab.launch.plans import note_submission, read_submissions
 from ledger_lab.ledger import Status, read_ledger
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
@@ -90,6 +91,8 @@ def test_a_study_is_submitted_once_and_reported_when_it_is_made(
     assert [each.name for each in (log_root / "submissions" / "s").iterdir()] == ["001"]
     (submission,) = read_submissions(log_root, "s")
     assert submission.exit_status(0) == 0
+    note_submission(dataclasses.replace(submission, job="elsewhere:1:1"))
+    assert run_study(asked(4)) == 0, "a study that is made needs no answer of the engine"
 
 
 def test_trainings_are_not_submitted_twice_and_can_be_cancelled(

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from ledger_lab.commands.study_runs import is_made, runs_made_by, train_arguments
+from ledger_lab.commands.study_runs import ENDED_FROM_OUTSIDE, is_made, runs_made_by, train_arguments
 from ledger_lab.commands.submit import hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Queued, Site
 from ledger_lab.launch.plans import Plan, Submission, latest_by_name, read_submissions
-from ledger_lab.ledger import Run
+from ledger_lab.ledger import Run, Status
 from ledger_lab.studies import Study, Training
 
 
@@ -46,11 +46,13 @@ class StudyElsewhere:
         self._known = self._ask()
 
     def _ask(self) -> dict[str, _Known]:
-        """Return what is known of each submitted training, by its name."""
+        """Return what is known of each submitted training that the ledger does not show to have ended, by its name."""
+        open_ends = ENDED_FROM_OUTSIDE | {Status.RUNNING}
+        ended = {name_of(each) for each in self._study.trainings() if is_made(each, self._runs, open_ends)}
         known: dict[str, _Known] = {}
         latest = latest_by_name(self._submissions)
         for submission in self._submissions:
-            own = {name: index for name, (each, index) in latest.items() if each is submission}
+            own = {name: index for name, (each, index) in latest.items() if each is submission and name not in ended}
             if not own:
                 continue
             if submission.site != self._site.name:
