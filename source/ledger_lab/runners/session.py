@@ -42,7 +42,8 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``None``.
-        world: The processes of the training; if there are several, each uses the GPU with its own number.
+        world: The processes of the training; if there are several, each uses the GPU with its own number. A process
+            that sees exactly one GPU uses this GPU, because a launcher such as Slurm may give each process its own.
 
     Raises:
         UserError: If this machine has no such device.
@@ -54,6 +55,8 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
                 f"--device {device}: each process uses the GPU of its own number: use --device cuda, and choose GPUs "
                 "with CUDA_VISIBLE_DEVICES"
             )
+        if gpus == 1:
+            return "cuda:0"
         if world.local_size > gpus:
             raise UserError(
                 f"{world.local_size} processes on a machine with {gpus} GPU{'' if gpus == 1 else 's'}: start one "
@@ -194,6 +197,16 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
                 yield env
         finally:
             env.close()
+
+
+def gpu_model(device: str) -> str | None:
+    """Return the name of a GPU's model; ``None`` on a CPU."""
+    return None if device == "cpu" else torch.cuda.get_device_name(device)
+
+
+def gpu_uuid(device: str) -> str | None:
+    """Return what identifies a GPU among all GPUs; ``None`` on a CPU."""
+    return None if device == "cpu" else str(torch.cuda.get_device_properties(device).uuid)
 
 
 def gpu_memory_bytes(device: str) -> int | None:

@@ -25,11 +25,11 @@ from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
-from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
+from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.tasks.registry import default_panel, require_task, require_task_default
 from ledger_lab.training.batch import check_batch, plan_batch, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
-from ledger_lab.training.ranks import require_same
+from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import Resumption
 from ledger_lab.training.spread_slots import require_divisible
@@ -137,6 +137,7 @@ def plan_training(request: TrainRequest, group: ProcessGroup = ALONE, resumed: R
     """
     plan = group.agree(lambda: _check(request, group.world, resumed))
     group.agree(lambda: require_same(group, _common(plan)))
+    group.agree(lambda: require_own_gpus(group, gpu_uuid(plan.device)))
     group.agree(lambda: group.try_out(plan.device))
     run_id, path = group.first(lambda: (plan.run_id, str(plan.run_dir)))
     plan.env_cfg.log_dir = plan.slots_cfg.log_dir = path
@@ -149,6 +150,7 @@ def _common(plan: TrainPlan) -> dict[str, Any]:
         "--task": plan.request.task,
         "--rl_library": plan.adapter.library,
         "--device": plan.device.partition(":")[0],
+        "the model of the GPU": gpu_model(plan.device),
         "--num_envs": plan.env_cfg.scene.num_envs,
         "--seed": plan.seed,
         "--max_iterations": plan.batch.max_iterations,
