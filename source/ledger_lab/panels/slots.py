@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.native.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
@@ -117,7 +117,7 @@ class HeldOutSlots:
     @contextmanager
     def attached(self) -> Iterator[HeldOutSlots]:
         """Separate the slots from the training slots, until the context ends."""
-        with ExitStack() as undo:
+        with FirstErrorStack() as undo:
             self._hooks.attach(undo, self)
             spread_over_types(self._base, self.first)
             separate_grids(self._base, self.first, undo)

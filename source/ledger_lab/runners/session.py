@@ -19,8 +19,9 @@ from isaaclab.utils.string import ResolvableString, string_to_callable
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.assets.check import require_assets
-from ledger_lab.errors import UserError
+from ledger_lab.errors import FirstErrorStack, UserError, first_line
 from ledger_lab.launch import World
+from ledger_lab.ledger.endings import is_device_fault
 from ledger_lab.native.choose import require_fit
 from ledger_lab.native.unstable import ended_when_unstable
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
@@ -190,13 +191,40 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     """
     sees = any(isinstance(part, RayCasterCfg) for part in vars(env_cfg.scene).values())
     import_environment(env_cfg)
-    with ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext():
+    with (
+        ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
+        _faults_named(env_cfg.sim.device),
+        FirstErrorStack() as closing,
+    ):
         env = gym.make(task, cfg=env_cfg)
-        try:
-            with ended_when_unstable(env):
-                yield env
-        finally:
-            env.close()
+        closing.callback(env.close)
+        closing.enter_context(ended_when_unstable(env))
+        yield env
+
+
+@contextmanager
+def _faults_named(device: str) -> Iterator[None]:
+    """Name the fault of a GPU where Warp only says that it could not allocate memory.
+
+    After a fault, such as an illegal memory access, every later call fails. If the first of them asks Warp for memory,
+    Warp raises the same error as if there was too little memory.
+
+    Args:
+        device: The device.
+
+    Raises:
+        RuntimeError: In place of Warp's error, if torch finds a fault.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if device != "cpu" and str(error).startswith("Failed to allocate"):
+            try:
+                torch.cuda.synchronize(device)
+            except RuntimeError as fault:
+                if is_device_fault(str(fault)):
+                    raise RuntimeError(f"{first_line(fault)} (Warp: {first_line(error)})") from error
+        raise
 
 
 def gpu_model(device: str) -> str | None:
