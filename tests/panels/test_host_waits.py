@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,7 +19,7 @@ import ledger_lab.panels
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.episodes import EpisodeLog, SlotState
 from ledger_lab.panels.perturbations import read_perturbations
-from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.streams import DrawWatch, GlobalStreams
 from ledger_lab.panels.transfers import LateFlag, to_device
 from tests.fakes.held_out import Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
@@ -196,6 +198,27 @@ def test_values_go_to_a_gpu_through_pinned_memory(monkeypatch: pytest.MonkeyPatc
     assert to_device([1.0, 2.0], "cuda:1") == "there"
     assert asked == [(torch.device("cuda:1"), True)]
     assert to_device([1, 2], "cpu", torch.float32).tolist() == [1.0, 2.0]
+
+
+def test_draws_are_noticed_without_reading_the_states_of_all_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, read, state = DrawWatch(), Counter[str](), np.random.get_state
+
+    def counted() -> Any:
+        read["numpy"] += 1
+        return state()
+
+    monkeypatch.setattr(np.random, "get_state", counted)
+    for _ in range(100):
+        torch.rand(3)
+        watch.forget()
+        assert not watch.drawn()
+    assert not read
+    draws = {"torch": lambda: torch.rand(1), "numpy.random": np.random.rand, "Python's random": random.random}
+    for name, draw in draws.items():
+        draw()
+        assert watch.drawn() == [name]
+        watch.forget()
+        assert watch.drawn() == []
 
 
 def test_snapshots_of_random_streams_ask_only_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ actuators, sensors and the terms of a user's own task.
 
 from __future__ import annotations
 
+import ctypes
 import random
 from typing import Any
 
@@ -19,6 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.transfers import to_device
+
+_MT19937_BYTES = 4 * 625
+"""Size of the state of numpy's global generator: 624 words and a position. :class:`GlobalStreams` needs it, too."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -229,6 +233,45 @@ class GlobalStreams:
         _restore_torch(self._torch)
         np.random.set_state(self._numpy)
         random.setstate(self._python)
+
+
+class DrawWatch:
+    """Notices draws from the global streams, cheaply enough to look many times per step.
+
+    Taking and comparing the states of numpy and Python takes about 0.1 ms, those of torch 1 µs. So while the memory of
+    both generators is unchanged, only torch's states are compared.
+    """
+
+    def __init__(self) -> None:
+        """Begin; draws before this moment are not noticed."""
+        self._streams, self._memory = GlobalStreams(), _generator_memory()
+
+    def forget(self) -> None:
+        """Don't notice the draws until now."""
+        memory = _generator_memory()
+        if memory == self._memory:
+            self._streams._torch = _torch_state()
+        else:
+            self._streams, self._memory = GlobalStreams(), memory
+
+    def drawn(self) -> list[str]:
+        """Return the libraries that have drawn random numbers since the last :meth:`forget`."""
+        if _generator_memory() == self._memory and all(map(torch.equal, _torch_state(), self._streams._torch)):
+            return []
+        return self._streams.moved()
+
+
+def _generator_memory() -> tuple[bytes, bytes]:
+    """Return the memory of the global generators of numpy and Python; a draw of random bits changes it.
+
+    A number that was drawn before, and is returned later (the second of a pair of normal numbers), does not.
+    """
+    bits, python = np.random.get_bit_generator(), random.random.__self__  # type: ignore[attr-defined]
+    header = object.__basicsize__
+    return (
+        ctypes.string_at(bits.ctypes.state_address, _MT19937_BYTES),
+        ctypes.string_at(id(python) + header, type(python).__basicsize__ - header),
+    )
 
 
 def _torch_state() -> list[torch.Tensor]:

@@ -26,6 +26,8 @@ class SeededTerrainGenerator(TerrainGenerator):
     generates, and restores them afterwards. It generates on the CPU, because a GPU draws other numbers.
     """
 
+    flat_patches: dict[str, torch.Tensor]
+
     def __init__(self, cfg: TerrainGeneratorCfg, device: str = "cpu") -> None:
         """Generate the terrain.
 
