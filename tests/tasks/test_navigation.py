@@ -20,6 +20,7 @@ from ledger_lab.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
 from tests.fakes.held_out import Trial, task_cfg
+from tests.fakes.host_waits import host_waits
 from tests.fakes.robots import ENGINES, Repeats, robust, shaken, simulated, taken_twice
 from tests.fakes.walking import Crowded, Sway, write_policy
 from tools.assets.ground import PILLAR_SIDE_M, pillars
@@ -65,6 +66,8 @@ class Observed:
     """Actions of two steps after a reset, and of one more, before which the first robot was reset."""
     told: list[torch.Tensor]
     """What the frozen policy saw meanwhile, turn by turn; shape (num_envs, 48) each."""
+    waits: list[str]
+    """What would make the host wait for a GPU in that reset."""
     repeats: Repeats
 
 
@@ -77,6 +80,7 @@ def legs(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module", params=ENGINES)
 def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
     """Reset, place, bump and judge a few robots."""
+    import ledger_lab.tasks
     from ledger_lab.panels.predicate import resolve_success
     from ledger_lab.tasks.navigation.env_cfg import LIDAR
     from ledger_lab.tasks.navigation.terms import distances, nearness
@@ -106,7 +110,8 @@ def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
             env.reset()
             env.step(asked)
             env.step(asked)
-            base._reset_idx(torch.zeros(1, dtype=torch.int32))
+            with host_waits(ledger_lab.tasks) as waits:
+                base._reset_idx(torch.zeros(1, dtype=torch.int32))
             env.step(asked)
         return Observed(
             starts=torch.cat(starts),
@@ -119,6 +124,7 @@ def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
             force_after_bump_n=force,
             asked=asked,
             told=told,
+            waits=list(waits),
             repeats=taken_twice(env, robust(PANEL.name)),
         )
 
@@ -258,6 +264,10 @@ def test_the_frozen_policy_acts_at_its_own_rate_and_sees_its_actions_since_the_r
         assert torch.equal(told[:, 9:12], seen.asked.clamp(-1.0, 1.0))
         assert torch.allclose(told[:, 36:], done, atol=1e-6)
         done = policy(told).detach()
+
+
+def test_a_reset_asks_a_gpu_for_nothing(seen: Observed) -> None:
+    assert seen.waits == []
 
 
 def test_every_cell_of_the_robustness_panel_is_felt(seen: Observed) -> None:
