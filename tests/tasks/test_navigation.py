@@ -172,13 +172,13 @@ class listening:  # noqa: N801 - reads as a verb
 
         told: list[torch.Tensor] = []
         self._patch = pytest.MonkeyPatch()
-        act = actions.in_batches
+        act = actions.with_training_at_once
 
-        def listen(policy: Any, observations: torch.Tensor) -> torch.Tensor:
+        def listen(policy: Any, observations: torch.Tensor, first: int) -> torch.Tensor:
             told.append(observations.clone())
-            return act(policy, observations)
+            return act(policy, observations, first)
 
-        self._patch.setattr(actions, "in_batches", listen)
+        self._patch.setattr(actions, "with_training_at_once", listen)
         return told
 
     def __exit__(self, *_: object) -> None:
@@ -310,7 +310,7 @@ def test_episodes_are_the_same_in_any_company(trial: Trial) -> None:
 def test_with_batches_of_any_size_episodes_depend_on_other_slots(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.navigation import actions
 
-    monkeypatch.setattr(actions, "in_batches", lambda policy, observations: policy(observations))
+    monkeypatch.setattr(actions, "with_training_at_once", lambda policy, observations, first: policy(observations))
     assert trial.beside_training(CROWD) != trial.alone()
 
 
