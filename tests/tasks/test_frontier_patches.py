@@ -89,7 +89,7 @@ def test_an_episode_is_judged_by_what_was_commanded_in_it(env: Any, monkeypatch:
     assert torch.allclose(command.commanded_m[:2], asked[:2]), "of the new episode, one step"
 
 
-def test_a_reset_asks_the_device_for_nothing(env: Any) -> None:
+def test_resets_and_steps_ask_the_device_for_nothing(env: Any) -> None:
     import ledger_lab.tasks
 
     base = env.unwrapped
@@ -97,6 +97,7 @@ def test_a_reset_asks_the_device_for_nothing(env: Any) -> None:
     with host_waits(ledger_lab.tasks) as waits:
         for count in (1, 3):
             base._reset_idx(torch.arange(count, dtype=torch.int32))
+            env.step(torch.zeros(env.action_space.shape))
     assert not waits
 
 

@@ -53,7 +53,7 @@ class Observed:
     """Where it has half of the episodes begin so, for how far the fingertips are from their place at the arm's default
     pose [m]; shape (num_envs,)."""
     waits: list[str]
-    """What would make the host wait for a GPU in that reset."""
+    """What would make the host wait for a GPU in that reset, and in a step."""
     repeats: Repeats
 
 
@@ -93,6 +93,8 @@ def observe(physics: str) -> Observed:
         with host_waits(ledger_lab.tasks) as waits:
             base._reset_idx(torch.arange(ENVS, dtype=torch.int32))
         mixed = (fingertips_to_object(base, event["hand"]) + home - object_position(base)).norm(dim=1)
+        with host_waits(ledger_lab.tasks) as more_waits:
+            env.step(torch.zeros(env.action_space.shape))
 
         starts.params["share"] = 0.0
         env.reset()
@@ -132,7 +134,7 @@ def observe(physics: str) -> Observed:
         grasped, reached = ([each[term] for each in worth] for term in range(2))
         masses = cube.data.body_mass.torch.clone().flatten()
         repeats = taken_twice(env, robust(PANEL.name))
-        found = (mixed, list(waits), repeats)
+        found = (mixed, [*waits, *more_waits], repeats)
         return Observed(seen, commands, masses, beside, away, grasped, reached, lifted, held, begun, *found)
 
 

@@ -67,7 +67,7 @@ class Observed:
     told: list[torch.Tensor]
     """What the frozen policy saw meanwhile, turn by turn; shape (num_envs, 48) each."""
     waits: list[str]
-    """What would make the host wait for a GPU in that reset."""
+    """What would make the host wait for a GPU in that reset, and in a step."""
     repeats: Repeats
 
 
@@ -112,7 +112,7 @@ def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
             env.step(asked)
             with host_waits(ledger_lab.tasks) as waits:
                 base._reset_idx(torch.zeros(1, dtype=torch.int32))
-            env.step(asked)
+                env.step(asked)
         return Observed(
             starts=torch.cat(starts),
             goals=torch.cat(goals),
@@ -266,7 +266,7 @@ def test_the_frozen_policy_acts_at_its_own_rate_and_sees_its_actions_since_the_r
         done = policy(told).detach()
 
 
-def test_a_reset_asks_a_gpu_for_nothing(seen: Observed) -> None:
+def test_resets_and_steps_ask_a_gpu_for_nothing(seen: Observed) -> None:
     assert seen.waits == []
 
 
