@@ -79,7 +79,7 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
     from ledger_lab.training.show import describe_batch
 
     plan = planned("--scale_lr", "--num_envs", "1024", log_root=tmp_path)
-    assert plan.overrides == ["agent.algorithm.learning_rate=0.002"]
+    assert plan.overrides == ["physics=newton_mujoco", "agent.algorithm.learning_rate=0.002"]
     assert plan.agent_cfg.algorithm.learning_rate == 0.002
     assert describe_batch(plan) == (
         "batch 1024 × 32 = 32768 steps in 4 minibatches, 5 epochs: effective batch 163840 · "

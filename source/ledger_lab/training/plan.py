@@ -24,6 +24,7 @@ from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.engine import with_default_engine
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
@@ -53,7 +54,8 @@ class TrainPlan:
     world: World
     """The processes of the training, and which of them this is."""
     overrides: list[str]
-    """Hydra overrides that rebuild the configurations: those of the request, and a scaled learning rate."""
+    """Hydra overrides that rebuild the configurations: those of the request, and a scaled learning rate. If LedgerLab
+    chose the physics engine, the request names it, too."""
     adapter: Adapter
     env_cfg: ManagerBasedRLEnvCfg
     agent_cfg: Any
@@ -186,6 +188,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     adapter = load_adapter(library)
     require_task(request.task, library, request.agent)
     panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
+    if resumed is None:  # a resumed run has the engine that it declared
+        request = replace(request, overrides=with_default_engine(request.task, request.overrides, device))
     overrides = list(request.overrides)
     env_cfg, agent_cfg = resolve_configs(request.task, library, overrides, request.agent)
 
