@@ -8,7 +8,6 @@ from typing import Any
 
 from benchmarks.gpu.part import Figures
 from benchmarks.timing import Measured, disagreements
-from ledger_lab.ledger import Timing
 
 _SCORED = re.compile(r"speed-(\d+)-scored")
 
@@ -35,17 +34,14 @@ def compared(results: Mapping[str, Figures]) -> Figures:
         }
     for size in sorted(plain.keys() & scored.keys()):
         found.setdefault("speed_lost_to_held_out_slots", {})[str(size)] = 1 - _speed(scored[size]) / _speed(plain[size])
-    for name, launched in results.items():
-        size = name.removeprefix("speed-").removesuffix("-launched")
-        if name.endswith("-launched") and int(size) in plain:
-            found["speed_captured_over_launched"] = _speed(plain[int(size)]) / _speed(launched)
-        size = name.removeprefix("speed-").removesuffix("-scored-synchronized")
-        if name.endswith("-scored-synchronized") and int(size) in scored:
-            by_mode: dict[Timing, Measured] = {
-                "events": _measured(scored[int(size)]),
-                "synchronized": _measured(launched),
-            }
-            found["events_against_synchronized"] = disagreements(by_mode)
+    for size, captured in plain.items():
+        if launched := results.get(f"speed-{size}-launched"):
+            found["speed_captured_over_launched"] = _speed(captured) / _speed(launched)
+    for size, by_events in scored.items():
+        if synchronized := results.get(f"speed-{size}-scored-synchronized"):
+            found["events_against_synchronized"] = disagreements(
+                {"events": _measured(by_events), "synchronized": _measured(synchronized)}
+            )
     for name in ("start-cold", "start-warm"):
         if name in results:
             phases = results[name]["phases"]

@@ -36,6 +36,7 @@ def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, 
     paths = [ROOT / "source", ROOT, *([] if _is_installed() else [_write_metadata(scratch / "metadata")])]
     made["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *filter(None, [environ.get("PYTHONPATH")])])
     made.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as isaaclab.sh sets it
+    made.setdefault("GIT_PYTHON_REFRESH", "quiet")  # RSL-RL's import of GitPython fails where git is missing
     home = Path(environ.get("HOME") or "/nonexistent")
     if not os.access(home, os.W_OK | os.X_OK):
         made["PYTHONUSERBASE"] = site.getuserbase()

@@ -7,6 +7,7 @@ devices, streams and events. Those, and all waits of Warp, are counted where Pyt
 from __future__ import annotations
 
 import json
+import pkgutil
 import sys
 import threading
 import warnings
@@ -56,7 +57,7 @@ class Waits:
                 wrapped = self._counting(getattr(owner, name), f"torch {owner.__name__}.{name}")
                 stack.enter_context(replaced(owner, **{name: wrapped}))
             warp.init()
-            core = warp._src.context.runtime.core
+            core: Any = pkgutil.resolve_name("warp._src.context:runtime").core
             for name in _OF_WARP:
                 stack.enter_context(replaced(core, **{name: self._counting(getattr(core, name), f"warp {name}")}))
             show = warnings.showwarning
