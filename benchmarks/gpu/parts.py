@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.comparison import ROOT
 from benchmarks.gpu.part import FIGURES, Part, read_figures
@@ -19,6 +20,10 @@ _SIZES = {65_536: 10, 1024: 30, 16_384: 16}
 """Numbers of environments of the other trainings, with their iterations."""
 
 
+_QUICK_LIMIT_S = 300.0
+"""Time limit of the parts that check the kit, perhaps on a busy machine [s]."""
+
+
 def all_parts(device: str, *, quick: bool = False) -> list[Part]:
     """Return the parts in the order in which they run.
 
@@ -26,7 +31,9 @@ def all_parts(device: str, *, quick: bool = False) -> list[Part]:
         device: ``cuda``, ``cuda:N`` or ``cpu``.
         quick: Whether to return a small part of each kind, to check the kit itself.
     """
-    return list(_quick(device) if quick else _whole(device))
+    if quick:
+        return [replace(part, limit_s=_QUICK_LIMIT_S) for part in _quick(device)]
+    return list(_whole(device))
 
 
 def _whole(device: str) -> Iterator[Part]:
@@ -60,7 +67,7 @@ def _whole(device: str) -> Iterator[Part]:
 def _quick(device: str) -> Iterator[Part]:
     """Yield a part of each kind, as small as possible."""
     yield _device(device)
-    yield _tests(120)
+    yield _tests(60)
     yield _waits(_CARTPOLE, device, 64, iterations=4, skip=2)
     yield _speed(64, device, scored=True, task=_CARTPOLE, iterations=4, skip=2)
     yield _overhead(device, num_envs=64, iterations=12, skip=2)
