@@ -18,7 +18,7 @@ from rich.console import Console
 
 from benchmarks.comparison import writable_file
 from benchmarks.gpu.compared import compared
-from benchmarks.gpu.part import GRACE_S, Outcome, Part, keep_journals, run_part
+from benchmarks.gpu.part import GRACE_S, Figures, Outcome, Part, keep_journals, run_part
 from benchmarks.gpu.parts import all_parts
 from benchmarks.gpu.surroundings import cached_kernels, environ_of_parts
 from ledger_lab.errors import UserError, nearest
@@ -67,7 +67,7 @@ def bench_gpu(argv: Sequence[str]) -> int:
                 quick=args.quick,
                 budget_s=args.budget_s,
                 spent_s=round(time.monotonic() - began_s, 1),
-                compared=compared({name: each.result for name, each in outcomes.items() if each.result}),
+                compared=_compared(outcomes),
                 parts={
                     name: {**asdict(each), "cached_kernels_before": cached.get(name)} for name, each in outcomes.items()
                 },
@@ -75,7 +75,7 @@ def bench_gpu(argv: Sequence[str]) -> int:
             )
 
     write()  # a file that can't be written shows before the work
-    with tempfile.TemporaryDirectory(prefix="gpu-kit-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="gpu-kit-", dir=_parent(args.out), ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         environ = environ_of_parts(scratch, own_caches=not args.quick)
         for part in parts:
@@ -183,6 +183,23 @@ def _obstacle(part: Part, left_s: float, outcomes: Mapping[str, Outcome]) -> str
     device = outcomes.get("device")
     if device is not None and device.status == "failed":
         return f"torch or Warp cannot use the device: {device.error}"
+    return None
+
+
+def _compared(outcomes: Mapping[str, Outcome]) -> Figures:
+    """Compare the parts so far; figures that can't be compared must not stop the parts that follow."""
+    try:
+        return compared({name: each.result for name, each in outcomes.items() if each.result})
+    except Exception as error:  # noqa: BLE001 - see above; the error is in the file
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _parent(out: Path) -> Path | None:
+    """Return the folder for files of the parts: ``None`` for the usual one; if that can't be written, beside a file."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return out.absolute().parent
     return None
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from benchmarks.comparison import ROOT
 from benchmarks.gpu.part import FIGURES, Part, read_figures
-from benchmarks.gpu.readers import read_speed, read_tests, read_training
+from benchmarks.gpu.readers import read_output, read_speed, read_tests, read_training
 
 ANYMAL = "LedgerLab-Velocity-Flat-AnymalC"
 _CARTPOLE, _ANT = "LedgerLab-Cartpole", "LedgerLab-Ant"
@@ -41,6 +41,7 @@ def _whole(device: str) -> Iterator[Part]:
     yield _device(device)
     yield _start("start-cold", "start-up with the kernel caches as the kit finds them: empty, if it makes them", device)
     yield _start("start-warm", "the same with the caches that the first start-up has filled", device)
+    yield _doctor()
     yield _tests(60)
     yield _trained(_CARTPOLE, "rsl_rl", device, limit_s=60)
     yield _waits(ANYMAL, device, _SCORED)
@@ -91,7 +92,18 @@ def _start(name: str, what: str, device: str) -> Part:
         what=what,
         command=_training(_CARTPOLE, "rsl_rl", device, "--num_envs", "256", "--max_iterations", "2", "--no_eval"),
         read=read_training,
-        limit_s=180,
+        limit_s=240,
+    )
+
+
+def _doctor() -> Part:
+    """Return the checks of the machine."""
+    return Part(
+        name="doctor",
+        what="the checks of scripts/doctor.py",
+        command=("scripts/doctor.py", "--json", "--limit_s", "60"),
+        read=read_output,
+        limit_s=70,
     )
 
 
@@ -159,7 +171,7 @@ def _waits(task: str, device: str, num_envs: int, *, iterations: int = 24, skip:
         what=f"how often the host waits for the GPU per environment step of {task}, with held-out slots",
         command=("-m", "benchmarks.gpu.waits", _INTO, str(skip), *training),
         read=read_figures,
-        limit_s=120,
+        limit_s=180,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.gpu.part import Figures
+from benchmarks.gpu.part import OUTPUT, Figures
 from benchmarks.timing import measure
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
@@ -64,6 +65,17 @@ def read_speed(folder: Path, skip: int) -> Figures:
         "iteration_phases_s": measured.phases_s,
         "device_bound_s": measured.device_bound_s,
     }
+
+
+def read_output(folder: Path) -> Figures:
+    """Return the JSON object that a program printed.
+
+    Args:
+        folder: Folder of the part.
+    """
+    text = (folder / OUTPUT).read_text(encoding="utf-8")
+    found: Figures = json.loads(text[text.index("{") :])
+    return found
 
 
 def read_tests(folder: Path) -> Figures:

@@ -25,7 +25,7 @@ def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, 
     """Return the environment variables of all parts.
 
     The parts find LedgerLab in the source tree. If it is not installed, its entry point, through which `isaaclab train`
-    finds its tasks, comes from metadata that are written here. If the home folder can't be written, there is another.
+    finds its tasks, comes from metadata that are written here. If the home folder can't be written, there is another. Temporary files go below ``scratch``.
 
     Args:
         scratch: A folder for all this.
@@ -42,6 +42,8 @@ def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, 
         made["PYTHONUSERBASE"] = site.getuserbase()
         made["HOME"] = str(scratch / "home")
         Path(made["HOME"]).mkdir()
+    made["TMPDIR"] = str(scratch / "tmp")
+    Path(made["TMPDIR"]).mkdir()
     if own_caches:
         made |= {variable: str(scratch / "caches" / name) for variable, name in CACHES.items()}
     return made
@@ -67,9 +69,11 @@ def _write_metadata(folder: Path) -> Path:
     """
     folder.mkdir(parents=True)
     command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.stderr.write(f"`isaaclab train` will not find LedgerLab's tasks: {done.stderr.strip()[-300:]}\n")
+    try:
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = (getattr(error, "stderr", None) or str(error)).strip()[-300:]
+        sys.stderr.write(f"`isaaclab train` will not find LedgerLab's tasks: {reason}\n")
     return folder
 
 

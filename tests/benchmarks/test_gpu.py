@@ -99,6 +99,22 @@ def test_if_the_device_cannot_be_used_the_rest_is_skipped(tmp_path: Path, monkey
     assert found["parts"]["device"]["result"] == {"x": 1}
 
 
+def test_figures_that_cannot_be_compared_or_written_do_not_stop_the_kit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [
+        part("pass", "speed-1024", read=lambda folder: {"steps_per_s": "fast"}),
+        part("pass", "speed-1024-scored", read=lambda folder: {"steps_per_s": 1.0}),
+        part("pass", "odd", read=lambda folder: {"path": folder}),
+        part(WRITES, "last"),
+    ]
+    status, found = run_kit(monkeypatch, tmp_path, parts)
+    assert status == 1
+    assert [each["status"] for each in found["parts"].values()] == ["done", "done", "failed", "done"]
+    assert "TypeError" in found["compared"]["error"]
+    assert "not JSON serializable" in found["parts"]["odd"]["error"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
