@@ -109,8 +109,9 @@ def run_part(part: Part, folder: Path, environ: Mapping[str, str], limit_s: floa
         errors.append(f"exit status {exit_status}: {_tail(folder / OUTPUT)}")
     result = None
     try:
-        result = part.read(folder) or None
-        json.dumps(result)  # raises here, and not while the figures of all parts are written
+        figures = part.read(folder)
+        json.dumps(figures)  # raises here, and not while the figures of all parts are written
+        result = figures or None
     except Exception as error:  # noqa: BLE001 - whatever a failed part leaves behind, the next part must run
         errors.append(f"no figures: {type(error).__name__}: {error}")
     timed_out = exit_status is None and bool(errors) and errors[0].startswith("not finished")

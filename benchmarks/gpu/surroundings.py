@@ -25,7 +25,8 @@ def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, 
     """Return the environment variables of all parts.
 
     The parts find LedgerLab in the source tree. If it is not installed, its entry point, through which `isaaclab train`
-    finds its tasks, comes from metadata that are written here. If the home folder can't be written, there is another. Temporary files go below ``scratch``.
+    finds its tasks, comes from metadata that are written here. If the home folder can't be written, there is another.
+    Temporary files go below ``scratch``.
 
     Args:
         scratch: A folder for all this.

@@ -129,7 +129,7 @@ def _examine(request: DoctorRequest) -> Iterator[tuple[str, Finding]]:
         # The slow questions begin first, and are answered in processes of their own.
         asked = {name: Child(*_probe(name)) for name in ("torch", "cuda", "nvml", "egl")}
         steps = {"cpu": Child(*_probe("step", "cpu"))}
-        stack.callback(lambda: [child.close() for child in (*asked.values(), *steps.values())])
+        stack.callback(lambda: _close(*asked.values(), *steps.values()))
         for name, check in quick_checks(request.log_root).items():
             yield name, within(check, left_s(_ONE_CHECK_S))
         answers = {name: asked[name].answer(left_s(_PROBE_S)) for name in ("cuda", "nvml", "egl")}
@@ -144,6 +144,12 @@ def _examine(request: DoctorRequest) -> Iterator[tuple[str, Finding]]:
     passed_s = time.monotonic() - began_s
     drift_s = time.time() - began_time_s - passed_s
     yield "clock", within(lambda: machine.check_clock(time.time(), drift_s, passed_s, machine.clock_source()), 5.0)
+
+
+def _close(*children: Child) -> None:
+    """End processes that are still at work."""
+    for child in children:
+        child.close()
 
 
 def _probe(*arguments: str) -> tuple[str, ...]:
