@@ -29,6 +29,7 @@ def of_torch(device: str) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(device)
         found |= {
             "name": properties.name,
+            "uuid": str(properties.uuid),
             "capability": f"{properties.major}.{properties.minor}",
             "memory_bytes": properties.total_memory,
             "multiprocessors": properties.multi_processor_count,

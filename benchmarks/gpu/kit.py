@@ -34,7 +34,7 @@ _REST_S = 5.0
 """Part of the budget that is kept for the last figures [s]."""
 
 
-def bench_gpu(argv: Sequence[str]) -> int:
+def run_kit(argv: Sequence[str]) -> int:
     """Run the parts that fit into the time, and write what they found.
 
     Args:
@@ -110,7 +110,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         epilog="\n".join(
             [
                 "parts, in this order:",
-                *(f"  {part.name:24}{part.what}" for part in all_parts("cuda")),
+                *(f"  {part.name:31}{part.what}" for part in all_parts("cuda")),
                 "",
                 "example: ./isaaclab.sh -p -m benchmarks gpu --out gpu.json",
             ]
@@ -215,7 +215,7 @@ def _keep(folder: Path, into: Path, console: Console) -> None:
 def _tell(console: Console, part: Part, outcome: Outcome) -> None:
     """Print a line about a part."""
     spent = "" if outcome.wall_s is None else f" in {outcome.wall_s:.0f} s"
-    console.print(f"{part.name:24} {outcome.status}{spent}  {(outcome.error or '')[:160]}".rstrip(), soft_wrap=True)
+    console.print(f"{part.name:31} {outcome.status}{spent}  {(outcome.error or '')[:160]}".rstrip(), soft_wrap=True)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.comparison import ROOT
+from benchmarks.gpu.checks import CHECKS
 from benchmarks.gpu.part import FIGURES, Part, read_figures
-from benchmarks.gpu.readers import read_output, read_speed, read_tests, read_training
+from benchmarks.gpu.readers import read_output, read_speed, read_tests, read_training, read_without_cuda
 
 ANYMAL = "LedgerLab-Velocity-Flat-AnymalC"
 _CARTPOLE, _ANT = "LedgerLab-Cartpole", "LedgerLab-Ant"
+_LIFT, _NAVIGATION = "LedgerLab-Lift-Cube-Franka", "LedgerLab-Navigation-Flat-AnymalC"
+_ROUGH = "LedgerLab-Velocity-Rough-AnymalC"
 _INTO = f"{{folder}}/{FIGURES}"
 _SCORED = 4096
 """Environments of the trainings that are compared with each other."""
@@ -44,6 +47,8 @@ def _whole(device: str) -> Iterator[Part]:
     yield _doctor()
     yield _tests(60)
     yield _trained(_CARTPOLE, "rsl_rl", device, limit_s=60)
+    checks = {each.name: each for each in _checks(device)}
+    yield from (checks.pop(f"check-{name}") for name in ("rays", "skrl", "fault", "memory"))
     yield _waits(ANYMAL, device, _SCORED)
     yield _speed(_SCORED, device)
     yield _speed(_SCORED, device, scored=True)
@@ -52,13 +57,15 @@ def _whole(device: str) -> Iterator[Part]:
     yield _trained(_ANT, "rsl_rl", device, limit_s=75)
     yield _trained(ANYMAL, "rsl_rl", device, limit_s=150)
     yield _overhead(device, num_envs=_SCORED, iterations=40, skip=5)
+    yield from checks.values()
     for num_envs, iterations in _SIZES.items():
         yield _speed(num_envs, device, iterations=iterations)
         yield _speed(num_envs, device, iterations=iterations, scored=True)
     for library in ("skrl", "rl_games"):
         yield _trained(_CARTPOLE, library, device, limit_s=60)
-    for task in ("LedgerLab-Lift-Cube-Franka", "LedgerLab-Navigation-Flat-AnymalC"):
+    for task in (_LIFT, _NAVIGATION, _ROUGH, _CARTPOLE):
         yield _waits(task, device, 1024)
+    yield _speed(_SCORED, device, task=_NAVIGATION, suffix="-navigation", iterations=16)
     for library in ("skrl", "rl_games"):
         yield _trained(_ANT, library, device, limit_s=90)
     for library in ("skrl", "rl_games"):
@@ -71,6 +78,7 @@ def _quick(device: str) -> Iterator[Part]:
     yield _tests(60)
     yield _waits(_CARTPOLE, device, 64, iterations=4, skip=2)
     yield _speed(64, device, scored=True, task=_CARTPOLE, iterations=4, skip=2)
+    yield next(each for each in _checks(device) if each.name == "check-memory")
     yield _overhead(device, num_envs=64, iterations=12, skip=2)
 
 
@@ -175,6 +183,33 @@ def _waits(task: str, device: str, num_envs: int, *, iterations: int = 24, skip:
     )
 
 
+def _checks(device: str) -> Iterator[Part]:
+    """Yield the checks of CUDA that a CPU can only emulate."""
+    few = ("--max_iterations", "2", "--num_envs", "64", "--no_eval")
+    yield Part(
+        name="check-rays",
+        what="--timing synchronized while the query of a ray caster is captured",
+        command=_training(_NAVIGATION, "rsl_rl", device, *few, "--timing", "synchronized"),
+        read=read_training,
+        limit_s=120,
+    )
+    yield Part(
+        name="check-skrl",
+        what="whether SKRL leaves the GPU alone on --device cpu",
+        command=("-m", "benchmarks.gpu.waits", _INTO, "1", *_training(_CARTPOLE, "skrl", "cpu", *few)[1:]),
+        read=read_without_cuda,
+        limit_s=90,
+    )
+    for name, check in CHECKS.items():
+        yield Part(
+            name=f"check-{name}",
+            what=(check.__doc__ or "").strip().splitlines()[0].rstrip("."),
+            command=("-m", "benchmarks.gpu.checks", _INTO, device, name),
+            read=read_figures,
+            limit_s=90,
+        )
+
+
 def _overhead(device: str, *, num_envs: int, iterations: int, skip: int) -> Part:
     """Return the comparison with ``isaaclab train``."""
     return Part(
@@ -200,5 +235,5 @@ def _training(task: str, library: str, device: str, *arguments: str) -> tuple[st
 
 def _short(task: str) -> str:
     """Return the name of the robot or the object of a task."""
-    known = {_CARTPOLE: "cartpole", _ANT: "ant", ANYMAL: "anymal"}
+    known = {_CARTPOLE: "cartpole", _ANT: "ant", ANYMAL: "anymal", _ROUGH: "rough"}
     return known.get(task) or task.split("-")[1].lower()

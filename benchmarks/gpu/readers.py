@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.gpu.part import OUTPUT, Figures
+from benchmarks.gpu.part import OUTPUT, Figures, read_figures
 from benchmarks.timing import measure
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
@@ -75,6 +75,21 @@ def read_output(folder: Path) -> Figures:
     """
     text = (folder / OUTPUT).read_text(encoding="utf-8")
     found: Figures = json.loads(text[text.index("{") :])
+    return found
+
+
+def read_without_cuda(folder: Path) -> Figures:
+    """Return the figures of a training on the CPU.
+
+    Args:
+        folder: Folder of the part.
+
+    Raises:
+        ValueError: If torch used CUDA in it.
+    """
+    found = read_figures(folder)
+    if found["torch_uses_cuda"]:
+        raise ValueError("torch used CUDA, although the training was on the CPU")
     return found
 
 

@@ -42,8 +42,13 @@ _LIBRARIES = ("/torch/", "/warp/", "/warnings.py", "/contextlib.py")
 class Waits:
     """Counts the waits of the calling process while it is switched on."""
 
-    def __init__(self) -> None:
-        """Count nothing yet."""
+    def __init__(self, device: str) -> None:
+        """Count nothing yet.
+
+        Args:
+            device: Device of the training; CUDA is asked for warnings only if the training uses it.
+        """
+        self._warned = device != "cpu" and torch.cuda.is_available()
         self.counts: Counter[str] = Counter()
         """Waits by kind and place, like ``torch operation at panels/slots.py:148``."""
         self.on = False
@@ -79,7 +84,7 @@ class Waits:
         """
         if on:
             warnings.filterwarnings("always", message=f".*{_WARNING}")
-        if torch.cuda.is_available():
+        if self._warned:
             torch.cuda.set_sync_debug_mode("warn" if on else "default")
         self.on = on
 
@@ -109,10 +114,23 @@ def _place() -> str:
         file = frame.f_code.co_filename
         if file != __file__ and not any(part in file for part in _LIBRARIES):
             path = Path(file)
-            shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else Path(*path.parts[-3:])
-            return f"{shown}:{frame.f_lineno}"
+            return f"{_shown(path)}:{frame.f_lineno}"
         frame = frame.f_back
     return "unknown place"
+
+
+def _shown(path: Path) -> Path:
+    """Return a path below the source tree, or below the folder of installed packages."""
+    if path.is_relative_to(ROOT):
+        return path.relative_to(ROOT)
+    parts = path.parts
+    return Path(*parts[parts.index("site-packages") + 1 :]) if "site-packages" in parts else Path(*parts[-3:])
+
+
+def _folder(place: str) -> str:
+    """Return the package of a place; of LedgerLab's own code, also the package in it."""
+    parts = place.removeprefix("source/").split("/")
+    return "/".join(parts[:2]) if parts[0] == "ledger_lab" else parts[0]
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
@@ -127,7 +145,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     from ledger_lab.training.run import train_run
 
     path, skip = Path(argv[0]), int(argv[1])
-    waits = Waits()
+    waits = Waits(argv[argv.index("--device") + 1])
 
     class CountedLoop(TrainingLoop):
         """A training loop that counts after the first iterations."""
@@ -153,11 +171,18 @@ def per_step(counts: Mapping[str, int], steps: int) -> dict[str, Any]:
     Args:
         counts: Waits by kind and place.
         steps: Environment steps during which they were counted.
+
+    Returns:
+        Waits per step: in all, by the folder of the code that waits, and by its line. Also whether torch uses CUDA.
     """
+    folders: Counter[str] = Counter()
+    for name, count in counts.items():
+        folders[_folder(name.rpartition(" at ")[2])] += count
     return {
-        "torch_mode": torch.cuda.is_available(),
+        "torch_uses_cuda": torch.cuda.is_initialized(),
         "env_steps": steps,
         "waits_per_step": sum(counts.values()) / steps,
+        "waits_per_step_by_folder": {name: count / steps for name, count in folders.most_common()},
         "places": {name: count / steps for name, count in sorted(counts.items(), key=lambda each: -each[1])},
     }
 

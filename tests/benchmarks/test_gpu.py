@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.gpu import kit, surroundings, waits
+from benchmarks.gpu import checks, kit, surroundings, waits
 from benchmarks.gpu.compared import compared
 from benchmarks.gpu.part import FIGURES, Part, keep_journals, read_figures, run_part
 from benchmarks.gpu.parts import all_parts
+from benchmarks.gpu.readers import read_without_cuda
 from ledger_lab.errors import UserError
 from tests.conftest import benchmark
 
@@ -32,7 +33,7 @@ def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert {name: each["status"] for name, each in found["parts"].items()} == dict.fromkeys(
-        ("device", "tests", "waits-cartpole", "speed-64-scored", "overhead"), "done"
+        ("device", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"), "done"
     )
     assert found["not_run"] == []
     speed = found["parts"]["speed-64-scored"]["result"]
@@ -73,7 +74,7 @@ def run_kit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: list[Part], 
     """Run a kit of these parts, and return its exit status and its file."""
     monkeypatch.setattr(kit, "all_parts", lambda device, quick=False: parts)
     out = tmp_path / "gpu.json"
-    status = kit.bench_gpu(["--out", str(out), *arguments])
+    status = kit.run_kit(["--out", str(out), *arguments])
     return status, json.loads(out.read_text())
 
 
@@ -128,7 +129,7 @@ def test_figures_that_cannot_be_compared_or_written_do_not_stop_the_kit(
 def test_bad_arguments_are_refused_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     with pytest.raises(UserError, match=message) as refusal:
-        kit.bench_gpu(["--out", str(out), *arguments])
+        kit.run_kit(["--out", str(out), *arguments])
     assert "\n" not in str(refusal.value)
     assert not out.exists()
 
@@ -183,7 +184,7 @@ def test_parts_are_compared_where_both_ran() -> None:
 
 def test_waits_are_counted_by_place_while_the_counter_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    found = waits.Waits()
+    found = waits.Waits("cpu")
 
     def wait() -> None:
         torch.cuda.synchronize()
@@ -200,6 +201,8 @@ def test_waits_are_counted_by_place_while_the_counter_is_on(monkeypatch: pytest.
     assert kinds == {"torch torch.cuda.synchronize": 2, "torch operation": 2}
     assert all("tests/benchmarks/test_gpu.py:" in name for name in found.counts)
     assert waits.per_step(found.counts, 8)["waits_per_step"] == 0.5
+    places = {"torch operation at source/ledger_lab/panels/slots.py:1": 8, "warp x at newton/solvers/a.py:2": 4}
+    assert waits.per_step(places, 8)["waits_per_step_by_folder"] == {"ledger_lab/panels": 1.0, "newton": 0.5}
 
 
 def test_from_a_source_tree_the_parts_find_tasks_and_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,3 +221,27 @@ def test_a_home_and_caches_that_can_be_used_are_used(tmp_path: Path) -> None:
     found = surroundings.environ_of_parts(tmp_path, {"HOME": str(tmp_path)}, own_caches=False)
     assert found["HOME"] == str(tmp_path)
     assert surroundings.cached_kernels(found) is None
+
+
+def test_checks_tell_how_a_training_would_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+
+    assert checks._ending(lost) == {
+        "status": "crashed",
+        "error": "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "notes": [],
+    }
+    assert checks._ending(lambda: None)["status"] is None
+    for passed in (True, False):
+        monkeypatch.setattr(checks, "CHECKS", {"fault": lambda device, passed=passed: {"passed": passed}})
+        assert checks.main([str(tmp_path / "found.json"), "cuda", "fault"]) == (0 if passed else 1)
+        assert json.loads((tmp_path / "found.json").read_text()) == {"passed": passed}
+
+
+def test_a_training_on_the_cpu_must_not_use_cuda(tmp_path: Path) -> None:
+    (tmp_path / FIGURES).write_text('{"torch_uses_cuda": false}')
+    assert read_without_cuda(tmp_path)
+    (tmp_path / FIGURES).write_text('{"torch_uses_cuda": true}')
+    with pytest.raises(ValueError, match="torch used CUDA"):
+        read_without_cuda(tmp_path)
