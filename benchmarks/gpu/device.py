@@ -15,45 +15,59 @@ from typing import Any
 
 
 def of_torch(device: str) -> dict[str, Any]:
-    """Return torch's versions, and the properties of a CUDA device."""
+    """Return torch's versions, and what it can compute on."""
     import torch
 
-    found: dict[str, Any] = {
+    return {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "device_count": torch.cuda.device_count(),
         "architectures": torch.cuda.get_arch_list(),
     }
-    if device != "cpu":
-        properties = torch.cuda.get_device_properties(device)
-        found |= {
-            "name": properties.name,
-            "uuid": str(properties.uuid),
-            "capability": f"{properties.major}.{properties.minor}",
-            "memory_bytes": properties.total_memory,
-            "multiprocessors": properties.multi_processor_count,
-        }
-        ones = torch.ones(1024, 1024, device=device)
-        found["product_is_right"] = bool((ones @ ones == 1024).all())
-    return found
+
+
+def device_of_torch(device: str) -> dict[str, Any]:
+    """Return the properties of the device, and a product that it computed."""
+    import torch
+
+    ones = torch.ones(1024, 1024, device=device)
+    found: dict[str, Any] = {"product_is_right": bool((ones @ ones == 1024).all())}
+    if device == "cpu":
+        return found
+    properties = torch.cuda.get_device_properties(device)
+    return found | {
+        "name": properties.name,
+        "uuid": str(properties.uuid),
+        "capability": f"{properties.major}.{properties.minor}",
+        "memory_bytes": properties.total_memory,
+        "multiprocessors": properties.multi_processor_count,
+    }
 
 
 def of_warp(device: str) -> dict[str, Any]:
-    """Return Warp's version, CUDA's versions as Warp sees them, and what the device can do."""
+    """Return Warp's version, and CUDA's versions as Warp sees them."""
     import warp
 
-    warp.config.quiet = True
     warp.init()
+    found = {"version": warp.__version__, "kernel_cache": str(warp.config.kernel_cache_dir)}
+    if not warp.is_cuda_available():
+        return found
+    return found | {"toolkit": warp.get_cuda_toolkit_version(), "driver": warp.get_cuda_driver_version()}
+
+
+def device_of_warp(device: str) -> dict[str, Any]:
+    """Return what Warp says about the device, and an array that it filled."""
+    import warp
+
     used = warp.get_device(device)
+    numbers = warp.full(1000, 2.0, dtype=float, device=used).numpy()
     return {
-        "version": warp.__version__,
-        "toolkit": warp.get_cuda_toolkit_version() if warp.is_cuda_available() else None,
-        "driver": warp.get_cuda_driver_version() if warp.is_cuda_available() else None,
-        "device": used.name,
+        "name": used.name,
+        "uuid": used.uuid if used.is_cuda else None,
         "architecture": used.arch,
         "memory_pool": used.is_mempool_enabled,
-        "kernel_cache": str(warp.config.kernel_cache_dir),
+        "numbers_are_right": bool((numbers == 2.0).all()),
     }
 
 
@@ -97,8 +111,11 @@ ASKED: dict[str, Callable[[str], dict[str, Any]]] = {
     "nvml": of_nvml,
     "nvidia_smi": of_nvidia_smi,
     "torch": of_torch,
+    "torch_device": device_of_torch,
     "warp": of_warp,
+    "warp_device": device_of_warp,
 }
+_NEEDED = ("torch_device", "warp_device")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
         except Exception as error:  # noqa: BLE001 - the other answers still count
             found[name] = {"error": f"{type(error).__name__}: {error}"}
         path.write_text(json.dumps(found, indent=2), encoding="utf-8")  # so far, as the next question may hang
-    if unusable := [f"{name}: {found[name]['error']}" for name in ("torch", "warp") if "error" in found[name]]:
+    if unusable := [f"{name}: {found[name]['error']}" for name in _NEEDED if "error" in found[name]]:
         sys.stderr.write("\n".join(unusable) + "\n")
     return 1 if unusable else 0
 

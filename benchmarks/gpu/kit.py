@@ -181,8 +181,8 @@ def _obstacle(part: Part, left_s: float, outcomes: Mapping[str, Outcome]) -> str
             f"{max(0.0, left_s):.0f} s were left, and it needs {needed_s:.0f} s: run it alone with --part {part.name}"
         )
     device = outcomes.get("device")
-    if device is not None and device.status == "failed":
-        return f"torch or Warp cannot use the device: {device.error}"
+    if part.needs_device and device is not None and device.status == "failed":
+        return f"the device cannot be used: {(device.error or '').splitlines()[-1]}"
     return None
 
 

@@ -49,7 +49,8 @@ class Part:
     """If less time than this is left, the part is skipped [s]."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Variables to add to the environment."""
-    needs_cuda: bool = False
+    needs_device: bool = True
+    """Whether the part makes no sense if the part ``device`` failed."""
 
 
 @dataclass(frozen=True, kw_only=True)

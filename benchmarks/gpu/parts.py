@@ -112,6 +112,7 @@ def _doctor() -> Part:
         command=("scripts/doctor.py", "--json", "--limit_s", "60"),
         read=read_output,
         limit_s=70,
+        needs_device=False,
     )
 
 

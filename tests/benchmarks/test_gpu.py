@@ -93,10 +93,14 @@ def test_no_part_stops_the_next_and_what_does_not_fit_is_named(tmp_path: Path, m
 
 
 def test_if_the_device_cannot_be_used_the_rest_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [part(f"{WRITES}; sys.exit('torch: no CUDA')", "device"), part(WRITES, "speed-64")]
+    parts = [
+        part(f"{WRITES}; sys.exit('banner\\ntorch: no CUDA')", "device"),
+        part(WRITES, "doctor", needs_device=False),
+        part(WRITES, "speed-64"),
+    ]
     status, found = run_kit(monkeypatch, tmp_path, parts)
-    assert (status, found["parts"]["speed-64"]["status"]) == (1, "skipped")
-    assert "torch: no CUDA" in found["parts"]["speed-64"]["error"]
+    assert (status, found["parts"]["doctor"]["status"], found["parts"]["speed-64"]["status"]) == (1, "done", "skipped")
+    assert found["parts"]["speed-64"]["error"] == "the device cannot be used: torch: no CUDA"
     assert found["parts"]["device"]["result"] == {"x": 1}
 
 

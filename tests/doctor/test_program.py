@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ledger_lab.doctor.child import Child
@@ -63,6 +65,18 @@ def test_a_check_that_breaks_or_hangs_is_a_finding() -> None:
     assert within(breaks, 5).text == "cannot be checked: ValueError: a b"
     hangs = within(lambda: time.sleep(30) or fail("", ""), 0.1)  # type: ignore[func-returns-value]
     assert (hangs.level, hangs.text) == ("fail", "no answer in 0 s")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_questions_too(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "doctor.py"), "--log_root", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("ok    Python")
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    assert not psutil.wait_procs(children, timeout=30)[1]
 
 
 def test_a_question_without_an_answer_is_killed() -> None:

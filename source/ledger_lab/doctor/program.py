@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -76,7 +76,8 @@ def examine_machine(argv: Sequence[str]) -> int:
         0 if the machine is fit, 1 if it is not, 2 for a wrong command line.
     """
     accept_surroundings()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the children are killed
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))  # so that the children are killed
     try:
         request = DoctorRequest.parse(argv)
     except UserError as error:
@@ -84,10 +85,11 @@ def examine_machine(argv: Sequence[str]) -> int:
         return 2
     began_s = time.monotonic()
     findings: dict[str, Finding] = {}
-    for name, finding in _examine(request):
-        findings[name] = finding
-        if not request.json:
-            print(line_of(name, finding), flush=True)
+    with closing(_examine(request)) as found:
+        for name, finding in found:
+            findings[name] = finding
+            if not request.json:
+                print(line_of(name, finding), flush=True)
     levels = [finding.level for finding in findings.values()]
     fit = "fail" not in levels
     if request.json:
@@ -118,7 +120,7 @@ def line_of(name: str, finding: Finding) -> str:
     return visible(f"{finding.level:4}  {name:12}  {text}")
 
 
-def _examine(request: DoctorRequest) -> Iterator[tuple[str, Finding]]:
+def _examine(request: DoctorRequest) -> Generator[tuple[str, Finding]]:
     """Yield the checks with their results, as soon as they are known."""
     began_s, began_time_s = time.monotonic(), time.time()
 
