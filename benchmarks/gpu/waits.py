@@ -34,8 +34,8 @@ _OF_WARP = (
     "wp_cuda_event_synchronize",
     "wp_memcpy_d2h",
 )
-"""Functions of Warp's native library that wait. A copy to host memory counts, although it does not wait if that memory is
-pinned."""
+"""Functions of Warp's native library that wait. A copy to host memory always counts, although it does not wait if that
+memory is pinned."""
 _LIBRARIES = ("/torch/", "/warp/", "/warnings.py", "/contextlib.py")
 """Parts of the paths of files that are not named as the place of a wait."""
 
