@@ -79,7 +79,7 @@ def _quick(device: str) -> Iterator[Part]:
     yield _waits(_CARTPOLE, device, 64, iterations=4, skip=2)
     yield _speed(64, device, scored=True, task=_CARTPOLE, iterations=4, skip=2)
     yield next(each for each in _checks(device) if each.name == "check-memory")
-    yield _overhead(device, num_envs=64, iterations=12, skip=2)
+    yield _overhead(device, num_envs=64, iterations=5, skip=2, extra=("--in_turn",))
 
 
 def _device(device: str) -> Part:
@@ -211,14 +211,14 @@ def _checks(device: str) -> Iterator[Part]:
         )
 
 
-def _overhead(device: str, *, num_envs: int, iterations: int, skip: int) -> Part:
+def _overhead(device: str, *, num_envs: int, iterations: int, skip: int, extra: tuple[str, ...] = ()) -> Part:
     """Return the comparison with ``isaaclab train``."""
     return Part(
         name="overhead",
         what="speed of train.py without scoring, compared with `isaaclab train`",
         command=(
             *("-m", "benchmarks", "overhead", "--pairs", "1", "--num_envs", str(num_envs), "--device", device),
-            *("--max_iterations", str(iterations), "--skip", str(skip), "--json", _INTO),
+            *("--max_iterations", str(iterations), "--skip", str(skip), "--json", _INTO, *extra),
         ),
         read=read_figures,
         limit_s=150,
