@@ -41,7 +41,7 @@ MODEL = """
 """
 STATE = ("qpos", "qvel", "act", "history", "time", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied")
 INPUTS = (*STATE, "mocap_pos", "mocap_quat", "eq_active")
-RESULTS = ("qpos", "qvel", "act", "history", "qacc", "qacc_warmstart", "xpos", "actuator_force", "geom_xmat")
+RESULTS = ("qpos", "qvel", "act", "history", "qacc", "qacc_warmstart", "xpos", "xquat", "actuator_force")
 
 
 def made(
