@@ -230,7 +230,7 @@ class Stepper:
             key=_key(),
             worlds=self._worlds,
             threads=threads,
-            block=max(1, min(16, self._worlds // (4 * threads))),
+            block=block_size(self._worlds, threads),
             thread=ctypes.addressof(workers),
             **{
                 key: value
@@ -278,6 +278,16 @@ class Stepper:
         mismatched = [name for name in ("qpos", "qvel", "xpos", "qacc") if getattr(seen, name) != _place(data, name)[0]]
         if mismatched or seen.narena != data.narena:
             raise RuntimeError(f"MuJoCo {mujoco.__version__}: mjData is not as mujoco.introspect describes it")
+
+
+def block_size(worlds: int, threads: int) -> int:
+    """Return how many worlds a thread takes at once: few, so that all threads end at about the same time.
+
+    Args:
+        worlds: Number of worlds.
+        threads: Number of threads.
+    """
+    return max(1, min(16, worlds // (4 * threads)))
 
 
 def _fields(model: MjModel, warp_model: Any, worlds: int) -> dict[str, wp.array]:  # noqa: ANN401

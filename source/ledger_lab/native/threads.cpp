@@ -6,6 +6,7 @@ typedef long long i64;
 typedef signed i32;  // Warp makes a macro of the usual name
 
 struct Launch {            // a kernel of Warp, of which each thread runs some items
+    void (*whole)(void*, void*);
     void (*item)();        // for one item: of Warp's function for kernels of 1 or 2, or of 3 or 4 dimensions
     i64 wide;
     void* bounds;
@@ -23,6 +24,7 @@ struct Pool {
     i32 (*create)(unsigned long long*, const void*, void* (*)(void*), void*);
     i32 (*block_signals)(i32, const void*, void*);
     long (*system_call)(long, ...);
+    i32 (*clock)(i32, void*);  // clock_gettime
     i64 futex;           // number of this system call
     i64 threads;         // that work, with the one that hands out the task
     i64 started;         // beside that one
@@ -32,6 +34,8 @@ struct Pool {
     i64 working;         // threads that have not finished the task
     i64 asleep;          // threads that wait in the kernel of the operating system
     i64 taken;           // whether a task is being worked on
+    i64 timed;           // whether to measure
+    i64 tasks, busy_ns;  // measured: tasks, and processor time that the calling thread spent in them
     void (*run)(Pool*, void (*)(void*, i64), void*);
     Kernel* kernels;
     void** entries;      // functions that take the place of Warp's, one for each of Pool::kernels
@@ -75,15 +79,30 @@ struct Threads {
         }
     }
 
+    // Processor time of the calling thread.
+    static i64 now_ns(Pool& p) {
+        i64 time[2];
+        p.clock(3, time);  // CLOCK_THREAD_CPUTIME_ID
+        return 1000000000 * time[0] + time[1];
+    }
+
     // Let all threads work on a task; return when it is done. The task of thread 0 runs on the calling thread.
     static void run(Pool* pool, void (*task)(void*, i64), void* of) {
         Pool& p = *pool;
+        if (!p.timed) { hand_out(p, task, of); return; }
+        const i64 began_ns = now_ns(p);
+        hand_out(p, task, of);
+        p.busy_ns += now_ns(p) - began_ns;
+        ++p.tasks;
+    }
+
+    static void hand_out(Pool& p, void (*task)(void*, i64), void* of) {
         if (p.threads < 2 || __atomic_exchange_n(&p.taken, 1, __ATOMIC_ACQUIRE)) { task(of, 0); return; }
         static Worker workers[1024];
         while (p.started + 1 < p.threads) {
             unsigned long long thread;
             Worker& worker = workers[p.started];
-            worker.pool = pool;
+            worker.pool = &p;
             worker.number = p.started + 1;
             unsigned long long all[16], before[16];
             for (i32 i = 0; i < 16; ++i) all[i] = ~0ull;
@@ -101,6 +120,11 @@ struct Threads {
         task(of, 0);
         for (i64 left; (left = __atomic_load_n(&p.working, __ATOMIC_ACQUIRE)) != 0;) wait(p, &p.working, left);
         __atomic_store_n(&p.taken, 0, __ATOMIC_RELEASE);
+    }
+
+    static void launch_all(void* of, i64) {
+        Launch& l = *(Launch*)of;
+        l.whole(l.bounds, l.arguments);
     }
 
     static void launch_some(void* of, i64) {
@@ -123,9 +147,9 @@ struct Threads {
         Pool& p = *pool();
         const Kernel& k = p.kernels[number];
         const i64 size = k.wide ? ((Wide*)bounds)->size : ((Narrow*)bounds)->size;
-        if (p.threads < 2 || size < SMALLEST) { k.whole(bounds, arguments); return; }
-        Launch l = {k.item, k.wide, bounds, arguments, size, size / (4 * p.threads) + 1, 0};
-        run(&p, &launch_some, &l);
+        if (size < SMALLEST) { k.whole(bounds, arguments); return; }
+        Launch l = {k.whole, k.item, k.wide, bounds, arguments, size, size / (4 * p.threads) + 1, 0};
+        run(&p, p.threads < 2 ? &launch_all : &launch_some, &l);
     }
 
 #define LEDGER_LAB_ENTRY(n) \

@@ -72,6 +72,7 @@ def pool() -> Any:  # noqa: ANN401 - a ctypes structure made from threads.cpp
         create=_address(system.pthread_create),
         block_signals=_address(system.pthread_sigmask),
         system_call=_address(system.syscall),
+        clock=_address(system.clock_gettime),
         futex=_FUTEX[platform.machine()],
         threads=1,
     )

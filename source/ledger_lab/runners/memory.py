@@ -1,0 +1,49 @@
+"""Memory that the environments of ``physics=newton_mujoco`` need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters.control_groups import usable_bytes
+from ledger_lab.native.choose import NATIVE_CHOICE
+from ledger_lab.physics import NATIVE, physics_name
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_PROCESS_BYTES = 900e6
+"""Memory of a process before its environments: the packages, and one environment."""
+
+BYTES_PER_ENVIRONMENT: dict[str, float] = {}
+"""Memory of an environment of the included tasks, as ``python -m benchmarks native`` measures it, without a learner."""
+
+_LEAST = 30e3
+"""Memory of an environment of any other task, at least."""
+
+
+def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, num_envs: int, processes: int = 1) -> None:
+    """Refuse environments of MuJoCo's C code that do not fit into the memory of this machine.
+
+    Args:
+        task: Gymnasium id.
+        env_cfg: Resolved configuration.
+        num_envs: Environments of a process, held-out slots included.
+        processes: Processes on this machine.
+
+    Raises:
+        UserError: If they need more than the process can still take.
+    """
+    if physics_name(env_cfg) != NATIVE:
+        return
+    known = task in BYTES_PER_ENVIRONMENT
+    each = BYTES_PER_ENVIRONMENT.get(task, _LEAST)
+    needed, free = processes * (_PROCESS_BYTES + num_envs * each), usable_bytes()
+    if needed > free:
+        several = f" in each of {processes} processes" if processes > 1 else ""
+        fitting = max(0, int((free / processes - _PROCESS_BYTES) // each))
+        raise UserError(
+            f"{NATIVE_CHOICE}: {num_envs} environments{several} need {'about' if known else 'at least'} "
+            f"{needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free: there is room for "
+            f"{fitting}, held-out slots included"
+        )
