@@ -99,6 +99,11 @@ TRAIN_MISTAKES = [
     (["env.decimation=fast"], r"env.decimation is of type int \(2\), and 'fast' is not"),
     (["physics=newton_mujocco"], r"has no physics 'newton_mujocco': did you mean 'newton_m"),
     (["physics=newton_mujoco", "--cpu_threads", "4096"], r"--cpu_threads 4096: must be between 1 and"),
+    (
+        ["physics=newton_mujoco", "--num_envs", str(2**26)],
+        r"physics=newton_mujoco: 67109120 environments need about [\d.]+ GB of memory, and [\d.]+ GB are free: "
+        r"there is room for \d+, held-out slots included",
+    ),
     (["--cpu_threads", "1"], r"--cpu_threads belongs to physics=newton_mujoco"),
     (["physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
     (["presets=fast"], r"has no preset 'fast': known: isaacsim_physx"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from newton.solvers import SolverMuJoCo
 
+from ledger_lab.native.choose import own_cores
 from ledger_lab.native.step import Stepper
 from ledger_lab.native.threads import divide_launches
 
@@ -70,9 +70,3 @@ def _without_kinematics() -> Iterator[None]:
         yield
     finally:
         solver_mujoco.eval_fk = kinematics
-
-
-def own_cores() -> int:
-    """Return how many cores this process may use: those that it is bound to, shared among the ranks of the machine."""
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, len(os.sched_getaffinity(0)) // ranks)

@@ -8,6 +8,7 @@ number of threads. The threads are started once, and wait for work between tasks
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 from functools import cache
 from importlib.resources import files
@@ -76,6 +77,7 @@ def pool() -> Any:  # noqa: ANN401 - a ctypes structure made from threads.cpp
         futex=_FUTEX[platform.machine()],
         threads=1,
     )
+    os.register_at_fork(after_in_child=lambda: setattr(made, "threads", 1))  # a forked process has none of the threads
     wp.launch(_make, dim=1, inputs=[wp.uint64(ctypes.addressof(made))], device="cpu")
     return made
 

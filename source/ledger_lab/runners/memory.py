@@ -22,13 +22,12 @@ _LEAST = 30e3
 """Memory of an environment of any other task, at least."""
 
 
-def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, num_envs: int, processes: int = 1) -> None:
+def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1) -> None:
     """Refuse environments of MuJoCo's C code that do not fit into the memory of this machine.
 
     Args:
         task: Gymnasium id.
-        env_cfg: Resolved configuration.
-        num_envs: Environments of a process, held-out slots included.
+        env_cfg: Resolved configuration, with all environments of a process, held-out slots included.
         processes: Processes on this machine.
 
     Raises:
@@ -36,7 +35,7 @@ def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, num_envs: int, proc
     """
     if physics_name(env_cfg) != NATIVE:
         return
-    known = task in BYTES_PER_ENVIRONMENT
+    num_envs, known = env_cfg.scene.num_envs, task in BYTES_PER_ENVIRONMENT
     each = BYTES_PER_ENVIRONMENT.get(task, _LEAST)
     needed, free = processes * (_PROCESS_BYTES + num_envs * each), usable_bytes()
     if needed > free:
