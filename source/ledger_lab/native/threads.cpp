@@ -43,7 +43,7 @@ struct Pool {
 };
 
 struct Threads {
-    enum { SPINS = 1000, WAIT = 128, WAKE = 129, SMALLEST = 128 };  // futex(2): private to the process
+    enum { SPINS = 400, WAIT = 128, WAKE = 129, SMALLEST = 128 };  // futex(2): private to the process
     struct Narrow { i32 shape[2]; unsigned long size, mult; };      // Warp's launch_bounds_t
     struct Wide { i32 shape[4]; unsigned long size, mult; };
     struct Worker { Pool* pool; i64 number; };

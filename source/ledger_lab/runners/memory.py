@@ -12,13 +12,23 @@ from ledger_lab.physics import NATIVE, physics_name
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
-_PROCESS_BYTES = 900e6
-"""Memory of a process before its environments: the packages, and one environment."""
+_PROCESS_BYTES = 1.04e9
+"""Memory of a process without its environments, and without a learner."""
 
-BYTES_PER_ENVIRONMENT: dict[str, float] = {}
-"""Memory of an environment of the included tasks, as ``python -m benchmarks native`` measures it, without a learner."""
+BYTES_PER_ENVIRONMENT = {
+    "LedgerLab-Ant": 80e3,
+    "LedgerLab-Cartpole": 18e3,
+    "LedgerLab-Humanoid": 0.13e6,
+    "LedgerLab-Lift-Cube-Franka": 0.13e6,
+    "LedgerLab-Navigation-Flat-AnymalC": 0.2e6,
+    "LedgerLab-Reach-Franka": 0.1e6,
+    "LedgerLab-Velocity-Flat-AnymalC": 0.18e6,
+    "LedgerLab-Velocity-Flat-Go2": 0.13e6,
+    "LedgerLab-Velocity-Rough-AnymalC": 0.48e6,
+}
+"""Memory of an environment of the included tasks, without a learner; ``python -m benchmarks native`` measures it."""
 
-_LEAST = 30e3
+_LEAST = min(BYTES_PER_ENVIRONMENT.values())
 """Memory of an environment of any other task, at least."""
 
 
