@@ -20,7 +20,7 @@ BYTES_PER_ENVIRONMENT = {
     "LedgerLab-Cartpole": 18e3,
     "LedgerLab-Humanoid": 0.13e6,
     "LedgerLab-Lift-Cube-Franka": 0.13e6,
-    "LedgerLab-Navigation-Flat-AnymalC": 0.2e6,
+    "LedgerLab-Navigation-Flat-AnymalC": 0.27e6,
     "LedgerLab-Reach-Franka": 0.1e6,
     "LedgerLab-Velocity-Flat-AnymalC": 0.18e6,
     "LedgerLab-Velocity-Flat-Go2": 0.13e6,
