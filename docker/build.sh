@@ -4,7 +4,7 @@
 #
 #   docker/build.sh [--light] [options of the builder]
 #
-# TAG names the image (default: ledger_lab:VERSION), BUILDER the program. --light installs only what the reports need:
+# TAG names the image (default: ledger_lab), BUILDER the program. --light installs only what the reports need:
 # no simulator, no OpenGL, no kernels. Examples of options: --build-arg BASE=..., --build-arg KERNELS=LedgerLab-Ant,
 # --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt.
 
@@ -34,11 +34,11 @@ fi
 lock=$(sha256sum requirements.lock)
 
 light=()
-tag=${TAG:-ledger_lab:$version}
+tag=${TAG:-ledger_lab}
 if [[ ${1:-} == --light ]]; then
     shift
     light=(--build-arg "ONLY_PACKAGES=${LIGHT_PACKAGES//$'\n'/ }" --build-arg SYSTEM_PACKAGES= --build-arg KERNELS=)
-    tag=${TAG:-ledger_lab:$version-light}
+    tag=${TAG:-ledger_lab:light}
 fi
 
 case ${builder##*/} in
