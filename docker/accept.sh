@@ -13,6 +13,7 @@ read -ra options <<<"${RUN_OPTIONS:-}"
 user=4321:0
 scratch=$(mktemp -d)
 name=ledger_lab-accept-$$
+logs=$scratch/logs
 finish() {
     "${runner[@]}" rm --force "$name" >/dev/null 2>&1 || true
     rm -rf -- "$scratch"
@@ -37,7 +38,7 @@ inside() {
     done
     printf '$ %s\n' "${*:2}"
     "${runner[@]}" run "${options[@]}" --rm --user "$user" --network none --read-only --tmpfs /tmp \
-        --volume "$scratch/logs:/workspace/ledger_lab/logs" "${more[@]}" "$image" "${@:2}"
+        --volume "$logs:/workspace/ledger_lab/logs" "${more[@]}" "$image" "${@:2}"
 }
 with_home=(--volume "$scratch/home:/home/ledger_lab")
 
@@ -57,13 +58,14 @@ inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/play.py --task LedgerLab-An
     --video_length 60
 [[ -n $(find "$scratch/logs" -name '*.mp4' -size +10k) ]] || die "there is no video"
 
+logs=$scratch/other
 step "SIGTERM ends a training with status 75, and --resume continues it"
 "${runner[@]}" run "${options[@]}" --detach --name "$name" --user "$user" --network none --read-only --tmpfs /tmp \
-    --volume "$scratch/other:/workspace/ledger_lab/logs" "${with_home[@]}" "$image" \
+    --volume "$logs:/workspace/ledger_lab/logs" "${with_home[@]}" "$image" \
     ./isaaclab.sh -p scripts/train.py --task LedgerLab-Ant --max_iterations 12 --no-stop_at_target \
     agent.save_interval=1 >/dev/null
 for ((waited = 0; waited < 600; waited++)); do
-    [[ -z $(find "$scratch/other" -name 'model_2.pt') ]] || break
+    [[ -z $(find "$logs" -name 'model_2.pt') ]] || break
     sleep 1
 done
 "${runner[@]}" kill --signal TERM "$name" >/dev/null
@@ -71,9 +73,8 @@ status=$("${runner[@]}" wait "$name")
 "${runner[@]}" logs "$name" 2>&1 | tail -n 3
 echo "exit status $status"
 [[ $status == 75 ]] || die "a training that SIGTERM interrupts must exit with status 75"
-run=$(dirname -- "$(find "$scratch/other" -name 'journal-1-0.jsonl')")
-inside "${with_home[@]}" --volume "$scratch/other:/workspace/ledger_lab/logs" -- \
-    ./isaaclab.sh -p scripts/train.py --resume "logs/${run#"$scratch/other/"}"
+run=$(dirname -- "$(find "$logs" -name 'journal-1-0.jsonl')")
+inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/train.py --resume "logs/${run#"$logs/"}"
 
 step "no home, and a home that is not the user's"
 for home in --env=HOME= --env=HOME=/root; do
