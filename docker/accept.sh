@@ -4,7 +4,7 @@
 #
 # Runs the README's two commands, a video, an interruption and its resumption: as a user that the image does not know,
 # without network, on a read-only root. RUNNER is the program with its options (default: docker), RUN_OPTIONS are added to
-# each of its `run`s. Needs about two minutes on two idle cores, and a user that may write as any group 0.
+# each of its `run`s. Needs a few minutes, and root or a daemon of root.
 
 set -euo pipefail
 image=${1:-ledger_lab}
