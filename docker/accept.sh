@@ -3,8 +3,8 @@
 # Proves that an image works: docker/accept.sh [IMAGE]
 #
 # Runs the README's two commands, a video, an interruption and its resumption: as a user that the image does not know,
-# without network, on a read-only root. RUNNER is the program with its options (default: docker), RUN_OPTIONS are added to
-# each of its `run`s. Needs a few minutes, and root or a daemon of root.
+# without network, on a read-only root. RUNNER is the program with its options (default: docker); RUN_OPTIONS are added
+# to each of its `run`s. Needs a few minutes, and root or a daemon of root.
 
 set -euo pipefail
 image=${1:-ledger_lab}
@@ -43,7 +43,8 @@ inside() {
 with_home=(--volume "$scratch/home:/home/ledger_lab")
 
 step "labels"
-"${runner[@]}" image inspect --format '{{range $name, $value := .Config.Labels}}{{$name}}={{println $value}}{{end}}' "$image"
+labels='{{range $name, $value := .Config.Labels}}{{$name}}={{println $value}}{{end}}'
+"${runner[@]}" image inspect --format "$labels" "$image"
 
 step "the README's second command: a report of recorded runs"
 inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/report.py --log_root records/cartpole-cpu

@@ -2,8 +2,8 @@
 #
 # Runs an unpacked image as Apptainer would, but with Charliecloud: docker/accept_unprivileged.sh FOLDER
 #
-# FOLDER holds the files of the image (`buildah mount`, or an unpacked `podman export`). The caller is an ordinary user: no
-# daemon, no set-user-id program, a read-only root, a home that the image does not know. As with `apptainer exec`, no
+# FOLDER holds the files of the image (`buildah mount`, or an unpacked `podman export`). The caller is an ordinary user:
+# no daemon, no set-user-id program, a read-only root, a home that the image does not know. As with `apptainer exec`, no
 # entrypoint is called: a shell sources docker/environment.sh. WARP_CACHE_PATH, if set, is kept, as with `--env`.
 
 set -euo pipefail
@@ -22,8 +22,8 @@ kept=()
 inside() {
     printf '\n$ %s\n' "$*"
     USER=${USER:-$(id -u)} ch-run --bind "$scratch/logs:$lab/logs" --cd "$lab" --unset-env='*' \
-        --set-env=PATH=/opt/venv/bin:/usr/bin:/bin --set-env=HOME=/nowhere --set-env=PYGLET_HEADLESS=1 "${kept[@]}" "$root" -- \
-        sh -c '. docker/environment.sh; exec "$@"' sh "$@"
+        --set-env=PATH=/opt/venv/bin:/usr/bin:/bin --set-env=HOME=/nowhere --set-env=PYGLET_HEADLESS=1 "${kept[@]}" \
+        "$root" -- sh -c '. docker/environment.sh; exec "$@"' sh "$@"
 }
 
 inside sh -c 'id -u; test ! -w . && test -w logs && echo "the root is read-only, logs are writable"'

@@ -12,8 +12,8 @@ set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.."
 
 # What setup.py requires, and what that requires.
-LIGHT_PACKAGES="duckdb jinja2 markdown-it-py markupsafe mdurl msgspec narwhals numpy nvidia-ml-py orjson packaging plotly
-psutil pygments rich scipy"
+LIGHT_PACKAGES="duckdb jinja2 markdown-it-py markupsafe mdurl msgspec narwhals numpy nvidia-ml-py orjson packaging
+plotly psutil pygments rich scipy"
 
 die() {
     printf 'docker/build.sh: %s\n' "$*" >&2

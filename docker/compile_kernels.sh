@@ -21,8 +21,8 @@ for task; do
     }
 done
 if (($#)); then # the renderer of videos has kernels, too
-    ./isaaclab.sh -p scripts/play.py --task "$1" --pretrained --video --video_length 2 --num_envs 1 --log_root "$scratch/logs" \
-        >"$scratch/output" 2>&1 || {
+    ./isaaclab.sh -p scripts/play.py --task "$1" --pretrained --video --video_length 2 --num_envs 1 \
+        --log_root "$scratch/logs" >"$scratch/output" 2>&1 || {
         tail -n 20 -- "$scratch/output" >&2
         exit 1
     }

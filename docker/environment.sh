@@ -6,7 +6,7 @@ usable() {
     case $1 in /*) [ -d "$1" ] && [ -w "$1" ] && [ -x "$1" ] ;; *) false ;; esac
 }
 
-# Put what the cache $2 lacks of $1 into it. Folders appear complete, so that other processes may use the cache meanwhile.
+# Put what the cache $2 lacks of $1 into it. Folders appear complete, so other processes may use the cache meanwhile.
 seed() {
     mkdir -p "$2" || return
     for module in "$1"/*/; do
