@@ -28,6 +28,7 @@ from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.lean_imports import import_environment
 from ledger_lab.runners.ovphysx_rays import ordered_rays
+from ledger_lab.runners.threads import torch_threads
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -181,6 +182,9 @@ def simulation_app(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any])
 def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBasedRLEnv]:
     """Create an environment, and close it at the end of the context. A process can have one at a time.
 
+    On the CPU, torch computes in one thread within the context. So the actions of a policy that is scored do not depend
+    on the number of cores; :meth:`~ledger_lab.runners.adapter.Trainer.compute_in` gives the learner more threads.
+
     Args:
         task: Gymnasium id.
         env_cfg: Resolved configuration.
@@ -190,7 +194,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     with ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext():
         env = gym.make(task, cfg=env_cfg)
         try:
-            with ended_when_unstable(env):
+            one_thread = torch_threads(1) if env_cfg.sim.device == "cpu" else nullcontext()
+            with one_thread, ended_when_unstable(env):
                 yield env
         finally:
             env.close()

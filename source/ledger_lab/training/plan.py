@@ -26,8 +26,9 @@ from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
+from ledger_lab.runners.threads import Threads
 from ledger_lab.tasks.registry import default_panel, require_task, require_task_default
-from ledger_lab.training.batch import check_batch, plan_batch, scale_learning_rate
+from ledger_lab.training.batch import check_batch, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.ranks import require_same
 from ledger_lab.training.request import TrainRequest
@@ -62,6 +63,8 @@ class TrainPlan:
     seed: int
     """Seed of the training. The configurations hold the seed of the process: this seed plus the rank."""
     batch: BatchPlan
+    threads: Threads
+    """Threads of torch in this process."""
     panel: Panel
     simulation: dict[str, Any]
     """Fields of the panel's identity that describe the simulation."""
@@ -248,6 +251,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         device=device,
         seed=seed,
         batch=batch,
+        threads=plan_threads(adapter, agent_cfg, batch, env_cfg.scene.num_envs, device),
         panel=panel,
         simulation=simulation,
         identity=PanelIdentity.of(panel, simulation),
