@@ -99,6 +99,17 @@ def test_a_step_is_that_of_mujoco_warp_but_for_rounding() -> None:
     assert same_contacts > 0.9 * steps
 
 
+def test_the_settings_of_the_task_reach_the_solver() -> None:
+    settings = {"impratio": 7, "iterations": 37, "ls_iterations": 11, "tolerance": 1e-5, "njmax": 61}
+    with ants(1, _CHOICE, *(f"env.sim.physics.solver_cfg.{name}={value}" for name, value in settings.items())) as env:
+        solver = solver_of(env)
+        options = solver.mj_model.opt
+        found = {name: getattr(options, name) for name in settings if name != "njmax"} | {"njmax": solver.mjw_data.njmax}
+        threads_options = [each.opt.impratio for each in solver.stepper._models]
+    assert found == pytest.approx(settings)
+    assert threads_options == pytest.approx([settings["impratio"]] * len(threads_options))
+
+
 def test_the_forces_between_bodies_are_those_of_mujoco_warp() -> None:
     import mujoco_warp
 

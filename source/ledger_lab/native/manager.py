@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
+from newton.solvers import SolverMuJoCo
 
 from ledger_lab.native.solver import NativeSolver
 
@@ -25,6 +26,7 @@ class NewtonNativeManager(NewtonMJWarpManager):
             model: Newton's model of all worlds.
             solver_cfg: The settings.
         """
-        settings = cls._filter_solver_kwargs(NativeSolver, solver_cfg)
+        # Isaac Lab keeps the settings that the constructor names; that of NativeSolver does not name Newton's.
+        settings = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
         settings.pop("ls_parallel", None)  # deprecated in Newton, which warns whenever it is given
         return NativeSolver(model, threads=solver_cfg.cpu_threads, **settings)
