@@ -44,6 +44,11 @@ def accept_surroundings() -> None:
             os.environ.setdefault(name, str(os.getuid()))
     if not os.path.isabs(os.environ.get("HOME", "")):
         os.environ["HOME"] = home
+    let_threads_sleep()
+
+
+def let_threads_sleep() -> None:
+    """Bound how long threads of OpenMP wait without sleeping, unless the user has set this. Call it before torch."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
 
