@@ -14,12 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ledger_lab.meters.phases import Phase
 
 WORK_PER_THREAD = 20_000_000
-"""Rows × weights of a network that make another thread worth its waiting; ``benchmarks threads`` measures it."""
+"""Rows × squared widths that make one more thread worth its waiting; ``benchmarks threads`` measures gradient steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +61,8 @@ def threads_for(
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Let torch compute in a number of threads within the context. Changing it takes less than a microsecond."""
+    import torch  # reports import the adapters' base class, and wait for no torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
