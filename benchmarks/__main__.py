@@ -28,6 +28,7 @@ BENCHMARKS = {
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
     "reward_hacking": "how often the health event of this name is reported, with and without a cause",
+    "startup": "processor time of the start and the end of a training",
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "studies": "how often a study claims a difference between its arms",
     "threads": "gradient steps of the recipes in one and in several threads of torch, on a CPU",

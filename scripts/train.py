@@ -3,6 +3,7 @@
 import sys
 
 from ledger_lab.commands.first_look import first_look
+from ledger_lab.commands.submit import submit_if_asked
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.start import run_supervised
 from ledger_lab.terminal.script import imported_later
@@ -10,6 +11,7 @@ from ledger_lab.training.request import TrainRequest
 
 if __name__ == "__main__":
     first_look(TrainRequest, sys.argv[1:])  # before anything heavy is imported
+    submit_if_asked(sys.argv[1:])
     launch_processes()
     run_supervised(
         imported_later("ledger_lab.training.run:train_run"),

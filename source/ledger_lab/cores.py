@@ -1,4 +1,4 @@
-"""Work on all cores, and pauses of garbage collection, for slow work in pure Python."""
+"""Work on all cores, and pauses of garbage collection, for slow work in pure Python and for imports."""
 
 from __future__ import annotations
 
@@ -65,3 +65,16 @@ def no_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def imports() -> Iterator[None]:
+    """Pause garbage collection during imports, and leave out of later collections what exists then.
+
+    Torch, Warp and Isaac Lab make a million objects, which stay until the process ends. Collections that look at them
+    take 2 s of the start of a training, and 0.4 s of its end.
+    """
+    gc.collect()  # what nobody uses must not be left out
+    with no_collection():
+        yield
+        gc.freeze()

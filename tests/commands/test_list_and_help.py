@@ -89,7 +89,7 @@ def test_the_short_help_has_every_flag_of_isaac_labs_launcher() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (PROJECT / "scripts").glob("*.py")))
 def test_help_does_not_wait_for_torch_or_isaac_lab(name: str) -> None:
-    heavy = ("torch", "isaaclab", "gymnasium", "warp")
+    heavy = ("torch", "isaaclab", "gymnasium", "warp", "newton", "mujoco", "scipy", "pandas", "matplotlib")
     program = (
         "import runpy, sys\n"
         f"for name in {heavy!r}: sys.modules[name] = None\n"

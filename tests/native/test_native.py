@@ -104,7 +104,9 @@ def test_the_settings_of_the_task_reach_the_solver() -> None:
     with ants(1, _CHOICE, *(f"env.sim.physics.solver_cfg.{name}={value}" for name, value in settings.items())) as env:
         solver = solver_of(env)
         options = solver.mj_model.opt
-        found = {name: getattr(options, name) for name in settings if name != "njmax"} | {"njmax": solver.mjw_data.njmax}
+        found = {name: getattr(options, name) for name in settings if name != "njmax"} | {
+            "njmax": solver.mjw_data.njmax
+        }
         threads_options = [each.opt.impratio for each in solver.stepper._models]
     assert found == pytest.approx(settings)
     assert threads_options == pytest.approx([settings["impratio"]] * len(threads_options))

@@ -14,6 +14,7 @@ from pathlib import Path
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError, as_user_error, nearest
 from ledger_lab.launch import requested_processes
+from ledger_lab.launch.elsewhere import requested_elsewhere
 from ledger_lab.ledger import find_journals
 from ledger_lab.ledger.find import find_run
 from ledger_lab.mirrors.start import require_mirrors
@@ -46,16 +47,23 @@ def first_look(request: type[Request], argv: Sequence[str]) -> None:
         return
     try:
         if "nproc" in flag_names(request):
-            _, argv = requested_processes(argv)
-        _check(request.parse(argv).named())
+            _, argv = requested_processes(requested_elsewhere(argv)[1])
+        require_known(request.parse(argv).named())
     except (UserError, OSError, ValueError, RuntimeError) as error:
         if as_user_error(error) is None:
             raise
         sys.exit(tell_error(error))
 
 
-def _check(named: Named) -> None:
-    """Refuse names that mean nothing."""
+def require_known(named: Named) -> None:
+    """Refuse names that mean nothing.
+
+    Args:
+        named: The names.
+
+    Raises:
+        UserError: If a name is unknown.
+    """
     if named.rl_library is not None:
         require_library(named.rl_library)
     if named.panel is not None:

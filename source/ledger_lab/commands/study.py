@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from types import FrameType
 
+from rich.console import Console
+
 from ledger_lab.commands.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.commands.report import build_report
+from ledger_lab.commands.study_on import StudyElsewhere
+from ledger_lab.commands.study_runs import ENDED_FROM_OUTSIDE, is_made, resumable_run, runs_of, train_arguments
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
+from ledger_lab.launch.engine import load_site
+from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.ledger.find import read_runs
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
-from ledger_lab.studies import Study, Training, check_arguments, load_study
+from ledger_lab.studies import Study, check_arguments, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
 from ledger_lab.terminal.flags import Program
-from ledger_lab.terminal.request import Request, flag, log_root_flag
+from ledger_lab.terminal.request import FlagGroup, Request, flag, log_root_flag
 
-_ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
-"""Ends that say nothing about the arm. Such a training is resumed from its saved state, or repeated; its cost stays in
-the ledger."""
+_ELSEWHERE = FlagGroup("other machines")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,11 @@ class StudyRequest(Request):
 
     program = Program(
         name="study.py",
-        usage="study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]",
+        usage=(
+            "study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
+            "       study.py --on CLUSTER [--at_once N] [--nodes N] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
+            "       study.py --on CLUSTER (--status | --cancel) STUDY"
+        ),
         description=(
             "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
             "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
@@ -48,18 +53,58 @@ class StudyRequest(Request):
             f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
             "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
             "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
-            f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}, and a "
-            "batch job can requeue itself. Arguments after -- are passed to every training."
+            f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
+            "Arguments after -- are passed to every training. With --on, the trainings "
+            "run on a cluster instead; the program submits those that are missing, and prints the report when all are "
+            "made."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
-        examples=("study.py libraries --dry_run", "study.py libraries -- --usd_per_hour 0.10"),
+        examples=(
+            "study.py libraries --dry_run",
+            "study.py libraries -- --usd_per_hour 0.10",
+            "study.py libraries --on slurm --at_once 4",
+            "study.py libraries --on slurm --status",
+        ),
     )
 
     study: str = flag(
         MISSING, "Study file: a name from config/studies, or your own .toml file.", metavar="STUDY", positional=True
     )
     log_root: Path = log_root_flag()
-    dry_run: bool = flag(False, "Only print the commands of the trainings that are not finished.")
+    dry_run: bool = flag(
+        False,
+        "Only print the commands of the trainings that are not finished; with --on, the files that would be submitted.",
+    )
+    on: str | None = flag(
+        None,
+        "Submit the missing trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own "
+        ".toml file. The file sets the root folder of the ledger.",
+        group=_ELSEWHERE,
+        metavar="CLUSTER",
+    )
+    at_once: int | None = flag(
+        None, "Largest number of trainings that run at the same time.", group=_ELSEWHERE, metavar="N"
+    )
+    nodes: int = flag(1, "Number of machines of each training (default: 1).", group=_ELSEWHERE, metavar="N")
+    status: bool = flag(False, "Only show which trainings wait, run or have ended.", group=_ELSEWHERE)
+    cancel: bool = flag(False, "End all trainings of the study that wait or run.", group=_ELSEWHERE)
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: If a flag has an impossible value, or needs another flag.
+        """
+        self.require_at_most_one("dry_run", "status", "cancel")
+        for name in ("at_once", "nodes"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UserError(f"--{name} {value}: must be at least 1")
+        given = [name for name in ("at_once", "status", "cancel") if getattr(self, name)]
+        given += ["nodes"] if self.nodes > 1 else []
+        if given and self.on is None:
+            raise UserError(f"--{given[0]} needs --on CLUSTER")
+        if self.on is not None and self.log_root != Path("logs"):
+            raise UserError(f"--log_root {self.log_root}: the file of the cluster sets it: leave it out")
 
 
 def run_study(argv: Sequence[str]) -> int:
@@ -78,8 +123,10 @@ def run_study(argv: Sequence[str]) -> int:
     request, extra = StudyRequest.parse(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
     study = load_study(request.study)
     console = make_console()
-    runs = _runs(study, request.log_root)
-    missing = [training for training in study.trainings() if not _is_made(training, runs)]
+    if request.on is not None:
+        return _run_elsewhere(study, request, extra, console)
+    runs = runs_of(study, request.log_root)
+    missing = [training for training in study.trainings() if not is_made(training, runs)]
     count = len(study.seeds) * len(study.arms)
     console.print(
         f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
@@ -90,20 +137,20 @@ def run_study(argv: Sequence[str]) -> int:
         console.print(line, soft_wrap=True)
     if request.dry_run:
         for training in missing:
-            command = _command(training, study, runs, request.log_root, extra)
+            command = _command(train_arguments(training, study, runs, extra), request.log_root)
             console.print(shlex.join(command), soft_wrap=True)
         return 0
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = " ".join((*training.arm.levels, f"seed {training.seed}"))
         console.print("", f"[{number}/{count}] {what}", sep="\n", soft_wrap=True)
-        command = _command(training, study, runs, request.log_root, extra)
+        command = _command(train_arguments(training, study, runs, extra), request.log_root)
         try:
             status = _train(command)
         except Terminated:
             console.print("run the command again to continue the study")
             return EXIT_REQUEUE
         if status == EXIT_USER_ERROR:
-            interrupted = _resumable(training, runs)
+            interrupted = resumable_run(training, runs)
             way = f"correct {request.study}"
             if interrupted is not None:
                 way = (
@@ -132,52 +179,38 @@ def _planning_lines(study: Study) -> list[str]:
     return []
 
 
-def _command(training: Training, study: Study, runs: Sequence[Run], log_root: Path, extra: Sequence[str]) -> list[str]:
-    """Return the command line that starts or resumes a training."""
-    asked = [*training.arm.arguments, *extra]
-    if interrupted := _resumable(training, runs):
-        what = ["--resume", interrupted.declared.run_id, *_repeated_flags(asked)]
-    else:
-        what = [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort]
-        what += ["--cohort_size", str(len(study.seeds))]
-    return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *what, "--log_root", str(log_root)]
+def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], console: Console) -> int:
+    """Submit, show or cancel the trainings of a study on a cluster, and report them when all are made.
+
+    Returns:
+        0, or 1 if all trainings have ended and one of them failed.
+    """
+    assert request.on is not None
+    engine, site = load_site(request.on)
+    elsewhere = StudyElsewhere(study, engine, site, runs_of(study, site.log_root))
+    missing, queued, count = elsewhere.missing(), elsewhere.queued(), len(study.seeds) * len(study.arms)
+    console.print(
+        f"study {study.name} on {site.name}: {count - len(missing) - len(queued)} of {count} trainings are in "
+        f"{site.log_root}, {len(queued)} wait or run",
+        soft_wrap=True,
+    )
+    if request.cancel:
+        elsewhere.cancel(console)
+    elif request.status or (queued and not missing):
+        elsewhere.show(console)
+    elif missing:
+        for line in _planning_lines(study):
+            console.print(line, soft_wrap=True)
+        elsewhere.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
+    elif not request.dry_run:
+        console.print()
+        return _report(study, site.log_root)
+    return 0
 
 
-def _repeated_flags(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments that a run does not declare, and that must be repeated to resume it."""
-    parser = argparse.ArgumentParser(add_help=False)
-    for repeated in ("--nproc", "--mirror", "--grace_s"):
-        parser.add_argument(repeated, action="append", default=[])
-    said, _ = parser.parse_known_args(list(arguments))
-    return [each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)]
-
-
-def _resumable(training: Training, runs: Sequence[Run]) -> Run | None:
-    """Return the latest run of a training with a saved state to resume from, if there is one."""
-    left = [
-        run
-        for run in runs
-        if _belongs_to(training, run)
-        and (run.directory / STATE_FILE).is_file()
-        and any(attempt.of(StateSaved) for attempt in run.attempts)
-    ]
-    return left[-1] if left else None
-
-
-def _runs(study: Study, log_root: Path) -> list[Run]:
-    """Return the runs of the study in the ledger."""
-    cohorts = {arm.cohort for arm in study.arms}
-    return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
-
-
-def _is_made(training: Training, runs: Sequence[Run], but: Collection[Status] = _ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a training has a run that is proven, or whose status is not one of those in ``but``."""
-    return any(_belongs_to(training, run) and (run.attempts[-1].status not in but or run.proven) for run in runs)
-
-
-def _belongs_to(training: Training, run: Run) -> bool:
-    """Tell whether a run belongs to a training."""
-    return (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)
+def _command(arguments: Sequence[str], log_root: Path) -> list[str]:
+    """Return the command line of a training on this machine."""
+    return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *arguments, "--log_root", str(log_root)]
 
 
 def _train(command: Sequence[str]) -> int:
@@ -203,13 +236,13 @@ def _train(command: Sequence[str]) -> int:
 
 def _report(study: Study, log_root: Path) -> int:
     """Print the report of a study's runs, the comparison of each arm with the first arm of its task, and a summary."""
-    runs = _runs(study, log_root)
+    runs = runs_of(study, log_root)
     if not runs:
         raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
     build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
     _compare(study, runs)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
-    return 0 if all(_is_made(training, runs, failed) for training in study.trainings()) else 1
+    return 0 if all(is_made(training, runs, failed) for training in study.trainings()) else 1
 
 
 def _compare(study: Study, runs: Sequence[Run]) -> None:
@@ -241,7 +274,7 @@ def _aggregate(study: Study, runs: Sequence[Run]) -> None:
         kept = [
             run
             for run in runs
-            if run.declared.cohort == arm.cohort and (run.attempts[-1].status not in _ENDED_FROM_OUTSIDE or run.proven)
+            if run.declared.cohort == arm.cohort and (run.attempts[-1].status not in ENDED_FROM_OUTSIDE or run.proven)
         ]
         name = "-".join(arm.setting) or study.name
         times.setdefault(name, []).append([summarize_run(run).wall_to_target_s for run in kept])

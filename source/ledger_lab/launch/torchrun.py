@@ -64,6 +64,28 @@ def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> lis
     ]
 
 
+def torchrun_nodes_argv(
+    nodes: int, processes: int, rendezvous: str, rendezvous_id: str, program: str, arguments: Sequence[str]
+) -> list[str]:
+    """Return the command line that runs a program on several machines; each of them runs this command.
+
+    Args:
+        nodes: Number of machines.
+        processes: Number of processes on each machine.
+        rendezvous: Host and port where they meet; the host is one of the machines.
+        rendezvous_id: Name of this training and start among all that may use the port.
+        program: Path of a Python program that takes ``--distributed``.
+        arguments: Its other arguments.
+    """
+    return [
+        *(sys.executable, "-m", _AGENT),
+        *("--nnodes", str(nodes), "--nproc-per-node", str(processes)),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", rendezvous, "--rdzv-id", rendezvous_id),
+        *("--max-restarts", "0"),
+        *(program, "--distributed", *arguments),
+    ]
+
+
 def torchrun_environ(processes: int, cores: int, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for several processes on this machine. They share the cores unless it sets a number.
 

@@ -269,6 +269,27 @@ class TelemetryStarted(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SchedulerJob:
+    """The job of a cluster's scheduler that an attempt runs in."""
+
+    engine: str
+    """The scheduler, such as ``slurm``."""
+    job: str
+    """Id of the job; the tasks of an array share it."""
+    index: Count
+    """Index of the training in its plan; also that of the array task."""
+    restarts: Count
+    """How often the scheduler had started the job again."""
+    partition: str | None = None
+    """Partition or queue of the job; ``None`` if the scheduler has none."""
+    nodes: list[str] = field(default_factory=list)
+    """Names of its nodes; the first one comes first."""
+    queue_s: Amount | None = None
+    """Time from submission, or from the last requeueing, to this start, by the scheduler's clock [s]; ``None`` if
+    unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptStarted(Row):
     """A process of an attempt started."""
 
@@ -285,6 +306,8 @@ class AttemptStarted(Row):
     """This process; ``None`` if unknown."""
     anchors: dict[str, Anchor] = field(default_factory=dict)
     """Anchors of the journals of earlier attempts, by their names."""
+    job: SchedulerJob | None = None
+    """The job that it runs in; ``None`` outside a job, and in rows of earlier versions."""
 
 
 @dataclass(frozen=True, kw_only=True)

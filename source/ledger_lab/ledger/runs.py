@@ -77,6 +77,11 @@ class Attempt:
         return next(iter(self.of(ShutdownEnded)), None)
 
     @property
+    def first_start(self) -> AttemptStarted | None:
+        """Row of the start of its first process; ``None`` if it is missing."""
+        return next(iter(self.ranks[0].of(AttemptStarted)), None) if self.ranks else None
+
+    @property
     def silence_limit(self) -> timedelta:
         """How long it may be silent on another host before it counts as lost."""
         return silence_limit(supervised=bool(self.supervisions))

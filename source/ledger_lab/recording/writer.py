@@ -22,6 +22,7 @@ from ledger_lab.ledger import (
     PhaseWindow,
     Row,
     RunDeclared,
+    SchedulerJob,
     Status,
 )
 from ledger_lab.ledger.anchors import anchors_of
@@ -170,11 +171,12 @@ class RunWriter(AttemptWriter):
         """
         self._append_once(declared)
 
-    def start(self, seed: int | None = None) -> None:
+    def start(self, seed: int | None = None, job: SchedulerJob | None = None) -> None:
         """Write that this process has begun the attempt.
 
         Args:
             seed: Training seed of this process, where processes have seeds of their own.
+            job: The job that it runs in.
         """
         self.append(
             AttemptStarted(
@@ -187,6 +189,7 @@ class RunWriter(AttemptWriter):
                 seed=seed,
                 process=identify_process(os.getpid()),
                 anchors=self._anchors(),
+                job=job,
             )
         )
 

@@ -67,6 +67,11 @@ def cost_cell(run: RunSummary) -> TableCell:
     )
 
 
+def queue_cell(run: RunSummary) -> TableCell:
+    """Return the time in the queue of a scheduler."""
+    return TableCell(duration(run.queue_s))
+
+
 def evaluation_afterwards_cell(run: RunSummary) -> TableCell:
     """Return the time of stand-alone evaluations, and its cost."""
     if run.evaluation_afterwards_s is None:

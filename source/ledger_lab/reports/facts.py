@@ -135,6 +135,14 @@ class RunFacts:
         return math.fsum(known) if costs and len(known) == len(costs) else None
 
     @property
+    def queue_s(self) -> float | None:
+        """Seconds in the queue of a scheduler before all attempts; ``None`` if it is unknown for one of them."""
+        starts = [start for attempt in self.run.attempts if (start := attempt.first_start) is not None]
+        waits = [start.job.queue_s for start in starts if start.job is not None]
+        known = [wait for wait in waits if wait is not None]
+        return math.fsum(known) if waits and len(known) == len(waits) else None
+
+    @property
     def _attempt_wall_s(self) -> list[float]:
         """Seconds of each attempt."""
         return [attempt.wall_ns / 1e9 for attempt in self.run.attempts]

@@ -243,6 +243,17 @@ _RUNS: list[Column[_RunRow]] = [
     column("directory VARCHAR", lambda of: str(of.run.directory)),
 ]
 
+
+def _job_reader(name: str) -> Callable[[_AttemptRow], Any]:
+    """Return a function that reads a field of the job that an attempt ran in; ``None`` outside jobs."""
+
+    def read(of: _AttemptRow) -> Any:
+        start = of.attempt.first_start
+        return None if start is None or start.job is None else getattr(start.job, name)
+
+    return read
+
+
 _ATTEMPTS: list[Column[_AttemptRow]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
@@ -256,6 +267,18 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
         "wall_s DOUBLE its duration, until its processes were gone or its last sign of life [s]",
         lambda of: of.attempt.wall_ns / 1e9,
     ),
+    column(
+        "scheduler VARCHAR engine of the job that it ran in, such as slurm; missing outside jobs", _job_reader("engine")
+    ),
+    column("job VARCHAR id of the job; the tasks of an array share it", _job_reader("job")),
+    column("job_index BIGINT index of the training in its plan, and of the array task", _job_reader("index")),
+    column("job_restarts BIGINT how often the scheduler had started the job again", _job_reader("restarts")),
+    column("job_partition VARCHAR partition or queue of the job", _job_reader("partition")),
+    column(
+        "job_nodes VARCHAR names of its nodes",
+        lambda of: None if (nodes := _job_reader("nodes")(of)) is None else ", ".join(nodes),
+    ),
+    column("queue_s DOUBLE time that it waited for this start; not billed [s]", _job_reader("queue_s")),
     column("iterations BIGINT iterations completed", lambda of: of.attempt.sums.iterations),
     column("env_steps BIGINT", lambda of: of.attempt.sums.env_steps),
     column("peak_host_memory_bytes BIGINT", lambda of: of.ended.peak_host_memory_bytes if of.ended else None),

@@ -203,6 +203,12 @@ class RunSummary:
     )
     """All seconds of all attempts, failed ones included, rounded as the price entry says, × the price of the instances,
     plus energy on the user's own hardware [USD]. A run without a price is “unpriced”, never free."""
+    queue_s: float | None = _figure(
+        lambda of: of.queue_s,
+        Shown("queue", "not in the cost and times", cells.queue_cell, priority=14, if_measured=True),
+    )
+    """Seconds that the run's jobs waited in the queue of a scheduler, before all attempts, by the scheduler's clock;
+    ``None`` outside jobs, or if it is unknown for one attempt. No other time and no cost includes them."""
     evaluation_afterwards_s: float | None = _figure(
         lambda of: of.evaluation_afterwards_s,
         Shown(

@@ -17,7 +17,7 @@ from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.terminal.exit_status import ENDING, exception_of, exit_status_of
 
 GRACE_S = 20.0
-"""Default time that a process may take to end after a signal [s]. SLURM itself waits for 30 s."""
+"""Default time that a process may take to end after a signal [s]. Slurm itself waits for 30 s."""
 
 PATIENCE = 0.6
 """Share of the grace that a process may use to reach a good moment to end."""

@@ -33,6 +33,7 @@ _LONGEST_GRACE_S = 86_400
 
 _HEALTH = FlagGroup("health events", list_health_events())
 _PROCESSES = FlagGroup("processes")
+_ELSEWHERE = FlagGroup("other machines")
 _JUDGE = FlagGroup(
     "evaluation",
     (
@@ -47,8 +48,7 @@ _GOING_ON = FlagGroup(
         "After SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
         "exits. If the iteration takes too long (see --grace_s), the training exits without a new state. After Ctrl-C, "
         f"the exit status is 130. After another signal, the exit status is {EXIT_REQUEUE} if --resume can continue "
-        "the run, and 143 if there is no state to continue from. A batch job can requeue itself on exit status "
-        f"{EXIT_REQUEUE}."
+        "the run, and 143 if there is no state to continue from. With --on, jobs requeue themselves."
     ),
 )
 _LEDGER = FlagGroup("price and ledger")
@@ -159,6 +159,30 @@ class TrainRequest(TaskRequest):
         "With several machines: allow a public IP address for the connections between processes. torch accepts "
         "commands from every program that can connect to this address, so protect the address with a firewall.",
         group=_PROCESSES,
+        each_attempt=True,
+    )
+
+    on: str | None = flag(
+        None,
+        "Submit the training to a cluster instead of running it here. CLUSTER is the name of a file in "
+        "config/clusters, or your own .toml file. The file sets --log_root, --grace_s and, unless you give a price, "
+        "--instance.",
+        group=_ELSEWHERE,
+        metavar="CLUSTER",
+        each_attempt=True,
+    )
+    nodes: int | None = flag(
+        None,
+        "With --on: number of machines to train on (default: 1). --nproc is the number of processes on each of them "
+        "(default: the number of GPUs that the file gives, or 1).",
+        group=_ELSEWHERE,
+        metavar="N",
+        each_attempt=True,
+    )
+    dry_run: bool = flag(
+        False,
+        "With --on: print the files that would be submitted, and write and submit nothing.",
+        group=_ELSEWHERE,
         each_attempt=True,
     )
 
@@ -288,6 +312,9 @@ class TrainRequest(TaskRequest):
             raise UserError(
                 f"--nproc {self.nproc}: give --nproc on the command line of train.py, and write its name in full"
             )
+        for name in ("on", "nodes", "dry_run"):
+            if getattr(self, name):
+                raise UserError(f"--{name}: give it on the command line of train.py, and write its name in full")
         if self.allow_changed_code and self.resume is None and self.checkpoint is None:
             raise UserError(
                 "--allow_changed_code: a new run has no earlier code to differ from; add --resume RUN or --checkpoint "

@@ -20,6 +20,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.score import capacity_told
 from ledger_lab.launch import read_world
+from ledger_lab.launch.job import note_run, read_job
 from ledger_lab.ledger import CheckpointSaved, Journal, Status
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.redaction import Redactor, redact_files
@@ -90,6 +91,7 @@ def train_run(
     with errors_once_per_machine(os.environ):
         request = parse(TrainRequest, argv)
         world = read_world(os.environ, distributed=request.distributed)
+        read_job(os.environ)  # refused before anything is written
     terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first, recorded=True)
     try:
         on_gpu = request.device != "cpu" and torch.cuda.is_available()
@@ -212,6 +214,7 @@ def _begin(
             open_journal()
             if declared is not None:
                 writers[0].declare(declared)
+            note_run(os.environ, plan.run_dir)
 
     group.first(declare)  # other ranks write nothing before the run is declared, or another process resumes it
     if not plan.world.first:
@@ -221,10 +224,10 @@ def _begin(
     try:
         link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
     except OSError as error:  # the supervisor cannot write the end
-        writer.start(plan.env_cfg.seed)
+        writer.start(plan.env_cfg.seed, read_job(os.environ))
         writer.append(writer.end(status_of(error), error, lambda: None))
         raise
-    writer.start(plan.env_cfg.seed)
+    writer.start(plan.env_cfg.seed, read_job(os.environ))
     return writer
 
 

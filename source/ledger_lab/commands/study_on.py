@@ -1,0 +1,151 @@
+"""``study.py --on CLUSTER``: submits the missing trainings of a study, shows them, and cancels them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from ledger_lab.commands.study_runs import ENDED_FROM_OUTSIDE, is_made, runs_made_by, train_arguments
+from ledger_lab.commands.submit import hand_over, planned_training, show_files
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import Engine, Queued, Site
+from ledger_lab.launch.plans import Plan, Submission, latest_by_name, read_submissions
+from ledger_lab.ledger import Run, Status
+from ledger_lab.studies import Study, Training
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the submissions say of a training."""
+
+    submission: Submission
+    index: int
+    queued: Queued | None
+    """``None`` if it neither waits nor runs."""
+
+
+class StudyElsewhere:
+    """A study on a cluster."""
+
+    def __init__(self, study: Study, engine: Engine, site: Site, runs: Sequence[Run]) -> None:
+        """Ask the engine for the trainings of earlier submissions.
+
+        Args:
+            study: The study.
+            engine: The engine.
+            site: The cluster.
+            runs: Runs of the study in the ledger.
+
+        Raises:
+            UserError: If the engine does not answer, or an earlier submission was to another cluster.
+        """
+        self._study, self._engine, self._site, self._runs = study, engine, site, runs
+        self._submissions = read_submissions(site.log_root, study.name)
+        self._known = self._ask()
+
+    def _ask(self) -> dict[str, _Known]:
+        """Return what is known of each submitted training that the ledger does not show to have ended, by its name."""
+        open_ends = ENDED_FROM_OUTSIDE | {Status.RUNNING}
+        ended = {name_of(each) for each in self._study.trainings() if is_made(each, self._runs, open_ends)}
+        known: dict[str, _Known] = {}
+        latest = latest_by_name(self._submissions)
+        for submission in self._submissions:
+            own = {name: index for name, (each, index) in latest.items() if each is submission and name not in ended}
+            if not own:
+                continue
+            if submission.site != self._site.name:
+                raise UserError(
+                    f"{submission.folder} was submitted to cluster {submission.site}: use --on {submission.site}"
+                )
+            queued = self._engine.queued(submission)
+            known |= {name: _Known(submission, index, queued.get(index)) for name, index in own.items()}
+        return known
+
+    def missing(self) -> list[Training]:
+        """Return the trainings that are neither made nor queued."""
+        return [
+            training
+            for training in self._study.trainings()
+            if not self._is_queued(training) and not is_made(training, self._runs)
+        ]
+
+    def queued(self) -> list[Training]:
+        """Return the trainings that wait or run."""
+        return [training for training in self._study.trainings() if self._is_queued(training)]
+
+    def _is_queued(self, training: Training) -> bool:
+        """Tell whether a training waits or runs."""
+        return (known := self._known.get(name_of(training))) is not None and known.queued is not None
+
+    def submit(self, extra: Sequence[str], console: Console, *, nodes: int, at_once: int | None, dry_run: bool) -> None:
+        """Submit the missing trainings.
+
+        Args:
+            extra: Further arguments of all trainings.
+            console: Where to print.
+            nodes: Machines of each training.
+            at_once: Largest number of trainings that run at the same time.
+            dry_run: Whether to print the files instead.
+
+        Raises:
+            UserError: If a training or the submission is refused. Then nothing is submitted.
+        """
+        trainings = [
+            planned_training(
+                self._site,
+                name_of(training),
+                train_arguments(training, self._study, self._runs, extra),
+                nodes=nodes,
+            )
+            for training in self.missing()
+        ]
+        plan = Plan(name=self._study.name, trainings=tuple(trainings), at_once=at_once)
+        if dry_run:
+            show_files(self._engine, self._site, plan, console)
+            return
+        submission = hand_over(self._engine, self._site, plan)
+        console.print(
+            f"submitted {len(trainings)} trainings to {self._site.name} as job {submission.job} "
+            f"({submission.folder}); --status shows them, --cancel ends them",
+            soft_wrap=True,
+        )
+
+    def show(self, console: Console) -> None:
+        """Print one line for each training."""
+        for training in self._study.trainings():
+            console.print(f"{name_of(training)}: {self._state(training)}", soft_wrap=True)
+
+    def _state(self, training: Training) -> str:
+        """Describe the state of a training."""
+        known, made = self._known.get(name_of(training)), runs_made_by(training, self._runs)
+        run = f"run {made[-1].run_id}: {made[-1].attempts[-1].status.replace('_', ' ')}" if made else None
+        if known is not None and known.queued is not None:
+            return f"{known.queued.said}, job {known.submission.job}_{known.index}" + (f"; {run}" if run else "")
+        if run is not None:
+            return run
+        if known is None:
+            return "not submitted"
+        ending = self._engine.ending(known.submission, known.index)
+        status = known.submission.exit_status(known.index)
+        said = [each for each in (ending, None if status is None else f"exit status {status}") if each]
+        output = known.submission.output(known.index)
+        return ", ".join(said or ["ended without a row"]) + (f": see {output}" if output.exists() else "")
+
+    def cancel(self, console: Console) -> None:
+        """End all trainings that wait or run."""
+        jobs = {known.submission.job: known.submission for known in self._known.values() if known.queued is not None}
+        count = len(self.queued())
+        for submission in jobs.values():
+            self._engine.cancel(submission)
+        console.print(
+            f"cancelled {count} trainings: job {', '.join(jobs)}"
+            if jobs
+            else "nothing to cancel: no training is queued"
+        )
+
+
+def name_of(training: Training) -> str:
+    """Return the name of a training in plans."""
+    return f"{training.arm.cohort} seed {training.seed}"

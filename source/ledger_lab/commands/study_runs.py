@@ -1,0 +1,70 @@
+"""Which trainings of a study are in the ledger, and how the others start or resume."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
+from ledger_lab.ledger.find import read_runs
+from ledger_lab.studies import Study, Training
+
+ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
+"""Ends that say nothing about the arm. Such a training is resumed from its saved state, or repeated; its cost stays in
+the ledger."""
+
+
+def runs_of(study: Study, log_root: Path) -> list[Run]:
+    """Return the runs of a study in the ledger."""
+    cohorts = {arm.cohort for arm in study.arms}
+    return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
+
+
+def is_made(training: Training, runs: Sequence[Run], but: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
+    """Tell whether a training has a run that is proven, or whose status is not one of those in ``but``."""
+    return any(run.attempts[-1].status not in but or run.proven for run in runs_made_by(training, runs))
+
+
+def resumable_run(training: Training, runs: Sequence[Run]) -> Run | None:
+    """Return the latest run of a training with a saved state to resume from, if there is one."""
+    left = [
+        run
+        for run in runs_made_by(training, runs)
+        if (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
+    ]
+    return left[-1] if left else None
+
+
+def runs_made_by(training: Training, runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that belong to a training, in order."""
+    return [run for run in runs if (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)]
+
+
+def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:
+    """Return the arguments of ``train.py`` that start or resume a training.
+
+    Args:
+        training: The training.
+        study: Its study.
+        runs: Runs of the study.
+        extra: Further arguments of all trainings.
+    """
+    asked = [*training.arm.arguments, *extra]
+    if interrupted := resumable_run(training, runs):
+        return ["--resume", interrupted.declared.run_id, *repeated_flags(asked)]
+    size = str(len(study.seeds))
+    return [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort, "--cohort_size", size]
+
+
+def repeated_flags(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that a run does not declare, and that must be repeated to resume it."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for repeated in ("--nproc", "--mirror", "--grace_s"):
+        parser.add_argument(repeated, action="append", default=[])
+    said, others = parser.parse_known_args(list(arguments))
+    switches = [each for each in ("--allow_public_address",) if each in others]
+    return [
+        *(each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)),
+        *switches,
+    ]

@@ -1,0 +1,179 @@
+"""Hands trainings over to an engine, which runs them on other machines."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger_lab.commands.first_look import require_known
+from ledger_lab.errors import UserError, as_user_error
+from ledger_lab.launch import requested_processes
+from ledger_lab.launch.elsewhere import Elsewhere, requested_elsewhere
+from ledger_lab.launch.engine import Engine, Site, load_site
+from ledger_lab.launch.plans import (
+    PLAN,
+    Plan,
+    PlannedTraining,
+    Submission,
+    job_name,
+    new_folder,
+    note_submission,
+    now,
+    write_folder,
+)
+from ledger_lab.terminal.console import make_console, tell_error
+from ledger_lab.terminal.request import flag_names
+from ledger_lab.training.request import TrainRequest
+
+_SINGLE = "train.py"
+"""Name of the submissions of single trainings."""
+
+
+def submit_if_asked(argv: Sequence[str]) -> None:
+    """Submit the training of ``train.py --on``, and end the program; without ``--on``, return.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Raises:
+        SystemExit: After the submission, or with status 2 if it is refused.
+    """
+    try:
+        elsewhere, arguments = requested_elsewhere(argv)
+        if elsewhere is None:
+            return
+        _submit_single(elsewhere, arguments)
+    except (UserError, OSError) as error:
+        if as_user_error(error) is None:
+            raise
+        sys.exit(tell_error(error))
+    sys.exit(0)
+
+
+def _submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
+    """Submit one training."""
+    console = make_console()
+    engine, site = load_site(elsewhere.on)
+    plan = Plan(name=_SINGLE, trainings=(planned_training(site, "training", arguments, nodes=elsewhere.nodes),))
+    if elsewhere.dry_run:
+        show_files(engine, site, plan, console)
+        return
+    submission = hand_over(engine, site, plan)
+    console.print(
+        f"submitted to {site.name} as job {submission.job}",
+        f"output: {submission.output(0)}",
+        f"cancel: {shlex.join(engine.cancel_command(submission.job))}",
+        f"report: ./isaaclab.sh -p scripts/report.py --log_root {shlex.quote(str(site.log_root))}",
+        sep="\n",
+        soft_wrap=True,
+    )
+
+
+def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: int) -> PlannedTraining:
+    """Check the arguments of a training, and add what its site sets.
+
+    Args:
+        site: Where it will run.
+        what: Name of the training within its plan.
+        arguments: Arguments of ``train.py``.
+        nodes: Machines that it uses.
+
+    Raises:
+        UserError: If ``train.py`` would refuse the arguments, or they contradict the site.
+    """
+    processes, own = requested_processes(arguments)
+    gpus = site.gpus_per_node
+    if processes is not None and gpus and processes != gpus:
+        raise UserError(
+            f"--nproc {processes}: cluster {site.name} gives a training {gpus} GPUs per node, one per process: leave "
+            "--nproc out, or correct gpus"
+        )
+    given = TrainRequest.parse(own)
+    for name in ("log_root", "grace_s"):
+        if name in given.given:
+            raise UserError(f"--{name}: cluster {site.name} sets it: leave it out")
+    start = [*own, *site.arguments]
+    if site.instance is not None and given.resume is None and (given.instance, given.usd_per_hour) == (None, None):
+        start += ["--instance", site.instance]
+    require_known(TrainRequest.parse(start).named())
+    return PlannedTraining(
+        what=what,
+        start=tuple(start),
+        resume=(*_flags_of_each_attempt(given), *site.arguments),
+        nodes=nodes,
+        processes=processes or max(1, gpus),
+        program=str((site.project or Path(sys.argv[0]).resolve().parents[1]) / "scripts" / "train.py"),
+        directory=str(site.project or os.getcwd()),
+    )
+
+
+def _flags_of_each_attempt(given: TrainRequest) -> list[str]:
+    """Return the flags of a request that must be repeated when the job resumes its run."""
+    words: list[str] = []
+    for name in flag_names(TrainRequest, each_attempt=True):
+        value = getattr(given, name)
+        if name not in given.given or name == "resume" or (name == "allow_changed_code" and given.resume is None):
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        words += [f"--{name}"] if value is True else [word for each in values for word in (f"--{name}", str(each))]
+    return words
+
+
+def show_files(engine: Engine, site: Site, plan: Plan, console: Console) -> None:
+    """Print the files of a submission, and the command that would submit them."""
+    folder = new_folder(site.log_root, plan.name)
+    for name, content in _files(engine, site, plan, folder).items():
+        console.print(f"# {folder / name}", *content.splitlines(), "", sep="\n", soft_wrap=True)
+    command = shlex.join(engine.submit_command(folder))
+    console.print(f"cd {shlex.quote(str(folder))} && {command}", soft_wrap=True)
+
+
+def hand_over(engine: Engine, site: Site, plan: Plan) -> Submission:
+    """Write the files of a plan, and submit them.
+
+    Args:
+        engine: The engine.
+        site: Where it runs.
+        plan: The trainings.
+
+    Returns:
+        The submission.
+
+    Raises:
+        UserError: If nothing was submitted; or if something was, and could not be noted. Then the message tells how to
+            cancel it.
+    """
+    engine.check(site, plan)
+    folder = new_folder(site.log_root, plan.name)
+    write_folder(folder, _files(engine, site, plan, folder))
+    try:
+        job = engine.submit(folder)
+    except UserError:
+        _remove(folder)
+        raise
+    submission = Submission(folder=folder, site=site.name, job=job, submitted_at=now())
+    try:
+        note_submission(submission)
+    except OSError as error:
+        raise UserError(
+            f"job {job} was submitted, but {folder} can't be written to ({error.strerror}): cancel it with "
+            f"{shlex.join(engine.cancel_command(job))}"
+        ) from error
+    return submission
+
+
+def _files(engine: Engine, site: Site, plan: Plan, folder: Path) -> dict[str, str]:
+    """Return the content of all files of a submission, by name."""
+    return {PLAN: plan.to_lines(), **engine.files(site, plan, job_name(folder))}
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder of a plan that was refused; its folders are empty."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()

@@ -1,0 +1,62 @@
+"""``--on CLUSTER``: the flags that send a training to another machine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ledger_lab.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """Where a training is to run."""
+
+    on: str
+    """Name or path of a file of ``config/clusters``."""
+    nodes: int = 1
+    """Machines of the training."""
+    dry_run: bool = False
+    """Whether to print the files instead of submitting them."""
+
+
+def requested_elsewhere(argv: Sequence[str]) -> tuple[Elsewhere | None, list[str]]:
+    """Return where a training is to run, and the command line without the flags that say so.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        ``None`` without ``--on``, and the other arguments.
+
+    Raises:
+        UserError: If a value is missing or wrong, or ``--on`` is missing.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--on")
+    parser.add_argument("--nodes")
+    parser.add_argument("--dry_run", action="store_true")
+    try:
+        known, others = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UserError(f"{error.argument_name}: {error.message}") from error
+    if known.on is None:
+        given = [f"--{name}" for name in ("nodes", "dry_run") if getattr(known, name)]
+        if given:
+            raise UserError(f"{given[0]} needs --on CLUSTER")
+        return None, others
+    return Elsewhere(on=known.on, nodes=_whole_number("--nodes", known.nodes), dry_run=known.dry_run), others
+
+
+def _whole_number(flag: str, value: str | None) -> int:
+    """Return the number of machines that a flag gives; 1 without the flag.
+
+    Raises:
+        UserError: If it is not a whole number of at least 1, with at most 6 digits.
+    """
+    if value is None:
+        return 1
+    if not value.isdecimal() or len(value) > 6 or int(value) < 1:
+        raise UserError(f"{flag} {value[:100]}: must be a whole number of at least 1, of at most 6 digits")
+    return int(value)

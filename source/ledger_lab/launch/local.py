@@ -1,0 +1,179 @@
+"""This machine: a process in the background makes the trainings of a plan, some at a time."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import Engine, Place, Queued, Site
+from ledger_lab.launch.plans import Plan, Submission, read_plan
+from ledger_lab.ledger import SchedulerJob
+from ledger_lab.ledger.liveness import identify_process
+from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from ledger_lab.terminal.script import run_script
+
+_SCRIPT = "job.sh"
+_JOB = "LEDGER_LAB_LOCAL_JOB"
+"""Environment variable with the id of the job."""
+_QUEUE_S = "LEDGER_LAB_QUEUE_S"
+"""Environment variable with the time from the submission to the start of a training [s]."""
+_LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSite(Site):
+    """Keys of this machine."""
+
+    log_root: Path = field(default_factory=lambda: Path("logs").resolve())
+    """Root of the ledger."""
+
+
+class Local(Engine):
+    """Runs a plan on this machine, in the background."""
+
+    name = "local"
+    site = LocalSite
+
+    def check(self, site: LocalSite, plan: Plan) -> None:
+        """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
+        if plan.nodes > 1:
+            raise UserError(f"--nodes {plan.nodes}: cluster {site.name} is this machine: leave --nodes out")
+
+    def files(self, site: LocalSite, plan: Plan, name: str) -> dict[str, str]:
+        """Return ``job.sh``; see :class:`~ledger_lab.launch.engine.Engine`."""
+        exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in site.environment.items())
+        return {
+            _SCRIPT: "#!/bin/bash\n"
+            f"# {name}: makes the trainings in plan.jsonl, {plan.at_once or 1} at a time.\n"
+            f'{exports}exec {shlex.quote(sys.executable)} -m ledger_lab.launch.local "$PWD" {plan.at_once or 1}\n'
+        }
+
+    def submit_command(self, folder: Path) -> list[str]:
+        """Return the command that submits the files, to run in their folder."""
+        return ["bash", _SCRIPT]
+
+    def submit(self, folder: Path) -> str:
+        """Start the process; see :class:`~ledger_lab.launch.engine.Engine`."""
+        with (folder / "output" / "job.log").open("ab") as log:
+            process = subprocess.Popen(
+                self.submit_command(folder),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        identity = identify_process(process.pid)
+        return f"{socket.gethostname()}:{process.pid}:{0 if identity is None else identity.start_ticks}"
+
+    def queued(self, submission: Submission) -> dict[int, Queued]:
+        """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
+        if not _is_alive(submission):
+            return {}
+        found = {}
+        for index in range(len(submission.trainings())):
+            if submission.exit_status(index) is None:
+                runs = (submission.folder / "started" / str(index)).exists()
+                found[index] = Queued(runs, "running" if runs else "waiting")
+        return found
+
+    def ending(self, submission: Submission, index: int) -> str | None:
+        """Explain how a training ended; see :class:`~ledger_lab.launch.engine.Engine`."""
+        return None
+
+    def cancel_command(self, job: str) -> list[str]:
+        """Return the command that cancels a job."""
+        return ["kill", job.split(":")[1]]
+
+    def cancel(self, submission: Submission) -> None:
+        """End the process, which ends its trainings; see :class:`~ledger_lab.launch.engine.Engine`."""
+        if _is_alive(submission):
+            os.kill(int(submission.job.split(":")[1]), signal.SIGTERM)
+
+    def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
+        """Return where this process runs; see :class:`~ledger_lab.launch.engine.Engine`."""
+        if _JOB not in environ:
+            raise UserError(f"{_JOB} is not set: {_SCRIPT} starts this program")
+        return Place(
+            job=SchedulerJob(
+                engine=self.name,
+                job=environ[_JOB],
+                index=index,
+                restarts=0,
+                nodes=[socket.gethostname()],
+                queue_s=float(environ[_QUEUE_S]),
+            )
+        )
+
+
+def _is_alive(submission: Submission) -> bool:
+    """Tell whether the process of a submission still runs.
+
+    Raises:
+        UserError: If it is on another machine.
+    """
+    host, pid, ticks = submission.job.split(":")
+    if host != socket.gethostname():
+        raise UserError(f"{submission.folder} runs on {host}: ask there")
+    identity = identify_process(int(pid))
+    return identity is not None and identity.start_ticks == int(ticks)
+
+
+def make_trainings(argv: Sequence[str]) -> int:
+    """Make the trainings of a plan.
+
+    Args:
+        argv: Folder of the submission, and how many run at the same time.
+
+    Returns:
+        0, or 75 if a signal has ended it.
+    """
+    folder, at_once = Path(argv[0]), int(argv[1])
+    submitted = datetime.now(UTC)
+    waiting = list(range(len(read_plan(folder))))
+    running: dict[int, subprocess.Popen[bytes]] = {}
+    asked: list[int] = []
+
+    def pass_on(signum: int, _: FrameType | None) -> None:
+        asked.append(signum)
+        for process in running.values():
+            process.send_signal(signum)
+
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, pass_on)
+    while running or (waiting and not asked):
+        while waiting and len(running) < at_once and not asked:
+            index = waiting.pop(0)
+            (folder / "started" / str(index)).touch()
+            queue_s = (datetime.now(UTC) - submitted).total_seconds()
+            with (folder / "output" / f"{index}.log").open("ab") as log:
+                running[index] = subprocess.Popen(
+                    [sys.executable, "-m", "ledger_lab.launch.planned", "local", str(folder), str(index)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, _JOB: f"{socket.gethostname()}:{os.getpid()}", _QUEUE_S: f"{queue_s:.3f}"},
+                )
+        time.sleep(_LOOK_EVERY_S)
+        for index, process in [*running.items()]:
+            if (status := process.poll()) is not None:
+                (folder / "exits" / str(index)).write_text(f"{128 - status if status < 0 else status}\n")
+                del running[index]
+    return EXIT_REQUEUE if asked else 0
+
+
+ENGINE = Local()
+
+if __name__ == "__main__":
+    run_script(make_trainings)

@@ -1,0 +1,117 @@
+"""``python -m ledger_lab.launch.planned ENGINE FOLDER INDEX``: carries out one training of a plan, on its node.
+
+If an earlier part of the job has made a run with a saved state, the training resumes it. This process then becomes
+``train.py``, or the launcher of its processes, so that signals and exit statuses pass.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import Place, load_engine
+from ledger_lab.launch.job import job_environ
+from ledger_lab.launch.plans import PlannedTraining, read_plan, read_run_dir, run_file
+from ledger_lab.launch.torchrun import torchrun_argv, torchrun_environ, torchrun_nodes_argv
+from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
+from ledger_lab.ledger.find import find_run
+from ledger_lab.terminal.script import run_script
+
+_LOOK_EVERY_S = 5.0
+
+
+def carry_out(argv: Sequence[str]) -> NoReturn:
+    """Become the training.
+
+    Args:
+        argv: Name of the engine, folder of the submission, and index of the training.
+
+    Raises:
+        SystemExit: With status 0 if the run has ended already.
+        UserError: If the plan can't be read, or the training can't be started.
+    """
+    engine, folder, index = load_engine(argv[0]), Path(argv[1]).resolve(), int(argv[2])
+    training = read_plan(folder)[index]
+    place = engine.place(os.environ, index, training.nodes)
+    run = _earlier_run(folder, index)
+    if run is not None and _has_ended(run):
+        print(f"run {run.run_id} has ended already: nothing is left to do", flush=True)
+        sys.exit(0)
+    if run is not None:
+        print(f"part {place.job.restarts + 1} of the job resumes run {run.run_id}", flush=True)
+    command = training_command(training, None if run is None else run.directory, place)
+    environ = {**os.environ, **job_environ(place.job, run_file(folder, index)), **_writable_home(os.environ)}
+    if training.nodes > 1 or training.processes > 1:
+        environ = torchrun_environ(training.processes, len(os.sched_getaffinity(0)), environ)
+    try:
+        os.chdir(training.directory)
+        os.execve(command[0], command, environ)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or training.directory}: {error.strerror}: the nodes need it as the machine has it that "
+            "submitted the training"
+        ) from error
+
+
+def training_command(training: PlannedTraining, resumed: Path | None, place: Place) -> list[str]:
+    """Return the command line of a training on one node.
+
+    Args:
+        training: The training.
+        resumed: Directory of the run to resume; ``None`` to start a run.
+        place: Where it runs.
+    """
+    arguments = training.start if resumed is None else ("--resume", str(resumed), *training.resume)
+    if training.nodes > 1:
+        assert place.rendezvous is not None
+        return torchrun_nodes_argv(
+            training.nodes, training.processes, place.rendezvous, place.rendezvous_id, training.program, arguments
+        )
+    if training.processes > 1:
+        return torchrun_argv(training.processes, training.program, arguments)
+    return [sys.executable, training.program, *arguments]
+
+
+def _has_ended(run: Run) -> bool:
+    """Tell whether a run has done all of its work."""
+    return run.proven or (bool(run.attempts) and run.attempts[-1].status in (Status.COMPLETED, Status.TARGET_REACHED))
+
+
+def _earlier_run(folder: Path, index: int) -> Run | None:
+    """Return the run of an earlier part of the job, if it has ended or can be resumed.
+
+    The engine has ended the earlier part. If its node was lost, the ledger does not show this end, and a node that only
+    lost its network may still write. So this function waits until the attempt counts as lost.
+    """
+    directory = read_run_dir(folder, index)
+    if directory is None:
+        return None
+    run, told = find_run(str(directory), directory), False
+    while run.attempts and run.attempts[-1].status is Status.RUNNING and not run.proven:
+        if not told:
+            print(f"run {run.run_id} has no recorded end: waiting until it counts as lost", flush=True)
+        told = True
+        time.sleep(_LOOK_EVERY_S)
+        run = find_run(str(directory), directory)
+    resumable = (directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
+    return run if resumable or _has_ended(run) else None
+
+
+def _writable_home(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return a home folder for caches if the node has none that this user can write to."""
+    home = environ.get("HOME", "")
+    if home and os.access(home, os.W_OK):
+        return {}
+    scratch = tempfile.mkdtemp(prefix="ledger_lab_home_")
+    print(f"HOME={home} can't be written to: using {scratch}", flush=True)
+    return {"HOME": scratch}
+
+
+if __name__ == "__main__":
+    run_script(carry_out)

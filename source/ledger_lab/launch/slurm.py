@@ -1,0 +1,455 @@
+"""Slurm: one array job for a plan, with a batch script that people can read.
+
+The batch script runs on the first node, outside the container. It passes signals to the step, writes the exit status,
+and decides whether to requeue the job. These facts of Slurm determine how:
+
+1. ``scontrol requeue $SLURM_JOB_ID``, in the array task whose id is that of the array, requeues all tasks. The script
+   names the task, as ``ARRAY_INDEX``.
+2. ``scancel`` sends the same SIGTERM as a preemption. ``scontrol show job`` tells them apart: a cancelled job is no
+   longer ``RUNNING``; a preempted job has a ``PreemptTime``.
+3. In the grace time of a preemption, only the step gets SIGTERM. If the step ends, Slurm does not requeue the job by
+   itself.
+4. What still runs when the grace time ends is requeued by Slurm. A second requeueing fails, which is no error.
+5. Where Slurm cancels preempted jobs, it ignores ``--requeue``. Submitting the study again submits what is missing.
+6. ``--gpus-per-task=1`` hides GPUs from the other processes of a training. A step has one task per node, with all GPUs.
+7. Nodes may have no network, no writable home, and a shared file system without locks. :mod:`ledger_lab.launch.planned`
+   and the ledger allow for that.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import Engine, Place, Queued, Site
+from ledger_lab.launch.plans import Plan, Submission, job_name
+from ledger_lab.ledger import STATE_FILE, SchedulerJob
+from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+
+_SCRIPT = "job.sbatch"
+_ANSWER_S = 60.0
+"""Longest time that a command of Slurm may take [s]."""
+_GRACE_SHARE = 0.9
+"""Share of the time between the signal and the time limit that a training may use."""
+_FIRST_PORT, _PORTS = 20_000, 10_000
+"""Ports of rendezvous; they are below those that systems give to outgoing connections."""
+_NEVER = re.compile(
+    r"PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|"
+    r"QOSNotAllowed|account not (known|permitted)"
+)
+"""Reasons for which a job waits that only its owner can remove."""
+_WORD = re.compile(r"[\w.,:/@+-]+")
+_OPTION = re.compile(r"--[a-z][a-z-]*(=[\w.,:/@+*&|!()\[\]%=-]+)?")
+_OWN = frozenset(
+    [
+        "account",
+        "array",
+        "chdir",
+        "cpus-per-task",
+        "error",
+        "export",
+        "gpus-per-task",
+        "gres",
+        "job-name",
+        "mem",
+        "no-requeue",
+        "nodes",
+        "ntasks",
+        "ntasks-per-node",
+        "open-mode",
+        "output",
+        "partition",
+        "requeue",
+        "signal",
+        "time",
+        "wrap",
+    ]
+)
+"""Options of ``sbatch`` that the script sets itself, or that contradict it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSite(Site):
+    """Keys of a cluster with Slurm."""
+
+    time: str
+    """Time limit of a job, as Slurm writes it."""
+    grace_s: int = 120
+    """Time before the limit at which the training is asked to save its state and to end [s]."""
+    partition: str | None = None
+    account: str | None = None
+    gpus: int = 0
+    """GPUs per node."""
+    cpus: int | None = None
+    """Processors per node; ``None`` for the default of the cluster."""
+    memory: str | None = None
+    """Memory per node, as Slurm writes it; ``None`` for the default of the cluster."""
+    modules: tuple[str, ...] = ()
+    """Modules to load."""
+    container: Path | None = None
+    """Image for apptainer; ``None`` for none."""
+    python: str = field(default_factory=lambda: sys.executable)
+    """Python on the nodes, or in the container."""
+    options: tuple[str, ...] = ()
+    """Further options of ``sbatch``."""
+
+    def __post_init__(self) -> None:
+        """Check what becomes a part of the script.
+
+        Raises:
+            ValueError: If a value is refused.
+        """
+        limit_s = slurm_seconds(self.time)
+        if not 0 < self.grace_s < limit_s:
+            raise ValueError(
+                f"grace_s = {self.grace_s}: must be above 0 and below the time limit, time = {self.time!r}"
+            )
+        if self.gpus < 0 or (self.cpus is not None and self.cpus < 1):
+            raise ValueError("gpus must be at least 0, and cpus at least 1")
+        for key in ("partition", "account", "memory", "python"):
+            if (value := getattr(self, key)) is not None and not _WORD.fullmatch(value):
+                raise ValueError(f"{key} = {value!r}: use letters, digits and . , : / @ + - _")
+        if bad := next((each for each in self.modules if not _WORD.fullmatch(each)), None):
+            raise ValueError(f"modules: {bad!r}: use letters, digits and . , : / @ + - _")
+        for option in self.options:
+            if not _OPTION.fullmatch(option):
+                raise ValueError(f"options: {option!r}: write options like '--qos=normal', without spaces and quotes")
+            if (name := option[2:].partition("=")[0]) in _OWN:
+                raise ValueError(f"options: --{name} is set by LedgerLab, or by a key of its own: leave it out")
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of each node that a training gets."""
+        return self.gpus
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Arguments of ``train.py`` that the site sets for each attempt."""
+        return (*super().arguments, "--grace_s", f"{_GRACE_SHARE * self.grace_s:g}")
+
+
+def slurm_seconds(time: str) -> int:
+    """Return a time limit in seconds.
+
+    Args:
+        time: ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``.
+
+    Raises:
+        ValueError: If it is none of them.
+    """
+    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", time)
+    if found is None:
+        raise ValueError(f"time = {time!r}: write it as HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
+    days, *rest = found.groups()
+    numbers = [int(each) for each in rest if each is not None]
+    if days is not None or len(numbers) == 3:
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+        return int(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds
+    minutes, seconds = (*numbers, 0)[:2]
+    return minutes * 60 + seconds
+
+
+_BODY = """\
+set -u
+index=$SLURM_ARRAY_TASK_ID
+task=${{SLURM_ARRAY_JOB_ID}}_$index # $SLURM_JOB_ID can mean all tasks of the array
+show_job() {{ scontrol show job --oneliner "$task"; }}
+
+{prepare}LEDGER_LAB_SLURM_JOB=$(show_job)
+LEDGER_LAB_NODES=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+export LEDGER_LAB_SLURM_JOB LEDGER_LAB_NODES
+
+# Slurm sends USR1 to this script alone, {grace_s} s before the time limit; srun passes it on to the training.
+step=
+time_is_up=
+pass_on() {{ [[ -z $step ]] || kill -s "$1" "$step" 2>/dev/null; }}
+trap 'time_is_up=yes; pass_on USR1' USR1
+trap 'pass_on TERM' TERM
+
+rm -f "exits/$index"
+touch "started/$index"
+srun {srun} \\
+    {command} slurm "$PWD" "$index" &
+step=$!
+[[ -z $time_is_up ]] || pass_on USR1
+wait "$step"
+status=$?
+while kill -0 "$step" 2>/dev/null; do # a signal has ended the wait, and not the step
+    wait "$step"
+    status=$?
+done
+wait "$step" 2>/dev/null # the status of a step that ended between the two commands
+last=$?
+((last == 127)) || status=$last
+echo "$status" >"exits/$index"
+
+# {requeue}: the system asked the training to end, and it can be resumed. 143: it had saved no state yet. After a
+# failure (1), a refusal (2) and Ctrl-C (130), the job ends. A job that its owner has cancelled is no longer RUNNING.
+if ((status == {requeue} || status == 143)); then
+    now=$(show_job)
+    if [[ $now != *JobState=RUNNING* ]]; then
+        echo "job.sbatch: Slurm has ended the job, or requeues it by itself"
+    elif [[ $now =~ \\ PreemptTime=[0-9] ]]; then
+        echo "job.sbatch: preempted; requeueing $task"
+        scontrol requeue "$task" || echo "job.sbatch: Slurm requeues the job by itself"
+    elif [[ $time_is_up && "$(cat "runs/$index" 2>/dev/null)/{state}" -nt "started/$index" ]]; then
+        echo "job.sbatch: the time is up; requeueing $task"
+        scontrol requeue "$task"
+    elif [[ $time_is_up ]]; then
+        echo "job.sbatch: no state was saved in the whole time of the job, so it is not requeued: allow more time"
+    fi
+fi
+exit "$status"
+"""
+
+
+class Slurm(Engine):
+    """Runs a plan as an array job of Slurm."""
+
+    name = "slurm"
+    site = SlurmSite
+
+    def check(self, site: SlurmSite, plan: Plan) -> None:
+        """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
+        if site.container is not None and not site.container.exists():
+            raise UserError(f"cluster {site.name}: no container {site.container}: build it, or correct the path")
+        _slurm("sbatch", "--version")
+        if "DOWN" in (said := _slurm("scontrol", "ping")) and "UP" not in said:
+            raise UserError(
+                f"Slurm does not answer ({said.splitlines()[0]}): try again later, or ask the administrators"
+            )
+
+    def files(self, site: SlurmSite, plan: Plan, name: str) -> dict[str, str]:
+        """Return ``job.sbatch``; see :class:`~ledger_lab.launch.engine.Engine`."""
+        limit = "" if plan.at_once is None else f"%{plan.at_once}"
+        options = [
+            f"--job-name={name}",
+            f"--array=0-{len(plan.trainings) - 1}{limit}",
+            "--output=output/%a.log",
+            "--open-mode=append",
+            "--requeue",
+            f"--time={site.time}",
+            f"--signal=B:USR1@{site.grace_s}",
+            f"--nodes={plan.nodes}",
+            "--ntasks-per-node=1",
+            *([] if site.cpus is None else [f"--cpus-per-task={site.cpus}"]),
+            *([] if site.memory is None else [f"--mem={site.memory}"]),
+            *([f"--gres=gpu:{site.gpus}"] if site.gpus else []),
+            *([] if site.partition is None else [f"--partition={site.partition}"]),
+            *([] if site.account is None else [f"--account={site.account}"]),
+            *site.options,
+        ]
+        srun = [
+            f"--nodes={plan.nodes}",
+            f"--ntasks={plan.nodes}",
+            "--ntasks-per-node=1",
+            *([] if site.cpus is None else [f"--cpus-per-task={site.cpus}"]),
+            "--kill-on-bad-exit=0",
+            *(["--label"] if plan.nodes > 1 else []),
+        ]
+        prepare = [f"module load {each}" for each in site.modules]
+        prepare += [f"export {key}={shlex.quote(value)}" for key, value in site.environment.items()]
+        body = _BODY.format(
+            prepare="".join(f"{line}\n" for line in prepare) + ("\n" if prepare else ""),
+            grace_s=site.grace_s,
+            srun=" ".join(srun),
+            command=shlex.join([*_container(site), site.python, "-m", "ledger_lab.launch.planned"]),
+            requeue=EXIT_REQUEUE,
+            state=STATE_FILE,
+        )
+        header = "".join(f"#SBATCH {option}\n" for option in options)
+        return {
+            _SCRIPT: "#!/bin/bash\n"
+            f"{header}#\n# Array task N makes the training in line N of plan.jsonl, counted from 0.\n"
+            f"# To submit it by hand, run `sbatch {_SCRIPT}` in this folder.\n\n{body}"
+        }
+
+    def submit_command(self, folder: Path) -> list[str]:
+        """Return the command that submits the files, to run in their folder."""
+        return ["sbatch", "--parsable", _SCRIPT]
+
+    def submit(self, folder: Path) -> str:
+        """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
+        unsure = f"; if the job was submitted all the same, cancel it with scancel --name={job_name(folder)}"
+        job = _slurm(*self.submit_command(folder), cwd=folder, unsure=unsure).strip().partition(";")[0]
+        if (never := never_starts(_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))) is not None:
+            try:
+                _slurm(*self.cancel_command(job))
+            except UserError as error:
+                raise UserError(
+                    f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}"
+                ) from error
+            raise UserError(
+                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus "
+                "or memory in the file of the cluster"
+            )
+        return job
+
+    def queued(self, submission: Submission) -> dict[int, Queued]:
+        """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
+        try:
+            said = _slurm("squeue", "--noheader", "--array", f"--jobs={submission.job}", "--format=%K|%T|%r|%N")
+        except UserError as error:
+            if "Invalid job id" in str(error):  # all of it ended long ago
+                return {}
+            raise
+        return read_squeue(said)
+
+    def ending(self, submission: Submission, index: int) -> str | None:
+        """Explain how a training ended; see :class:`~ledger_lab.launch.engine.Engine`."""
+        try:
+            return explain_ending(_slurm("scontrol", "show", "job", "--oneliner", f"{submission.job}_{index}"))
+        except UserError as error:
+            if "Invalid job id" in str(error):
+                return None
+            raise
+
+    def cancel_command(self, job: str) -> list[str]:
+        """Return the command that cancels a job."""
+        return ["scancel", job]
+
+    def cancel(self, submission: Submission) -> None:
+        """End all trainings of a submission; see :class:`~ledger_lab.launch.engine.Engine`."""
+        _slurm(*self.cancel_command(submission.job))
+
+    def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
+        """Return where this process runs; see :class:`~ledger_lab.launch.engine.Engine`."""
+        try:
+            job, restarts = environ["SLURM_JOB_ID"], int(environ.get("SLURM_RESTART_COUNT", "0"))
+            names = environ["LEDGER_LAB_NODES"].split()
+            array = environ["SLURM_ARRAY_JOB_ID"]
+        except KeyError as error:
+            raise UserError(f"{error.args[0]} is not set: {_SCRIPT} starts this program, within a job") from error
+        port = _FIRST_PORT + (int(job) + 997 * restarts) % _PORTS
+        return Place(
+            job=SchedulerJob(
+                engine=self.name,
+                job=array,
+                index=index,
+                restarts=restarts,
+                partition=environ.get("SLURM_JOB_PARTITION"),
+                nodes=names,
+                queue_s=queue_seconds(environ.get("LEDGER_LAB_SLURM_JOB", "")),
+            ),
+            rendezvous=f"{names[0]}:{port}" if nodes > 1 else None,
+            rendezvous_id=f"{job}-{restarts}",
+        )
+
+
+def _container(site: SlurmSite) -> list[str]:
+    """Return the beginning of a command that runs in the container of a site."""
+    if site.container is None:
+        return []
+    gpus = ["--nv"] if site.gpus else []
+    return ["apptainer", "exec", *gpus, "--bind", str(site.log_root), str(site.container)]
+
+
+def queue_seconds(job: str) -> float | None:
+    """Return how long a job waited for its present start [s], by Slurm's clock; ``None`` if unknown.
+
+    Slurm sets ``SubmitTime`` anew when it requeues a job.
+
+    Args:
+        job: What ``scontrol show job --oneliner`` prints.
+    """
+    times = {key: value for key, value in re.findall(r"\b(SubmitTime|StartTime)=(\S+)", job)}
+    try:
+        submitted, started = (datetime.fromisoformat(times[key]) for key in ("SubmitTime", "StartTime"))
+    except (KeyError, ValueError):
+        return None
+    return max(0.0, (started - submitted).total_seconds())
+
+
+def read_squeue(said: str) -> dict[int, Queued]:
+    """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``."""
+    found = {}
+    for line in said.splitlines():
+        index, state, reason, nodes = (line.split("|") + [""] * 3)[:4]
+        runs = state not in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+        where = f" on {nodes}" if nodes else ""
+        why = f" ({reason})" if not runs and reason not in ("", "None") else ""
+        if index.isdecimal():
+            found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
+    return found
+
+
+def never_starts(reasons: str) -> str | None:
+    """Return why a job waits for ever, from ``squeue --format=%r``; ``None`` if it does not.
+
+    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
+    """
+    return next((line.strip() for line in reasons.splitlines() if _NEVER.search(line)), None)
+
+
+def explain_ending(job: str) -> str | None:
+    """Explain an end from what ``scontrol show job --oneliner`` prints; ``None`` if it tells nothing."""
+    fields = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S*)", job))
+    state = fields.get("JobState")
+    if state is None:
+        return None
+    if fields.get("ExitCode") == "0:53":  # slurmd's own signal for this
+        return (
+            f"Slurm could not open the output file on {fields.get('NodeList', 'the node')}: log_root must be a folder "
+            "that all nodes share"
+        )
+    reason = fields.get("Reason", "None")
+    return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")
+
+
+def _slurm(*command: str, cwd: Path | None = None, unsure: str = "") -> str:
+    """Run a command of Slurm, and return what it printed.
+
+    Args:
+        command: The command.
+        cwd: Where to run it; ``None`` for here.
+        unsure: What to add to the message if it is unknown whether the command has had an effect.
+
+    Raises:
+        UserError: If Slurm is not installed, does not answer, or refuses the command.
+    """
+    try:
+        finished = subprocess.run(
+            command, capture_output=True, text=True, timeout=_ANSWER_S, cwd=cwd, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError as error:
+        raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators"
+            f"{unsure}"
+        ) from error
+    if finished.returncode:
+        said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
+        reasons = [re.sub(r"^\S+: error: ", "", line) for line in said] or [f"exit status {finished.returncode}"]
+        raise UserError(f"{command[0]}: {'; '.join(dict.fromkeys(reasons))}{_way_out(' '.join(said))}")
+    return finished.stdout
+
+
+_WAYS_OUT = {
+    "Invalid account": "correct account or partition in the file of the cluster",
+    "Invalid partition": "correct partition in the file of the cluster",
+    "invalid partition": "correct partition in the file of the cluster",
+    "time limit": "correct time in the file of the cluster",
+    "Requested node configuration": "correct gpus, cpus, memory or --nodes",
+    "Node count": "use fewer --nodes",
+    "Invalid job array": "Slurm takes fewer tasks in an array (MaxArraySize): split the study",
+    "Unable to contact": "try again later, or ask the administrators",
+    "is DOWN": "Slurm does not answer: try again later, or ask the administrators",
+    "configuration source": "this machine has no configuration of Slurm: use one from which you can submit jobs",
+}
+"""Parts of Slurm's messages, with what to do."""
+
+
+def _way_out(said: str) -> str:
+    """Return what to do after a refusal of Slurm."""
+    return next((f": {way}" for part, way in _WAYS_OUT.items() if part in said), "")
+
+
+ENGINE = Slurm()

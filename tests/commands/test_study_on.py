@@ -1,0 +1,220 @@
+"""A study on a cluster submits what is missing alone, shows it, cancels it, and reports it when all is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.commands.study import run_study
+from ledger_lab.commands.submit import planned_training, submit_if_asked
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import load_site
+from ledger_lab.launch.local import ENGINE
+from ledger_lab.launch.plans import note_submission, read_submissions
+from ledger_lab.ledger import Status, read_ledger
+from tests.conftest import ROOT
+from tests.fakes.ledgers import write_run
+
+TRAINER = """
+import argparse, secrets, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from fakes.ledgers import write_run
+from ledger_lab.ledger import Status
+
+parser = argparse.ArgumentParser()
+for flag in ("--cohort", "--log_root", "--grace_s", "--instance"):
+    parser.add_argument(flag)
+for flag in ("--seed", "--num_envs"):
+    parser.add_argument(flag, type=int)
+args, _ = parser.parse_known_args()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+if args.num_envs == 2:
+    sys.exit(2)
+if args.num_envs == 600:
+    time.sleep(600)
+write_run(Path(args.log_root), secrets.token_hex(4), status=Status.COMPLETED, cohort=args.cohort, seed=args.seed)
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
+    """Returns the command line of a study of two seeds, whose trainer writes its run at once."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "train.py").write_text(TRAINER.format(tests=str(ROOT / "tests")))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "scripts" / "study.py")])
+    (tmp_path / "here.toml").write_text(f'version = 1\nengine = "local"\nlog_root = "{tmp_path}/ledger"\n')
+
+    def study(num_envs: int) -> list[str]:
+        (tmp_path / "s.toml").write_text(f'version = 1\nseeds = [1, 2]\narguments = ["--num_envs", "{num_envs}"]\n')
+        return [str(tmp_path / "s.toml"), "--on", str(tmp_path / "here.toml")]
+
+    return study
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def ended(log_root: Path) -> bool:
+    return not any(ENGINE.queued(each) for each in read_submissions(log_root, "s"))
+
+
+def test_a_study_is_submitted_once_and_reported_when_it_is_made(
+    asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_root = tmp_path / "ledger"
+    write_run(log_root, "0badc0de", status=Status.COMPLETED, cohort="s", seed=2)
+    assert run_study([*asked(4), "--dry_run", "--at_once", "3"]) == 0
+    said = capfd.readouterr().out
+    assert '{"what":"s seed 1","start":["--num_envs","4","--seed","1","--cohort","s","--cohort_size","2",' in said
+    assert f"cd {log_root}/submissions/s/001 && bash job.sh" in said
+    assert 'ledger_lab.launch.local "$PWD" 3' in said and "seed 2" not in said
+    assert not (log_root / "submissions").exists(), "a dry run writes nothing"
+
+    assert run_study(asked(4)) == 0
+    assert "submitted 1 trainings to here as job" in capfd.readouterr().out
+    wait_until(lambda: ended(log_root))
+    assert run_study(asked(4)) == 0
+    assert "cohort s: 2 runs" in capfd.readouterr().out
+    assert sorted(run.declared.seed for run in read_ledger(log_root).runs) == [1, 2]
+    assert [each.name for each in (log_root / "submissions" / "s").iterdir()] == ["001"]
+    (submission,) = read_submissions(log_root, "s")
+    assert submission.exit_status(0) == 0
+    note_submission(dataclasses.replace(submission, job="elsewhere:1:1"))
+    assert run_study(asked(4)) == 0, "a study that is made needs no answer of the engine"
+
+
+def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
+    asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_root = tmp_path / "ledger"
+    assert run_study(asked(600)) == 0
+    try:
+        (submission,) = read_submissions(log_root, "s")
+        wait_until(lambda: any(each.runs for each in ENGINE.queued(submission).values()))
+        capfd.readouterr()
+        assert run_study(asked(600)) == 0
+        said = capfd.readouterr().out
+        assert "0 of 2 trainings are in" in said and "2 wait or run" in said and "s seed 2: waiting, job" in said
+        assert run_study([*asked(600), "--cancel"]) == 0
+        assert "cancelled 2 trainings" in capfd.readouterr().out
+        wait_until(lambda: ended(log_root))
+    finally:
+        ENGINE.cancel(submission)
+    assert (submission.exit_status(0), submission.exit_status(1)) == (143, None)
+    assert run_study([*asked(600), "--status"]) == 0
+    assert "s seed 1: exit status 143: see" in capfd.readouterr().out
+    assert run_study([*asked(600), "--cancel"]) == 0
+    assert "no training is queued" in capfd.readouterr().out
+
+
+def test_a_refused_training_is_shown_with_its_output(
+    asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_study(asked(2)) == 0
+    wait_until(lambda: ended(tmp_path / "ledger"))
+    capfd.readouterr()
+    assert run_study([*asked(2), "--status"]) == 0
+    said = capfd.readouterr().out
+    assert f"s seed 1: exit status 2: see {tmp_path}/ledger/submissions/s/001/output/0.log" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--", "--num_envs", "x"], "--num_envs"),
+        (["--", "--task", "Nonne"], "unknown task 'Nonne'"),
+        (["--", "--distributed", "--nproc", "2"], "--distributed is for processes"),
+        (["--nodes", "2"], "--nodes 2: cluster here is this machine"),
+        (["--log_root", "elsewhere"], "the file of the cluster sets it"),
+        (["--at_once", "0"], "--at_once 0: must be at least 1"),
+        (["--status", "--cancel"], "--status and --cancel cannot be used together"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_nothing_is_submitted(
+    asked: Callable[[int], list[str]], tmp_path: Path, more: list[str], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        run_study([*asked(4), *more])
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_flags_of_clusters_need_a_cluster(asked: Callable[[int], list[str]]) -> None:
+    study = asked(4)[0]
+    for flags in (["--status"], ["--cancel"], ["--at_once", "2"], ["--nodes", "2"]):
+        with pytest.raises(UserError, match=f"{flags[0]} needs --on CLUSTER"):
+            run_study([study, *flags])
+
+
+def test_another_cluster_is_not_mistaken_for_the_first(asked: Callable[[int], list[str]], tmp_path: Path) -> None:
+    request = asked(2)
+    assert run_study(request) == 0
+    wait_until(lambda: ended(tmp_path / "ledger"))
+    other = tmp_path / "other.toml"
+    other.write_text((tmp_path / "here.toml").read_text())
+    with pytest.raises(UserError, match="was submitted to cluster here: use --on here"):
+        run_study([request[0], "--on", str(other)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--on"], "--on: expected one argument"),
+        (["--on", "lcoal"], "no cluster 'lcoal'"),
+        (["--nodes", "2"], "--nodes needs --on CLUSTER"),
+        (["--dry_run"], "--dry_run needs --on CLUSTER"),
+        (["--on", "local", "--nodes", "0"], "--nodes 0: must be a whole number of at least 1"),
+        (["--on", "local", "--log_root", "x"], "--log_root: cluster local sets it"),
+        (["--on", "slurm", "--grace_s", "9"], "--grace_s: cluster slurm sets it"),
+        (["--on", "slurm", "--nproc", "3"], "--nproc 3: cluster slurm gives a training 1 GPUs per node"),
+        (["--on", "slurm", "--task", "Nonne"], "unknown task 'Nonne'"),
+    ],
+)
+def test_a_single_training_with_wrong_flags_is_refused(
+    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        submit_if_asked(arguments)
+    assert refused.value.code == 2
+    printed = capfd.readouterr().err
+    assert said in printed and printed.count("\n") == 1
+
+
+def test_a_dry_run_of_a_single_training_needs_no_scheduler(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as shown:
+        submit_if_asked(["--on", "slurm", "--nodes", "2", "--dry_run", "--seed", "3"])
+    assert shown.value.code == 0
+    said = capfd.readouterr().out
+    assert "#SBATCH --nodes=2" in said and '"--seed","3"' in said and '"--instance","aws-g6.xlarge"' in said
+    assert not Path("/shared/ledger").exists()
+    submit_if_asked(["--seed", "3"])  # without --on, it returns
+
+
+def test_flags_of_each_attempt_are_repeated_when_a_job_resumes_its_run(asked: Callable[[int], list[str]]) -> None:
+    asked(4)
+    _, site = load_site("slurm")
+    given = ["--mirror", "tensorboard", "--allow_public_address", "--seed", "3", "--allow_changed_code"]
+    planned = planned_training(site, "t", [*given, "--checkpoint", "LedgerLab-Cartpole"], nodes=2)
+    assert planned.resume == ("--allow_public_address", "--mirror", "tensorboard", *site.arguments)
+    assert (planned.nodes, planned.processes) == (2, 1)
+
+
+def test_train_py_submits_without_loading_the_simulator(tmp_path: Path) -> None:
+    (tmp_path / "here.toml").write_text(f'version = 1\nengine = "local"\nlog_root = "{tmp_path}/ledger"\n')
+    command = [sys.executable, "-X", "importtime", str(ROOT / "scripts" / "train.py"), "--on"]
+    finished = subprocess.run(
+        [*command, str(tmp_path / "here.toml"), "--dry_run"], capture_output=True, text=True, env={**os.environ}
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "| torch\n" not in finished.stderr and "plan.jsonl" in finished.stdout

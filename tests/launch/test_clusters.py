@@ -1,0 +1,81 @@
+"""Files of clusters are checked strictly, before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import ENGINES, Engine, load_engine, load_site
+from ledger_lab.launch.slurm import SlurmSite
+from tests.conftest import ROOT
+
+GOOD = 'version = 1\nengine = "slurm"\nlog_root = "/shared/ledger"\ntime = "01:00:00"\n'
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "config" / "clusters").glob("*.toml")))
+def test_the_examples_load(name: str) -> None:
+    engine, site = load_site(name)
+    assert (engine.name, site.name) == (name, name)
+
+
+def test_each_engine_has_an_example_and_implements_the_interface() -> None:
+    for name in ENGINES:
+        assert (ROOT / "config" / "clusters" / f"{name}.toml").is_file()
+        engine = load_engine(name)
+        assert isinstance(engine, Engine) and engine.name == name
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('partitoin = "gpu"', "unknown key 'partitoin': did you mean 'partition'"),
+        ("gpus = -1", "gpus must be at least 0"),
+        ('gpus = "two"', r"Expected `int`, got `str` - at `\$.gpus`"),
+        ("grace_s = 3600", "grace_s = 3600: must be above 0 and below the time limit, time = '01:00:00'"),
+        ('partition = "gpu\\n#SBATCH --uid=0"', "partition"),
+        ('account = "a b"', "account = 'a b': use letters"),
+        ('options = ["--array=0-9"]', "--array is set by LedgerLab"),
+        ('options = ["--comment=$(id)"]', "without spaces and quotes"),
+        ('modules = ["cuda; id"]', "modules: 'cuda; id'"),
+        ('[environment]\n"A B" = "x"', "'A B' is not the name of an environment variable"),
+        ('[environment]\nA = "x\\ny"', "environment.A"),
+    ],
+)
+def test_a_wrong_value_is_refused(tmp_path: Path, change: str, said: str) -> None:
+    path = tmp_path / "lab.toml"
+    path.write_text(f"{GOOD}{change}\n")
+    with pytest.raises(UserError, match=said) as refused:
+        load_site(str(path))
+    assert str(path) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (GOOD.replace("version = 1", "version = 2"), "begin with version = 1"),
+        (GOOD.replace('"slurm"', '"slrum"'), "engine 'slrum': did you mean 'slurm'"),
+        (GOOD.replace("/shared/ledger", "ledger"), "give an absolute path that all nodes share"),
+        (GOOD.replace('time = "01:00:00"\n', ""), "missing required field `time`"),
+        (GOOD.replace("01:00:00", "soon"), "HOURS:MINUTES:SECONDS"),
+        ("version =", "can't be read"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "lab.toml"
+    path.write_text(content)
+    with pytest.raises(UserError, match=said):
+        load_site(str(path))
+
+
+def test_an_unknown_cluster_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UserError, match="no cluster 'slrum'.*did you mean 'slurm'"):
+        load_site("slrum")
+
+
+def test_a_training_gets_most_of_the_time_between_signal_and_limit(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text(f"{GOOD}grace_s = 300\n")
+    _, site = load_site(str(tmp_path / "lab.toml"))
+    assert isinstance(site, SlurmSite)
+    assert site.arguments == ("--log_root", "/shared/ledger", "--grace_s", "270")

@@ -1,0 +1,133 @@
+"""On its node, a planned training starts, resumes or has nothing left to do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import Place
+from ledger_lab.launch.job import job_environ, note_run, read_job
+from ledger_lab.launch.planned import carry_out, training_command
+from ledger_lab.launch.plans import (
+    Plan,
+    PlannedTraining,
+    Submission,
+    new_folder,
+    note_submission,
+    read_plan,
+    read_run_dir,
+    read_submissions,
+    run_file,
+    write_folder,
+)
+from ledger_lab.ledger import SchedulerJob, Status
+from tests.fakes.ledgers import write_run
+
+JOB = SchedulerJob(engine="slurm", job="17", index=0, restarts=1, nodes=["node1", "node2"], queue_s=1.5)
+TRAINING = PlannedTraining(
+    what="s seed 1", start=("--task", "T"), resume=("--log_root", "/l"), program="/lab/train.py", directory="/lab"
+)
+LOCAL = {"LEDGER_LAB_LOCAL_JOB": "here:1", "LEDGER_LAB_QUEUE_S": "0"}
+
+
+def many(nodes: int, processes: int) -> PlannedTraining:
+    return PlannedTraining(
+        what="s", start=("--seed", "1"), resume=(), nodes=nodes, processes=processes, program="t.py", directory="/"
+    )
+
+
+def test_a_training_starts_or_resumes() -> None:
+    assert training_command(TRAINING, None, Place(JOB)) == [sys.executable, "/lab/train.py", "--task", "T"]
+    assert training_command(TRAINING, Path("/l/r"), Place(JOB)) == [
+        *(sys.executable, "/lab/train.py", "--resume", "/l/r", "--log_root", "/l")
+    ]
+
+
+def test_several_processes_meet_on_the_first_node_under_an_id_of_their_own() -> None:
+    command = training_command(many(2, 4), None, Place(JOB, "node1:20017", "17-1"))
+    said = " ".join(command)
+    assert "--nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint node1:20017 --rdzv-id 17-1" in said
+    assert said.endswith("t.py --distributed --seed 1")
+    assert "--standalone" in training_command(many(1, 4), None, Place(JOB))
+
+
+def test_a_training_knows_its_job_and_notes_its_run(tmp_path: Path) -> None:
+    environ = job_environ(JOB, tmp_path / "0")
+    assert read_job(environ) == JOB and read_job({}) is None
+    note_run(environ, tmp_path)
+    assert (tmp_path / "0").read_text() == str(tmp_path)
+    with pytest.raises(UserError, match="LEDGER_LAB_JOB"):
+        read_job({"LEDGER_LAB_JOB": "{}"})
+
+
+def submitted(root: Path, run_dir: Path | None) -> Path:
+    folder = new_folder(root, "s")
+    write_folder(folder, {"plan.jsonl": Plan(name="s", trainings=(TRAINING,)).to_lines()})
+    if run_dir is not None:
+        run_file(folder, 0).write_text(str(run_dir))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "goes_on"),
+    [
+        (Status.PREEMPTED, True, ["--resume", "RUN", "--log_root", "/l"]),
+        (Status.PREEMPTED, False, ["--task", "T"]),
+        (Status.COMPLETED, True, None),
+        (Status.TARGET_REACHED, True, None),
+    ],
+)
+def test_a_requeued_training_resumes_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, state: bool, goes_on: list[str] | None
+) -> None:
+    run_dir = write_run(tmp_path, "0badc0de", status=status, state=state)
+    folder = submitted(tmp_path, run_dir)
+    executed: list[list[str]] = []
+    monkeypatch.setattr("os.chdir", lambda path: None)
+    monkeypatch.setattr("os.execve", lambda program, command, environ: executed.append(command[2:]))
+    for name, value in LOCAL.items():
+        monkeypatch.setenv(name, value)
+    if goes_on is None:
+        with pytest.raises(SystemExit) as ended:
+            carry_out(["local", str(folder), "0"])
+        assert ended.value.code == 0
+    else:
+        carry_out(["local", str(folder), "0"])
+    assert executed == ([] if goes_on is None else [[str(run_dir) if each == "RUN" else each for each in goes_on]])
+
+
+def test_a_node_without_a_home_gets_a_folder_for_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = submitted(tmp_path, None)
+    homes: list[str] = []
+    monkeypatch.setattr("os.chdir", lambda path: None)
+    monkeypatch.setattr("os.execve", lambda program, command, environ: homes.append(environ["HOME"]))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name, value in LOCAL.items():
+        monkeypatch.setenv(name, value)
+    for home in (str(tmp_path / "missing"), str(tmp_path)):
+        monkeypatch.setenv("HOME", home)
+        carry_out(["local", str(folder), "0"])
+    scratch, own = homes
+    assert Path(scratch).is_dir() and Path(scratch).parent == tmp_path and own == str(tmp_path)
+
+
+def test_a_node_without_the_folder_refuses_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="set log_root to a folder that all nodes share"):
+        carry_out(["slurm", str(tmp_path / "none"), "0"])
+
+
+def test_submissions_are_numbered_and_an_unfinished_one_is_told(tmp_path: Path) -> None:
+    first = submitted(tmp_path, None)
+    with pytest.raises(UserError, match="another program submits the same"):
+        write_folder(first, {})
+    with pytest.raises(UserError, match="jobs named ledger_lab-s-001, cancel them, and remove the folder"):
+        read_submissions(tmp_path, "s")
+    note_submission(Submission(folder=first, site="lab", job="17", submitted_at="2026-01-01T00:00:00+00:00"))
+    second = submitted(tmp_path, tmp_path / "refused")
+    note_submission(Submission(folder=second, site="lab", job="18", submitted_at="2026-01-01T00:00:00+00:00"))
+    assert [(each.folder.name, each.job) for each in read_submissions(tmp_path, "s")] == [("001", "17"), ("002", "18")]
+    assert read_run_dir(second, 0) is None, "a refused run has no directory"
+    assert read_plan(second) == [TRAINING]
