@@ -207,8 +207,10 @@ def _train(arm: str, training: _Training, cores: Sequence[int]) -> _Loop:
     common = ["--task", training.task, "--rl_library", training.rl_library, "--num_envs", str(training.num_envs)]
     common += ["--max_iterations", str(training.max_iterations), "--device", training.device]
     with tempfile.TemporaryDirectory() as folder:
-        # On a CPU, only the metered arm can replay recorded physics; that is off, so it can't hide the overhead.
+        # On a CPU, only the metered arm can replay recorded physics, and only this arm takes MuJoCo's C code by default
+        # for LedgerLab's tasks. Both are off, so they can't hide the overhead.
         launched = ["env.sim.physics.use_cuda_graph=False"] if training.device == "cpu" else []
+        launched += ["physics=newton_mjwarp"] if launched and training.task.startswith("LedgerLab-") else []
         elsewhere = [f"{override}={training.device}" for override in _PLAIN_DEVICES[training.rl_library]]
         program = {
             "metered": [os.path.abspath(script("train.py")), *common, "--no_eval", "--log_root", folder, *launched],

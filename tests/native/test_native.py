@@ -258,7 +258,9 @@ def test_tasks_of_others_have_the_engine_with_their_settings_for_mujoco_warp(tas
 
 
 def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
-    from ledger_lab.native.choose import require_fit, require_warp_settings
+    from isaaclab.assets import CableObjectCfg, DeformableObjectCfg
+
+    from ledger_lab.native.choose import native_physics, require_fit, require_warp_settings
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
@@ -267,11 +269,26 @@ def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
         require_fit(cfg, 999)
     with pytest.raises(UserError, match=r"--cpu_threads belongs to physics=newton_mujoco"):
         require_fit(task_cfg("LedgerLab-Cartpole"), 1)
+    for soft, kind in ((DeformableObjectCfg(), "DeformableObject"), (CableObjectCfg(), "CableObject")):
+        cfg.scene.cloth = soft
+        with pytest.raises(UserError, match=rf"simulates rigid bodies, and env.scene.cloth is a {kind}: choose"):
+            require_fit(cfg, None)
+    del cfg.scene.cloth
     cfg.sim.device = "cuda:0"
     with pytest.raises(UserError, match=r"runs on the CPU, and the device is cuda:0"):
         require_fit(cfg, None)
+    rough, newtons = "LedgerLab-Velocity-Rough-AnymalC", "env.sim.physics"
+    for override in (
+        f"{newtons}.collision_cfg.max_triangle_pairs=9",
+        f"{newtons}.solver_cfg.use_mujoco_contacts=false",
+    ):
+        with pytest.raises(UserError, match=rf"override '{override}' belongs to physics=newton_mjwarp"):
+            task_cfg(rough, _CHOICE, override)
+    kamino = task_cfg("LedgerLab-Cartpole", "physics=newton_kamino").sim.physics
+    with pytest.raises(UserError, match=r"has settings of another solver, KaminoPADMMSolverCfg"):
+        native_physics(kamino)
     with pytest.raises(UserError, match=r"has no physics=newton_mjwarp"):
-        require_warp_settings("LedgerLab-No-Such-Task")
+        require_warp_settings("LedgerLab-No-Such-Task", ())
     with ants(2, _CHOICE) as env:
         solver = solver_of(env)
         sizes = solver.mjw_model.geom_size.numpy()
