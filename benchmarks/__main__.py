@@ -16,6 +16,7 @@ BENCHMARKS = {
     "error_budget": "how often chains of runs, and confirmations of chosen sizes, confirm a policy below the target",
     "evaluate": "time to score several checkpoints, compared with one",
     "evaluators": "how far common evaluation methods over- or underestimate the success rate",
+    "gpu": "everything that is to be measured on a GPU, in one call of nine minutes",
     "ground": "success on held-out ground, compared with the ground of the training",
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "kills": "check that a journal keeps its rows when its writer is killed",

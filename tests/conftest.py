@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -51,6 +52,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         shared = "trained" if RUNS & {*getattr(item, "fixturenames", ())} else str(item.path)
         item.add_marker(pytest.mark.xdist_group(shared))
+        if item.get_closest_marker("gpu") and not _has_gpu():
+            item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+@functools.cache
+def _has_gpu() -> bool:
+    """Tell whether torch sees a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 @pytest.fixture(scope="session")

@@ -200,7 +200,7 @@ def test_an_unknown_run_among_many_is_answered_with_the_nearest(
 
 @pytest.mark.parametrize(
     ("variables", "spins"),
-    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
 )
 def test_threads_of_openmp_soon_sleep_unless_the_user_says_otherwise(
     variables: dict[str, str], spins: str | None, monkeypatch: pytest.MonkeyPatch

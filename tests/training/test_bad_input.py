@@ -106,6 +106,11 @@ TRAIN_MISTAKES = [
         ["--task", "LedgerLab-Velocity-Rough-AnymalC", "env.sim.physics.collision_cfg.max_triangle_pairs=9"],
         r"max_triangle_pairs=9' belongs to physics=newton_mjwarp, and the physics is physics=newton_mujoco",
     ),
+    (
+        ["physics=newton_mujoco", "--num_envs", str(2**26)],
+        r"physics=newton_mujoco: 67109120 environments need about [\d.]+ GB of memory, and [\d.]+ GB are free: "
+        r"there is room for \d+, held-out slots included",
+    ),
     (["physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
     (["presets=fast"], r"has no preset 'fast': known: isaacsim_physx"),
     (["env.scene.num_envs=0"], r"env.scene.num_envs 0: must be at least 1"),

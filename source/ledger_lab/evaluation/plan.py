@@ -28,6 +28,7 @@ from ledger_lab.runners.code import scoring_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.engine import changed_overrides
+from ledger_lab.runners.memory import require_memory
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
 from ledger_lab.tasks.registry import default_panel, require_task
 
@@ -217,6 +218,7 @@ def _simulation(
     native = physics_name(env_cfg) == NATIVE
     require_runtime(env_cfg, flags, request.cpu_threads if native or not request.sim else None)
     require_takeable(panel, env_cfg)
+    require_memory(run.task, held_out_config(env_cfg, len(panel.episodes), ground=ground))
     identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1, ground=ground)))
     if "order" not in run.panel_fields and ground == declared_ground(run.panel_fields):
         identity = identity.without_order()  # so that its scores stay comparable with those in its journal

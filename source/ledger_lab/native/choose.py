@@ -116,7 +116,7 @@ def require_fit(env_cfg: ManagerBasedRLEnvCfg, cpu_threads: int | None) -> None:
             raise UserError(
                 f"{NATIVE_CHOICE} simulates rigid bodies, and env.scene.{name} is a {kind}: choose another physics"
             )
-    cores = len(os.sched_getaffinity(0))
+    cores = own_cores()
     if cpu_threads is not None and not 1 <= cpu_threads <= cores:
         raise UserError(f"--cpu_threads {cpu_threads}: must be between 1 and {cores}, the cores of this process")
     solver = env_cfg.sim.physics.solver_cfg
@@ -127,3 +127,9 @@ def require_fit(env_cfg: ManagerBasedRLEnvCfg, cpu_threads: int | None) -> None:
             "env.sim.physics.deterministic: MuJoCo finds its contacts itself, and repeats bit for bit. Or choose "
             f"{WARP_CHOICE}"
         )
+
+
+def own_cores() -> int:
+    """Return how many cores this process may use: those that it is bound to, shared among the ranks of the machine."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // ranks)

@@ -25,6 +25,7 @@ from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.engine import with_default_engine
+from ledger_lab.runners.memory import require_memory
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.runners.threads import Threads
@@ -232,6 +233,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_runtime(env_cfg, flags, request.cpu_threads)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
     held_out_slots = 0 if request.no_eval else len(panel.episodes) // world.size
+    slots_cfg = held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else env_cfg
+    require_memory(request.task, slots_cfg, world.local_size)
     beginning = None
     if request.checkpoint is not None and resumed is None:
         beginning = find_beginning(
@@ -267,7 +270,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         panel=panel,
         simulation=simulation,
         identity=PanelIdentity.of(panel, simulation),
-        slots_cfg=held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else env_cfg,
+        slots_cfg=slots_cfg,
         held_out_slots=held_out_slots,
         for_gpu=for_gpu is not None,
         price=price,
