@@ -28,8 +28,9 @@ from ledger_lab.runners.engine import with_default_engine
 from ledger_lab.runners.memory import require_memory
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
+from ledger_lab.runners.threads import Threads
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
-from ledger_lab.training.batch import check_batch, plan_batch, scale_learning_rate
+from ledger_lab.training.batch import check_batch, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.request import TrainRequest
@@ -56,7 +57,7 @@ class TrainPlan:
     """The processes of the training, and which of them this is."""
     overrides: list[str]
     """Hydra overrides that rebuild the configurations: those of the request, and a scaled learning rate. If LedgerLab
-    chose the physics engine, the request names it, too."""
+    chose the physics engine, the overrides of the request contain this choice, too."""
     adapter: Adapter
     env_cfg: ManagerBasedRLEnvCfg
     agent_cfg: Any
@@ -65,6 +66,8 @@ class TrainPlan:
     seed: int
     """Seed of the training. The configurations hold the seed of the process: this seed plus the rank."""
     batch: BatchPlan
+    threads: Threads
+    """Threads of torch in this process."""
     panel: Panel
     simulation: dict[str, Any]
     """Fields of the panel's identity that describe the simulation."""
@@ -74,7 +77,7 @@ class TrainPlan:
     held_out_slots: int
     """Held-out slots of this process."""
     for_gpu: bool
-    """Whether number of environments and learning rate are the task's variant for a GPU."""
+    """Whether the number of environments is the task's default for a GPU, with a learning rate that is scaled to it."""
     price: Price
     config_sha256: dict[str, str]
     code_sha256: dict[str, str]
@@ -263,6 +266,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         device=device,
         seed=seed,
         batch=batch,
+        threads=plan_threads(adapter, agent_cfg, batch, env_cfg.scene.num_envs, device),
         panel=panel,
         simulation=simulation,
         identity=PanelIdentity.of(panel, simulation),
@@ -279,7 +283,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
 
 
 def _num_envs_for_gpu(request: TrainRequest, device: str) -> int | None:
-    """Return the number of environments of the task's variant for a GPU, whose learning rate is scaled to the batch.
+    """Return the task's default number of environments for a GPU; the learning rate is then scaled to the batch.
 
     Returns:
         ``None`` on a CPU, or if the user chose an agent configuration or the number of environments.
