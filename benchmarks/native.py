@@ -49,9 +49,9 @@ def bench_native(argv: Sequence[str]) -> int:
         "(physics=newton_mjwarp, one thread), and with MuJoCo's C code (physics=newton_mujoco). The engines take "
         "turns. Also compare the physics of an environment step with the speed of MuJoCo alone: mj_step with the same "
         "model and states, divided among the threads, without Newton, Isaac Lab and sensors. Processor time includes "
-        "all threads, and other programs disturb it less. Memory is that of an environment, beside the process's own. "
-        "With --threads 1, also tell which share of the physics only one thread can do, and how fast it would be with "
-        "more cores, at most and by a simulation.",
+        "all threads, and other programs disturb it less. Memory is that of one environment, without that of the "
+        "process. With --threads 1, also print the share of the physics that must run on one thread, and predict the "
+        "speed with more cores: the largest possible speed-up, and a simulated one.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks native --tasks LedgerLab-Ant --threads 1 2 --pairs 3",
     )
     parser.add_argument("--tasks", nargs="+", default=TASKS, metavar="TASK", help="Tasks (default: all of LedgerLab).")

@@ -1,4 +1,4 @@
-"""How fast the physics of MuJoCo's C code would be on machines with more cores than this one, by a simulation on paper.
+"""Predicts the speed of the physics by MuJoCo's C code on machines with more cores, by a simulation of the threads.
 
 A run with one thread measures the time of each part of the physics: what only one thread can do, the steps of the
 single environments, and the kernels whose items the threads share. The simulation hands blocks of environments to
@@ -26,10 +26,11 @@ class Physics:
 
     worlds: int
     whole_us: float
+    """All of the physics."""
     divisible_us: float
-    """Of it, what several threads can share."""
+    """The part of ``whole_us`` that several threads can share."""
     mujoco_us: float
-    """Of this, steps of single environments by MuJoCo."""
+    """The part of ``divisible_us`` in which MuJoCo steps single environments."""
     tasks: float
     """How often the threads are given work."""
     steps: int

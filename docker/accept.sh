@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #
-# Proves that an image works: docker/accept.sh [IMAGE]
+# Tests an image: docker/accept.sh [IMAGE]
 #
 # Runs the README's two commands, a video, an interruption and its resumption: as a user that the image does not know,
 # without network, on a read-only root. RUNNER is the program with its options (default: docker); RUN_OPTIONS are added

@@ -105,6 +105,11 @@ def _require_accepted(line: str, page: str, monkeypatch: pytest.MonkeyPatch) -> 
 
         return parse_and_stop
 
+    if words[0] == "-X":  # an option of Python itself
+        words = words[2:]
+    if words[0] == "-c":
+        compile(words[1], page, "exec")
+        return
     if words[0] == "-m":
         if words[1] != "benchmarks":
             assert importlib.util.find_spec(words[1]) is not None, page

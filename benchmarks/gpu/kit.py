@@ -6,6 +6,7 @@ import argparse
 import shutil
 import signal
 import tempfile
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -102,11 +103,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="benchmarks gpu",
-        description="Measure and check everything that LedgerLab claims about GPUs, on the first GPU of this machine, "
-        "in at most nine minutes. Each part runs in a process of its own with a time limit, the most important first. "
-        "A part that fails or takes too long does not stop the others. FILE is written again after each part. It has "
-        "the figures of each part, its error, and the names of the parts that no longer fitted into the time. The "
-        "kit needs the installed packages only: neither network, nor git, nor a home folder that can be written.",
+        description=textwrap.fill(
+            "Measure and check on the first GPU of this machine what LedgerLab claims about GPUs, in at most nine "
+            "minutes. Each part runs in a process of its own with a time limit; the most important parts come first. "
+            "If a part fails or takes too long, the others still run. FILE is replaced after each part. It contains "
+            "the figures and the error of each part, and the names of the parts for which no time was left. The kit "
+            "only needs the installed packages: neither network, nor git, nor a writable home folder.",
+            79,
+        ),
         epilog="\n".join(
             [
                 "parts, in this order:",

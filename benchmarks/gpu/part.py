@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a part."""
+    """How a part ended, and its figures."""
 
     status: Status
     what: str

@@ -48,13 +48,13 @@ def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parall
 
 
 def _uses_gpu() -> bool:
-    """Tell whether this process has opened a GPU, by whatever library: its driver keeps a device file open."""
+    """Tell whether any library of this process has opened a GPU: the driver then keeps a device file open."""
     try:
         opened = os.listdir("/proc/self/fd")
-    except OSError:  # without /proc, one can't know
+    except OSError:  # without /proc, assume that it has
         return True
     for number in opened:
-        with suppress(OSError):  # the listing itself is closed again
+        with suppress(OSError):  # the descriptor of the listing is closed by now
             if os.readlink(f"/proc/self/fd/{number}").startswith(_GPU_FILES):
                 return True
     return False
@@ -93,7 +93,7 @@ def imports() -> Iterator[None]:
     Torch, Warp and Isaac Lab make a million objects, which stay until the process ends. Collections that look at them
     take 2 s of the start of a training, and 0.4 s of its end.
     """
-    gc.collect()  # what nobody uses must not be left out
+    gc.collect()  # frees unused objects, which the freeze would keep
     with no_collection():
         yield
         gc.freeze()

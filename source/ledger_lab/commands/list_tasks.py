@@ -99,8 +99,8 @@ def list_tasks(argv: Sequence[str]) -> int:
 class _Simulation:
     """A simulation that a panel of a task can run in."""
 
-    words: str
-    """How it differs from the simulation of a new run; empty for that one."""
+    difference: str
+    """How it differs from the simulation of a new run, for the table; empty for that simulation."""
     description: dict[str, Any]
     """What enters the identity of a panel."""
     num_envs: int
@@ -121,9 +121,9 @@ def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
         env_cfg, _ = resolve_configs(task, library, overrides)
         engine = "" if not found else f" with {physics_name(env_cfg)}"
         grounds: tuple[tuple[Ground, str], ...] = (("held_out", ""), ("trained", " on trained ground"))
-        for ground, words in grounds:
+        for ground, name in grounds:
             description = describe_simulation(held_out_config(env_cfg, 1, ground=ground))
-            found.append(_Simulation(engine + words, description, env_cfg.scene.num_envs))
+            found.append(_Simulation(engine + name, description, env_cfg.scene.num_envs))
     return found
 
 
@@ -133,7 +133,7 @@ def _found(records: Mapping[tuple[str, float], str], panel: Panel, simulations: 
         identity = PanelIdentity.of(panel, each.description)
         for panel_id in (identity.id, identity.without_order().id):
             if (record := records.get((panel_id, panel.target_success))) is not None:
-                return f"{record}{each.words}"
+                return f"{record}{each.difference}"
     return MISSING
 
 

@@ -54,9 +54,9 @@ class StudyRequest(Request):
             "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
             "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
             f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
-            "Arguments after -- are passed to every training. With --on, the trainings "
-            "run on a cluster instead; the program submits those that are missing, and prints the report when all are "
-            "made."
+            "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
+            "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
+            "report."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=(
@@ -180,7 +180,7 @@ def _planning_lines(study: Study) -> list[str]:
 
 
 def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], console: Console) -> int:
-    """Submit, show or cancel the trainings of a study on a cluster, and report them when all are made.
+    """Submit, show or cancel the trainings of a study on a cluster, and report them when all have finished.
 
     Returns:
         0, or 1 if all trainings have ended and one of them failed.

@@ -18,7 +18,7 @@ from ledger_lab.studies import Study, Training
 
 @dataclass(frozen=True)
 class _Known:
-    """What the submissions say of a training."""
+    """A submitted training that has not finished according to the ledger."""
 
     submission: Submission
     index: int

@@ -11,8 +11,8 @@ from ledger_lab.ledger.find import read_runs
 from ledger_lab.studies import Study, Training
 
 ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
-"""Ends that say nothing about the arm. Such a training is resumed from its saved state, or repeated; its cost stays in
-the ledger."""
+"""Statuses of trainings that something outside of the training interrupted. Such a training is resumed from its saved
+state, or repeated; its cost stays in the ledger."""
 
 
 def runs_of(study: Study, log_root: Path) -> list[Run]:
@@ -21,9 +21,9 @@ def runs_of(study: Study, log_root: Path) -> list[Run]:
     return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
 
 
-def is_made(training: Training, runs: Sequence[Run], but: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a training has a run that is proven, or whose status is not one of those in ``but``."""
-    return any(run.attempts[-1].status not in but or run.proven for run in runs_made_by(training, runs))
+def is_made(training: Training, runs: Sequence[Run], unfinished: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
+    """Tell whether a training has finished: it has a run that is proven, or whose status is not in ``unfinished``."""
+    return any(run.attempts[-1].status not in unfinished or run.proven for run in runs_made_by(training, runs))
 
 
 def resumable_run(training: Training, runs: Sequence[Run]) -> Run | None:

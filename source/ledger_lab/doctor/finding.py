@@ -41,7 +41,7 @@ Check = Callable[[], Finding]
 
 
 def within(check: Check, limit_s: float) -> Finding:
-    """Carry out a check, whatever happens in it.
+    """Run a check with a time limit; an error or a time-out becomes a finding.
 
     Args:
         check: The check.

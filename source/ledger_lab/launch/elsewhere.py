@@ -22,13 +22,13 @@ class Elsewhere:
 
 
 def requested_elsewhere(argv: Sequence[str]) -> tuple[Elsewhere | None, list[str]]:
-    """Return where a training is to run, and the command line without the flags that say so.
+    """Split a command line into the flags of ``--on`` and the arguments of the training.
 
     Args:
         argv: Command line without the program's name.
 
     Returns:
-        ``None`` without ``--on``, and the other arguments.
+        Where the training is to run, or ``None`` without ``--on``; and the arguments of the training.
 
     Raises:
         UserError: If a value is missing or wrong, or ``--on`` is missing.

@@ -71,7 +71,7 @@ class Queued:
     runs: bool
     """Whether it runs."""
     said: str
-    """What the engine says of it, for people."""
+    """Its state in words, for people."""
 
 
 @dataclass(frozen=True)

@@ -116,8 +116,8 @@ class RunDeclared(Row):
     rl_library: str
     experiment: str
     overrides: list[str]
-    """Hydra overrides of the command line, and those that LedgerLab added: the default physics engine of the pack on a
-    CPU, and a scaled learning rate. With the task, they define the configurations."""
+    """Hydra overrides of the command line, and those that LedgerLab added: the default physics engine of LedgerLab's
+    tasks on a CPU, and a scaled learning rate. With the task, they define the configurations."""
     agent: str | None = None
     """Name under which the task registers the agent configuration; ``None`` for the library's default."""
     seed: Seed
@@ -172,7 +172,7 @@ class RunDeclared(Row):
     command: list[str]
     request: dict[str, Any] | None = None
     """The request of the user, by flag, with the defaults of flags that were left out and the default physics engine of
-    the pack on a CPU; ``None`` if unknown. A resumed run takes its request from here."""
+    LedgerLab's tasks on a CPU; ``None`` if unknown. A resumed run takes its request from here."""
 
     def __post_init__(self) -> None:
         """Check the nested values.
@@ -284,7 +284,7 @@ class SchedulerJob:
     partition: str | None = None
     """Partition or queue of the job; ``None`` if the scheduler has none."""
     nodes: list[str] = field(default_factory=list)
-    """Names of its nodes; the first one comes first."""
+    """Names of its nodes, in the scheduler's order."""
     queue_s: Amount | None = None
     """Time from submission, or from the last requeueing, to this start, by the scheduler's clock [s]; ``None`` if
     unknown."""

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class NewtonNativeManager(NewtonMJWarpManager):
     """Steps a Newton scene with MuJoCo's C code; all else is as with MuJoCo-Warp.
 
-    Isaac Lab may take several steps of the solver at once. Motors that Newton computes read positions and velocities of
-    joints in between; positions of bodies, forces and contacts are only read after the last step, and computed then.
+    Isaac Lab may take several steps of the solver at once. Between these steps, only motors that Newton computes read
+    results, and they read only joint positions and velocities. So body positions, forces and contacts are computed only
+    after the last step.
     """
 
     @classmethod
@@ -54,6 +55,6 @@ class NewtonNativeManager(NewtonMJWarpManager):
         Args:
             steps: Number of steps.
         """
-        motors = all(each.__module__.startswith("isaaclab") for each in cls._post_actuator_callbacks)
+        only_motors = all(each.__module__.startswith("isaaclab") for each in cls._post_actuator_callbacks)
         solver: Any = cls._solver
-        solver.stepper.unread = steps - 1 if motors and not cls._state_force_callbacks else 0
+        solver.stepper.unread = steps - 1 if only_motors and not cls._state_force_callbacks else 0

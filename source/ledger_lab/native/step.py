@@ -42,7 +42,7 @@ _OUTPUTS = ("xpos", "xquat", "qfrc_actuator", "actuator_force")
 """What else Newton, Isaac Lab and their sensors may read after a step."""
 
 _OUTPUTS_OF_BODIES = ("xipos", "subtree_com", "cvel", "cacc", "cfrc_int")
-"""What Newton computes accelerations of bodies and forces between them from."""
+"""Values from which Newton computes accelerations of bodies and forces between bodies."""
 
 _HELD = ("qvel", "qacc", "qacc_warmstart")
 """What is zero of a world that cannot be stepped."""
@@ -80,7 +80,7 @@ def _step_worlds(job: wp.uint64, read: int) -> None: ...
 
 @wp.kernel(enable_backward=False)
 def _step(job: wp.uint64, read: int) -> None:
-    """Step all worlds; one thread of Warp, which lets those of the pool help."""
+    """Step all worlds on the one thread of Warp and the threads of the pool."""
     _step_worlds(job, read)
 
 
@@ -121,7 +121,8 @@ class Stepper:
         self.status = wp.zeros(self._worlds, dtype=int, device="cpu")
         """Bits of each world since they were last cleared: ``1 << mjtWarning``, and bits of :attr:`UNSTABLE`."""
         self.unread = 0
-        """How many of the next steps only the step after them reads; see :class:`~ledger_lab.native.solver`."""
+        """Number of next steps after which nothing reads body positions, forces and contacts; see
+        :class:`~ledger_lab.native.manager.NewtonNativeManager`."""
         self._job = self._describe(model, threads)
         self._check_layout()
         self.refresh()

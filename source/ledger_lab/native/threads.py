@@ -84,12 +84,12 @@ def pool() -> Any:  # noqa: ANN401 - a ctypes structure made from threads.cpp
 
 @cache
 def divide_launches() -> None:
-    """From now on, let the threads of :func:`pool` share the work of the kernels that are known to allow it."""
+    """From now on, divide launches of the kernels in :data:`_INDEPENDENT` among the threads of :func:`pool`."""
     threads = pool()
     kernels = (_Kernel * threads.n_entries)()
     entries = (ctypes.c_void_p * threads.n_entries).from_address(threads.entries)
     threads.kernels = ctypes.addressof(kernels)
-    divided: list[Any] = [kernels]  # keeps what the threads use
+    divided: list[Any] = [kernels]  # keeps objects alive that the threads use
     original = ModuleExec.get_kernel_hooks
 
     def get_kernel_hooks(module: Any, kernel: Any) -> Any:  # noqa: ANN401 - Warp's own

@@ -246,18 +246,18 @@ class GlobalStreams:
 
 
 class DrawWatch:
-    """Notices draws from the global streams, cheaply enough to look many times per step.
+    """Detects draws from the global streams, fast enough for many checks per step.
 
     Taking and comparing the states of numpy and Python takes about 0.1 ms, those of torch 1 µs. So while the memory of
     both generators is unchanged, only torch's states are compared.
     """
 
     def __init__(self) -> None:
-        """Begin; draws before this moment are not noticed."""
+        """Begin; earlier draws do not count."""
         self._streams, self._memory = GlobalStreams(), _generator_memory()
 
     def forget(self) -> None:
-        """Don't notice the draws until now."""
+        """Ignore all draws until now."""
         memory = _generator_memory()
         if memory == self._memory:
             self._streams._torch = _torch_state()

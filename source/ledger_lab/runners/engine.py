@@ -1,4 +1,4 @@
-"""Which physics engine a simulation uses: the default of a new run, and the engine that overrides change."""
+"""The physics engine of a simulation: the default of a new run, and overrides that choose another engine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ENGINE_CHOICES = ("physics", "env.sim.physics")
 
 
 def with_default_engine(task: str, overrides: Sequence[str], device: str) -> tuple[str, ...]:
-    """Return the overrides of a new run, which name its engine if LedgerLab chooses it.
+    """Return the overrides of a new run. If LedgerLab chooses the engine, add this choice to them.
 
     For tasks of this package on a CPU, the engine is MuJoCo's C code. In all other cases, the configuration of the task
-    has its own default; for tasks of this package, that is MuJoCo-Warp. As the engine is among the overrides, the run
-    declares it, and every program that reads the run uses it. Earlier versions of LedgerLab did not add an engine, so
+    has its own default; for tasks of this package, that is MuJoCo-Warp. A run declares its overrides, so every program
+    that loads the run uses the same engine. Earlier versions of LedgerLab did not add an engine, so
     their runs keep the default of the task.
 
     Args:
@@ -55,6 +55,6 @@ def changed_overrides(declared: Sequence[str], overrides: Sequence[str]) -> list
     keys = {override.partition("=")[0] for override in overrides}
     kept = [override for override in declared if override.partition("=")[0] not in keys]
     if keys & set(_ENGINE_CHOICES):
-        gone = (*(f"{choice}=" for choice in _ENGINE_CHOICES), "env.sim.physics.")
-        kept = [override for override in kept if not override.startswith(gone)]
+        dropped = (*(f"{choice}=" for choice in _ENGINE_CHOICES), "env.sim.physics.")
+        kept = [override for override in kept if not override.startswith(dropped)]
     return [*kept, *overrides]

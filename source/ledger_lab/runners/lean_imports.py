@@ -24,8 +24,8 @@ _RECORDER = "isaaclab.envs.utils.video_recorder"
 def postpone_compiler() -> None:
     """Import torch's compiler only when something uses it; this saves 0.9 s where nothing is compiled.
 
-    Optimizers and ``tensordict`` import ``torch._dynamo`` only to tell it what it must not compile, and rl_games to
-    change one of its settings.
+    Optimizers and ``tensordict`` import ``torch._dynamo`` only to mark functions that it must not compile, and rl_games
+    only to change one of its settings.
     """
     import torch
 

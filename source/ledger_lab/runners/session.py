@@ -197,7 +197,7 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     import_environment(env_cfg)
     with (
         ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
-        _faults_named(env_cfg.sim.device),
+        _gpu_faults_raised(env_cfg.sim.device),
         FirstErrorStack() as closing,
     ):
         env = gym.make(task, cfg=env_cfg)
@@ -209,8 +209,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
 
 
 @contextmanager
-def _faults_named(device: str) -> Iterator[None]:
-    """Name the fault of a GPU where Warp only says that it could not allocate memory.
+def _gpu_faults_raised(device: str) -> Iterator[None]:
+    """Raise the fault of a GPU in place of Warp's error that memory could not be allocated.
 
     After a fault, such as an illegal memory access, every later call fails. If the first of them asks Warp for memory,
     Warp raises the same error as if there was too little memory.

@@ -1,9 +1,9 @@
-"""How many threads torch computes in on a CPU: as many as the size of the work is worth, and one for all other work.
+"""Chooses the number of threads of torch on a CPU: several for large gradient steps and forward passes, else one.
 
 Torch splits each operation among its threads, and waits for all of them after it. With the small networks of robots,
-an operation takes microseconds, and the waiting costs more than the second thread saves. The number of threads is a
-rule of sizes and not measured at the start, because sums of other numbers of threads may round differently: two runs
-with the same command on machines with as many cores must learn the same.
+an operation takes microseconds, and the waiting costs more than the second thread saves. The number of threads follows
+from sizes, and is not measured at the start: with another number of threads, sums may be rounded differently, and two
+runs with the same command on machines with equally many cores must learn the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from ledger_lab.meters.phases import Phase
 
 WORK_PER_THREAD = 20_000_000
-"""Rows × squared widths that make one more thread worth its waiting; ``benchmarks threads`` measures gradient steps."""
+"""Rows × squared widths for each thread; ``benchmarks threads`` measures gradient steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def threads_for(
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch compute in a number of threads within the context. Changing it takes less than a microsecond."""
+    """Let torch use a number of threads within the context. Changing it takes less than a microsecond."""
     import torch  # reports import the adapters' base class, and wait for no torch
 
     before = torch.get_num_threads()

@@ -24,7 +24,7 @@ large. While other programs use the cores, most of the processor time of a train
 
 
 def accept_surroundings() -> None:
-    """Let standard streams show what their encoding lacks in another way, and give a home to a user without one.
+    """Replace characters that standard streams cannot show, and give a home folder to a user without one.
 
     Call it before torch is imported, because it also bounds how long torch's threads wait without sleeping.
 

@@ -57,7 +57,7 @@ class TrainPlan:
     """The processes of the training, and which of them this is."""
     overrides: list[str]
     """Hydra overrides that rebuild the configurations: those of the request, and a scaled learning rate. If LedgerLab
-    chose the physics engine, the request names it, too."""
+    chose the physics engine, the overrides of the request contain this choice, too."""
     adapter: Adapter
     env_cfg: ManagerBasedRLEnvCfg
     agent_cfg: Any
@@ -77,7 +77,7 @@ class TrainPlan:
     held_out_slots: int
     """Held-out slots of this process."""
     for_gpu: bool
-    """Whether number of environments and learning rate are the task's variant for a GPU."""
+    """Whether the number of environments is the task's default for a GPU, with a learning rate that is scaled to it."""
     price: Price
     config_sha256: dict[str, str]
     code_sha256: dict[str, str]
@@ -283,7 +283,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
 
 
 def _num_envs_for_gpu(request: TrainRequest, device: str) -> int | None:
-    """Return the number of environments of the task's variant for a GPU, whose learning rate is scaled to the batch.
+    """Return the task's default number of environments for a GPU; the learning rate is then scaled to the batch.
 
     Returns:
         ``None`` on a CPU, or if the user chose an agent configuration or the number of environments.

@@ -61,8 +61,8 @@ def _untried(plan: TrainPlan) -> list[Text]:
     if not plan.for_gpu:
         return []
     line = (
-        "the number of environments and the learning rate are chosen for a GPU, and untried there: --num_envs chooses "
-        "others"
+        "number of environments and learning rate are the defaults for a GPU, which are untried: to choose others, use "
+        "--num_envs"
     )
     return [Text(line, style="yellow")]
 
