@@ -77,7 +77,7 @@ def test_a_plan_has_one_training_a_line_that_reads_back(tmp_path: Path) -> None:
     (tmp_path / "plan.jsonl").write_text(planned.to_lines())
     first, _ = (tmp_path / "plan.jsonl").read_text().splitlines()
     assert json.loads(first)["start"][-1] == "env.name='; touch /tmp/owned #"
-    assert read_plan(tmp_path) == [*planned.trainings]
+    assert read_plan(tmp_path, planned.sha256) == [*planned.trainings]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,7 @@ def test_the_time_in_the_queue_is_from_the_last_submission_to_the_start() -> Non
     job = "JobId=7 SubmitTime=2026-01-01T10:00:00 EligibleTime=2026-01-01T10:00:00 StartTime=2026-01-01T10:01:30 End=x"
     assert queue_seconds(job) == 90.0
     assert queue_seconds("JobId=7 StartTime=Unknown SubmitTime=2026-01-01T10:00:00") is None
+    assert queue_seconds("JobId=7 StartTime=2026-01-01T09:59:59 SubmitTime=2026-01-01T10:00:00") is None
     assert queue_seconds("") is None
 
 
@@ -205,7 +206,7 @@ def test_slurms_refusals_become_one_line_with_the_way_out(tmp_path: Path, monkey
         ENGINE.submit(tmp_path)
     (tmp_path / "sbatch").write_text("#!/bin/bash\nexec sleep 60\n")
     monkeypatch.setattr(slurm, "_ANSWER_S", 0.2)
-    with pytest.raises(slurm.UserError, match=r"within 0.2 s: .* cancel it with scancel --name=ledger_lab-\S+$"):
+    with pytest.raises(slurm.UserError, match=r"after 0.2 s: .* look with squeue --name=ledger_lab-\S+,"):
         ENGINE.submit(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
     with pytest.raises(slurm.UserError, match="sbatch is not installed here"):

@@ -1,4 +1,4 @@
-"""``python -m ledger_lab.launch.planned ENGINE FOLDER INDEX``: carries out one training of a plan, on its node.
+"""``python -m ledger_lab.launch.planned ENGINE FOLDER INDEX SHA256``: carries out one training of a plan, on its node.
 
 If an earlier part of the job has made a run with a saved state, the training resumes it. This process then becomes
 ``train.py``, or the launcher of its processes, so that signals and exit statuses pass.
@@ -30,14 +30,14 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
     """Become the training.
 
     Args:
-        argv: Name of the engine, folder of the submission, and index of the training.
+        argv: Name of the engine, folder of the submission, index of the training, and SHA-256 of the plan.
 
     Raises:
         SystemExit: With status 0 if the run has ended already.
-        UserError: If the plan can't be read, or the training can't be started.
+        UserError: If the plan can't be read or was changed, or the training can't be started.
     """
     engine, folder, index = load_engine(argv[0]), Path(argv[1]).resolve(), int(argv[2])
-    training = read_plan(folder)[index]
+    training = read_plan(folder, argv[3])[index]
     place = engine.place(os.environ, index, training.nodes)
     run = _earlier_run(folder, index)
     if run is not None and _has_ended(run):

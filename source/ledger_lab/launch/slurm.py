@@ -18,6 +18,7 @@ and decides whether to requeue the job. These facts of Slurm determine how:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -28,7 +29,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch.engine import Engine, Place, Queued, Site
+from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
 from ledger_lab.launch.plans import Plan, Submission, job_name
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
@@ -36,6 +37,11 @@ from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 _SCRIPT = "job.sbatch"
 _ANSWER_S = 60.0
 """Longest time that a command of Slurm may take [s]."""
+_NOT_OURS = re.compile(r"SBATCH_|SQUEUE_|SCANCEL_|SLURM_(?!CONF|JWT)")
+"""Environment variables that would change what the commands of Slurm do. ``SBATCH_ARRAY_INX`` replaces the option in
+the script; ``SQUEUE_STATES`` hides jobs, so that they would be submitted again; an enclosing job sets its own."""
+_MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes")
+"""Messages of ``sbatch`` after which the controller may have taken the job."""
 _GRACE_SHARE = 0.9
 """Share of the time between the signal and the time limit that a training may use."""
 _FIRST_PORT, _PORTS = 20_000, 10_000
@@ -52,9 +58,11 @@ _OWN = frozenset(
         "account",
         "array",
         "chdir",
+        "clusters",
         "cpus-per-task",
         "error",
         "export",
+        "gpus-per-node",
         "gpus-per-task",
         "gres",
         "job-name",
@@ -68,11 +76,17 @@ _OWN = frozenset(
         "partition",
         "requeue",
         "signal",
+        "test-only",
         "time",
+        "wait",
         "wrap",
     ]
 )
 """Options of ``sbatch`` that the script sets itself, or that contradict it."""
+_OWN_VARIABLES = frozenset(["index", "last", "now", "status", "step", "task", "time_is_up"])
+"""Variables of the script."""
+_LONGEST_GRACE_S = 65_535
+"""Longest time that Slurm takes for ``--signal`` [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +125,18 @@ class SlurmSite(Site):
             raise ValueError(
                 f"grace_s = {self.grace_s}: must be above 0 and below the time limit, time = {self.time!r}"
             )
+        if self.grace_s > _LONGEST_GRACE_S:
+            raise ValueError(f"grace_s = {self.grace_s}: Slurm takes at most {_LONGEST_GRACE_S}")
         if self.gpus < 0 or (self.cpus is not None and self.cpus < 1):
             raise ValueError("gpus must be at least 0, and cpus at least 1")
-        for key in ("partition", "account", "memory", "python"):
+        if self.container is not None and not self.container.is_absolute():
+            raise ValueError(f"container = {str(self.container)!r}: give an absolute path that all nodes share")
+        if not self.python.isprintable():
+            raise ValueError(f"python = {self.python!r}: remove the control characters")
+        for key in self.environment:
+            if key in _OWN_VARIABLES or key.startswith(("SLURM_", "LEDGER_LAB_")):
+                raise ValueError(f"environment: {key} has a meaning in the batch script: leave it out")
+        for key in ("partition", "account", "memory"):
             if (value := getattr(self, key)) is not None and not _WORD.fullmatch(value):
                 raise ValueError(f"{key} = {value!r}: use letters, digits and . , : / @ + - _")
         if bad := next((each for each in self.modules if not _WORD.fullmatch(each)), None):
@@ -121,8 +144,11 @@ class SlurmSite(Site):
         for option in self.options:
             if not _OPTION.fullmatch(option):
                 raise ValueError(f"options: {option!r}: write options like '--qos=normal', without spaces and quotes")
-            if (name := option[2:].partition("=")[0]) in _OWN:
-                raise ValueError(f"options: --{name} is set by LedgerLab, or by a key of its own: leave it out")
+            name = option[2:].partition("=")[0]
+            if any(own.startswith(name) for own in _OWN):  # sbatch takes beginnings of names
+                raise ValueError(
+                    f"options: --{name} is set by LedgerLab or by a key of its own, or contradicts them: leave it out"
+                )
 
     @property
     def gpus_per_node(self) -> int:
@@ -157,12 +183,13 @@ def slurm_seconds(time: str) -> int:
 
 
 _BODY = """\
-set -u
+{prepare}set -u
 index=$SLURM_ARRAY_TASK_ID
 task=${{SLURM_ARRAY_JOB_ID}}_$index # $SLURM_JOB_ID can mean all tasks of the array
-show_job() {{ scontrol show job --oneliner "$task"; }}
+# In UTC, because local time jumps when daylight saving time begins or ends.
+show_job() {{ TZ=UTC SLURM_TIME_FORMAT=standard scontrol show job --oneliner "$task"; }}
 
-{prepare}LEDGER_LAB_SLURM_JOB=$(show_job)
+LEDGER_LAB_SLURM_JOB=$(show_job)
 LEDGER_LAB_NODES=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export LEDGER_LAB_SLURM_JOB LEDGER_LAB_NODES
 
@@ -176,7 +203,8 @@ trap 'pass_on TERM' TERM
 rm -f "exits/$index"
 touch "started/$index"
 srun {srun} \\
-    {command} slurm "$PWD" "$index" &
+    {command} slurm "$PWD" "$index" \\
+    {plan_sha256} &
 step=$!
 [[ -z $time_is_up ]] || pass_on USR1
 wait "$step"
@@ -194,7 +222,9 @@ echo "$status" >"exits/$index"
 # failure (1), a refusal (2) and Ctrl-C (130), the job ends. A job that its owner has cancelled is no longer RUNNING.
 if ((status == {requeue} || status == 143)); then
     now=$(show_job)
-    if [[ $now != *JobState=RUNNING* ]]; then
+    if [[ $now != *JobState=* ]]; then
+        echo "job.sbatch: Slurm does not answer, so the job is not requeued: submit the training again"
+    elif [[ $now != *JobState=RUNNING* ]]; then
         echo "job.sbatch: Slurm has ended the job, or requeues it by itself"
     elif [[ $now =~ \\ PreemptTime=[0-9] ]]; then
         echo "job.sbatch: preempted; requeueing $task"
@@ -215,6 +245,7 @@ class Slurm(Engine):
 
     name = "slurm"
     site = SlurmSite
+    job_id = re.compile(r"[0-9]{1,20}")
 
     def check(self, site: SlurmSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -254,13 +285,14 @@ class Slurm(Engine):
             "--kill-on-bad-exit=0",
             *(["--label"] if plan.nodes > 1 else []),
         ]
-        prepare = [f"module load {each}" for each in site.modules]
+        prepare = [f"module load {each} || exit 2" for each in site.modules]
         prepare += [f"export {key}={shlex.quote(value)}" for key, value in site.environment.items()]
         body = _BODY.format(
             prepare="".join(f"{line}\n" for line in prepare) + ("\n" if prepare else ""),
             grace_s=site.grace_s,
             srun=" ".join(srun),
-            command=shlex.join([*_container(site), site.python, "-m", "ledger_lab.launch.planned"]),
+            command=shlex.join([*_container(site), site.python, "-P", "-m", "ledger_lab.launch.planned"]),
+            plan_sha256=plan.sha256,
             requeue=EXIT_REQUEUE,
             state=STATE_FILE,
         )
@@ -268,7 +300,8 @@ class Slurm(Engine):
         return {
             _SCRIPT: "#!/bin/bash\n"
             f"{header}#\n# Array task N makes the training in line N of plan.jsonl, counted from 0.\n"
-            f"# To submit it by hand, run `sbatch {_SCRIPT}` in this folder.\n\n{body}"
+            f"# To submit it by hand, run `sbatch {_SCRIPT}` in this folder.\n"
+            f"# The last argument of srun's command is the SHA-256 of plan.jsonl: a changed plan is refused.\n\n{body}"
         }
 
     def submit_command(self, folder: Path) -> list[str]:
@@ -277,14 +310,28 @@ class Slurm(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        unsure = f"; if the job was submitted all the same, cancel it with scancel --name={job_name(folder)}"
-        job = _slurm(*self.submit_command(folder), cwd=folder, unsure=unsure).strip().partition(";")[0]
-        if (never := never_starts(_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))) is not None:
+        name = job_name(folder)
+        way = f"look with squeue --name={name}, cancel with scancel what you find, and remove {folder}"
+        try:
+            said = _slurm(*self.submit_command(folder), cwd=folder)
+        except UserError as error:
+            if _MAY_HAVE_SUBMITTED.search(str(error)):
+                raise UnclearSubmissionError(f"{error}: the job may be submitted all the same: {way}") from error
+            raise
+        job = said.strip().rpartition("\n")[2].partition(";")[0]
+        if not self.job_id.fullmatch(job):
+            raise UnclearSubmissionError(f"sbatch printed {said[:80]!r} instead of the id of a job: {way}")
+        try:
+            never = never_starts(_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))
+        except UserError:  # the job is submitted all the same, and --status asks again
+            return job
+        if never is not None:
             try:
                 _slurm(*self.cancel_command(job))
             except UserError as error:
-                raise UserError(
-                    f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}"
+                raise UnclearSubmissionError(
+                    f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}, and remove "
+                    f"{folder}"
                 ) from error
             raise UserError(
                 f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus "
@@ -294,8 +341,10 @@ class Slurm(Engine):
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
+        # With the name, because a controller that lost its state gives ids a second time.
+        ours = (f"--jobs={submission.job}", f"--name={job_name(submission.folder)}")
         try:
-            said = _slurm("squeue", "--noheader", "--array", f"--jobs={submission.job}", "--format=%K|%T|%r|%N")
+            said = _slurm("squeue", "--noheader", "--array", *ours, "--format=%K|%T|%r|%N")
         except UserError as error:
             if "Invalid job id" in str(error):  # all of it ended long ago
                 return {}
@@ -327,6 +376,8 @@ class Slurm(Engine):
             array = environ["SLURM_ARRAY_JOB_ID"]
         except KeyError as error:
             raise UserError(f"{error.args[0]} is not set: {_SCRIPT} starts this program, within a job") from error
+        if not names:
+            raise UserError("LEDGER_LAB_NODES is empty: scontrol does not answer on this node: submit again later")
         port = _FIRST_PORT + (int(job) + 997 * restarts) % _PORTS
         return Place(
             job=SchedulerJob(
@@ -352,7 +403,7 @@ def _container(site: SlurmSite) -> list[str]:
 
 
 def queue_seconds(job: str) -> float | None:
-    """Return how long a job waited for its present start [s], by Slurm's clock; ``None`` if unknown.
+    """Return how long a job waited for its present start [s], by Slurm's clock; ``None`` if the times contradict that.
 
     Slurm sets ``SubmitTime`` anew when it requeues a job.
 
@@ -364,19 +415,27 @@ def queue_seconds(job: str) -> float | None:
         submitted, started = (datetime.fromisoformat(times[key]) for key in ("SubmitTime", "StartTime"))
     except (KeyError, ValueError):
         return None
-    return max(0.0, (started - submitted).total_seconds())
+    waited_s = (started - submitted).total_seconds()
+    return waited_s if waited_s >= 0.0 else None
 
 
 def read_squeue(said: str) -> dict[int, Queued]:
-    """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``."""
+    """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``.
+
+    Raises:
+        UserError: If it printed anything else. A training that is missed here would be submitted again.
+    """
     found = {}
     for line in said.splitlines():
-        index, state, reason, nodes = (line.split("|") + [""] * 3)[:4]
+        if (parts := re.fullmatch(r"([0-9]+)\|(\w+)\|(.*)\|(.*)", line.strip())) is None:
+            raise UserError(
+                f"squeue printed {line[:80]!r}, which LedgerLab does not understand: ask the administrators"
+            )
+        index, state, reason, nodes = parts.groups()
         runs = state not in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
         where = f" on {nodes}" if nodes else ""
         why = f" ({reason})" if not runs and reason not in ("", "None") else ""
-        if index.isdecimal():
-            found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
+        found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
     return found
 
 
@@ -403,27 +462,35 @@ def explain_ending(job: str) -> str | None:
     return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")
 
 
-def _slurm(*command: str, cwd: Path | None = None, unsure: str = "") -> str:
+def _slurm(*command: str, cwd: Path | None = None) -> str:
     """Run a command of Slurm, and return what it printed.
 
     Args:
         command: The command.
         cwd: Where to run it; ``None`` for here.
-        unsure: What to add to the message if it is unknown whether the command has had an effect.
 
     Raises:
         UserError: If Slurm is not installed, does not answer, or refuses the command.
     """
     try:
         finished = subprocess.run(
-            command, capture_output=True, text=True, timeout=_ANSWER_S, cwd=cwd, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_ANSWER_S,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if not _NOT_OURS.match(name)},
         )
     except FileNotFoundError as error:
         raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
+    except OSError as error:
+        raise UserError(f"{command[0]} can't be started ({error.strerror}): ask the administrators") from error
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators"
-            f"{unsure}"
+            f"{command[0]} timed out after {_ANSWER_S:g} s: Slurm does not answer: try again later, or ask the "
+            "administrators"
         ) from error
     if finished.returncode:
         said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
