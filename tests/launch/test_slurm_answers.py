@@ -11,10 +11,11 @@ import pytest
 from ledger_lab.commands.study_on import StudyElsewhere
 from ledger_lab.commands.submit import hand_over
 from ledger_lab.errors import UserError
-from ledger_lab.launch import slurm
+from ledger_lab.launch import slurm_commands
 from ledger_lab.launch.engine import UnclearSubmissionError
 from ledger_lab.launch.plans import Plan, PlannedTraining, Submission, new_folder, read_submissions
-from ledger_lab.launch.slurm import ENGINE, SlurmSite, read_squeue
+from ledger_lab.launch.slurm import ENGINE, SlurmSite
+from ledger_lab.launch.slurm_commands import read_squeue
 from ledger_lab.studies import load_study
 from ledger_lab.terminal.console import make_console
 
@@ -62,7 +63,7 @@ def test_a_job_is_not_lost_if_the_queue_does_not_answer_after_its_submission(sit
 def test_a_job_that_may_be_submitted_is_named_and_not_submitted_again(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str, said: str
 ) -> None:
-    monkeypatch.setattr(slurm, "_ANSWER_S", 5.0 if "sleep" in sbatch else 60.0)
+    monkeypatch.setattr(slurm_commands, "_ANSWER_S", 5.0 if "sleep" in sbatch else 60.0)
     lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\n{sbatch}")
     with pytest.raises(UnclearSubmissionError, match=f"{said}.*squeue --name=ledger_lab-s-001.*remove {tmp_path}"):
         submit(lab)
@@ -93,7 +94,11 @@ def test_variables_of_the_shell_do_not_change_what_slurm_is_asked(
 
 
 def test_a_job_of_another_name_with_the_same_id_is_not_ours(site: Site, tmp_path: Path) -> None:
-    ENGINE.queued(submit(site()))
+    submission = submit(site(scontrol="echo JobId=17 JobName=other JobState=FAILED Reason=None"))
+    assert ENGINE.ending(submission, 0) is None
+    site(scontrol="echo JobId=17 JobName=ledger_lab-s-001 JobState=FAILED Reason=None")
+    assert ENGINE.ending(submission, 0) == "failed"
+    ENGINE.queued(submission)
     assert "--jobs=17 --name=ledger_lab-s-001 " in (tmp_path / "squeue").read_text().splitlines()[-1]
 
 

@@ -36,6 +36,8 @@ ENGINES = ("local", "slurm")
 """Engines; each is a module of this folder."""
 
 _VERSION = 1
+_OF_BASH = frozenset(["BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "PWD", "SHELLOPTS", "UID"])
+"""Environment variables that bash sets itself; a script can't set them, or loses its way with them."""
 _CLUSTERS = "clusters"
 
 
@@ -130,8 +132,8 @@ class Engine(ABC):
         """Submit the files in a folder, and return the id of the job.
 
         Raises:
-            UnclearSubmissionError: If a job may have been submitted all the same. Then the files must stay, so that the next
-                call does not submit the same again.
+            UnclearSubmissionError: If a job may have been submitted all the same. Then the files must stay, so that the
+                next call does not submit the same again.
             UserError: If the engine refuses them; then nothing is submitted.
         """
 
@@ -229,6 +231,8 @@ def _site(path: Path, content: dict[str, Any]) -> tuple[Engine, Site]:
     for name, value in site.environment.items():
         if not name.isidentifier() or not name.isascii():
             raise UserError(f"{path}: environment: {name!r} is not the name of an environment variable")
+        if name in _OF_BASH:
+            raise UserError(f"{path}: environment: bash sets {name} itself: leave it out")
         require_one_line(path, f"environment.{name}", value)
     return engine, site
 

@@ -18,39 +18,27 @@ and decides whether to requeue the job. These facts of Slurm determine how:
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
 from ledger_lab.launch.plans import Plan, Submission, job_name
+from ledger_lab.launch.slurm_commands import ask_slurm, explain_ending, never_starts, queue_seconds, read_squeue
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 
 _SCRIPT = "job.sbatch"
-_ANSWER_S = 60.0
-"""Longest time that a command of Slurm may take [s]."""
-_NOT_OURS = re.compile(r"SBATCH_|SQUEUE_|SCANCEL_|SLURM_(?!CONF|JWT)")
-"""Environment variables that would change what the commands of Slurm do. ``SBATCH_ARRAY_INX`` replaces the option in
-the script; ``SQUEUE_STATES`` hides jobs, so that they would be submitted again; an enclosing job sets its own."""
 _MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes")
 """Messages of ``sbatch`` after which the controller may have taken the job."""
 _GRACE_SHARE = 0.9
 """Share of the time between the signal and the time limit that a training may use."""
 _FIRST_PORT, _PORTS = 20_000, 10_000
 """Ports of rendezvous; they are below those that systems give to outgoing connections."""
-_NEVER = re.compile(
-    r"PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|"
-    r"QOSNotAllowed|account not (known|permitted)"
-)
-"""Reasons for which a job waits that only its owner can remove."""
 _WORD = re.compile(r"[\w.,:/@+-]+")
 _OPTION = re.compile(r"--[a-z][a-z-]*(=[\w.,:/@+*&|!()\[\]%=-]+)?")
 _OWN = frozenset(
@@ -131,16 +119,18 @@ class SlurmSite(Site):
             raise ValueError("gpus must be at least 0, and cpus at least 1")
         if self.container is not None and not self.container.is_absolute():
             raise ValueError(f"container = {str(self.container)!r}: give an absolute path that all nodes share")
-        if not self.python.isprintable():
-            raise ValueError(f"python = {self.python!r}: remove the control characters")
+        if self.container is not None and set(":,") & set(str(self.log_root)):
+            raise ValueError(f"log_root = {str(self.log_root)!r}: apptainer takes no ':' and no ',' in it")
+        if not self.python.isprintable() or not self.python.strip():
+            raise ValueError(f"python = {self.python!r}: give the path of a program, without control characters")
         for key in self.environment:
             if key in _OWN_VARIABLES or key.startswith(("SLURM_", "LEDGER_LAB_")):
                 raise ValueError(f"environment: {key} has a meaning in the batch script: leave it out")
         for key in ("partition", "account", "memory"):
             if (value := getattr(self, key)) is not None and not _WORD.fullmatch(value):
                 raise ValueError(f"{key} = {value!r}: use letters, digits and . , : / @ + - _")
-        if bad := next((each for each in self.modules if not _WORD.fullmatch(each)), None):
-            raise ValueError(f"modules: {bad!r}: use letters, digits and . , : / @ + - _")
+        if bad := [each for each in self.modules if not _WORD.fullmatch(each)]:
+            raise ValueError(f"modules: {bad[0]!r}: use letters, digits and . , : / @ + - _")
         for option in self.options:
             if not _OPTION.fullmatch(option):
                 raise ValueError(f"options: {option!r}: write options like '--qos=normal', without spaces and quotes")
@@ -170,7 +160,7 @@ def slurm_seconds(time: str) -> int:
     Raises:
         ValueError: If it is none of them.
     """
-    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", time)
+    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", time, re.ASCII)
     if found is None:
         raise ValueError(f"time = {time!r}: write it as HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
     days, *rest = found.groups()
@@ -251,8 +241,8 @@ class Slurm(Engine):
         """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
         if site.container is not None and not site.container.exists():
             raise UserError(f"cluster {site.name}: no container {site.container}: build it, or correct the path")
-        _slurm("sbatch", "--version")
-        if "DOWN" in (said := _slurm("scontrol", "ping")) and "UP" not in said:
+        ask_slurm("sbatch", "--version")
+        if "DOWN" in (said := ask_slurm("scontrol", "ping")) and "UP" not in said:
             raise UserError(
                 f"Slurm does not answer ({said.splitlines()[0]}): try again later, or ask the administrators"
             )
@@ -313,7 +303,7 @@ class Slurm(Engine):
         name = job_name(folder)
         way = f"look with squeue --name={name}, cancel with scancel what you find, and remove {folder}"
         try:
-            said = _slurm(*self.submit_command(folder), cwd=folder)
+            said = ask_slurm(*self.submit_command(folder), cwd=folder)
         except UserError as error:
             if _MAY_HAVE_SUBMITTED.search(str(error)):
                 raise UnclearSubmissionError(f"{error}: the job may be submitted all the same: {way}") from error
@@ -322,12 +312,12 @@ class Slurm(Engine):
         if not self.job_id.fullmatch(job):
             raise UnclearSubmissionError(f"sbatch printed {said[:80]!r} instead of the id of a job: {way}")
         try:
-            never = never_starts(_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))
+            never = never_starts(ask_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))
         except UserError:  # the job is submitted all the same, and --status asks again
             return job
         if never is not None:
             try:
-                _slurm(*self.cancel_command(job))
+                ask_slurm(*self.cancel_command(job))
             except UserError as error:
                 raise UnclearSubmissionError(
                     f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}, and remove "
@@ -344,7 +334,7 @@ class Slurm(Engine):
         # With the name, because a controller that lost its state gives ids a second time.
         ours = (f"--jobs={submission.job}", f"--name={job_name(submission.folder)}")
         try:
-            said = _slurm("squeue", "--noheader", "--array", *ours, "--format=%K|%T|%r|%N")
+            said = ask_slurm("squeue", "--noheader", "--array", *ours, "--format=%K|%T|%r|%N")
         except UserError as error:
             if "Invalid job id" in str(error):  # all of it ended long ago
                 return {}
@@ -354,11 +344,13 @@ class Slurm(Engine):
     def ending(self, submission: Submission, index: int) -> str | None:
         """Explain how a training ended; see :class:`~ledger_lab.launch.engine.Engine`."""
         try:
-            return explain_ending(_slurm("scontrol", "show", "job", "--oneliner", f"{submission.job}_{index}"))
+            said = ask_slurm("scontrol", "show", "job", "--oneliner", f"{submission.job}_{index}")
         except UserError as error:
             if "Invalid job id" in str(error):
                 return None
             raise
+        ours = f"JobName={job_name(submission.folder)}" in said.split()
+        return explain_ending(said) if ours else None
 
     def cancel_command(self, job: str) -> list[str]:
         """Return the command that cancels a job."""
@@ -366,7 +358,7 @@ class Slurm(Engine):
 
     def cancel(self, submission: Submission) -> None:
         """End all trainings of a submission; see :class:`~ledger_lab.launch.engine.Engine`."""
-        _slurm(*self.cancel_command(submission.job))
+        ask_slurm(*self.cancel_command(submission.job))
 
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -400,123 +392,6 @@ def _container(site: SlurmSite) -> list[str]:
         return []
     gpus = ["--nv"] if site.gpus else []
     return ["apptainer", "exec", *gpus, "--bind", str(site.log_root), str(site.container)]
-
-
-def queue_seconds(job: str) -> float | None:
-    """Return how long a job waited for its present start [s], by Slurm's clock; ``None`` if the times contradict that.
-
-    Slurm sets ``SubmitTime`` anew when it requeues a job.
-
-    Args:
-        job: What ``scontrol show job --oneliner`` prints.
-    """
-    times = {key: value for key, value in re.findall(r"\b(SubmitTime|StartTime)=(\S+)", job)}
-    try:
-        submitted, started = (datetime.fromisoformat(times[key]) for key in ("SubmitTime", "StartTime"))
-    except (KeyError, ValueError):
-        return None
-    waited_s = (started - submitted).total_seconds()
-    return waited_s if waited_s >= 0.0 else None
-
-
-def read_squeue(said: str) -> dict[int, Queued]:
-    """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``.
-
-    Raises:
-        UserError: If it printed anything else. A training that is missed here would be submitted again.
-    """
-    found = {}
-    for line in said.splitlines():
-        if (parts := re.fullmatch(r"([0-9]+)\|(\w+)\|(.*)\|(.*)", line.strip())) is None:
-            raise UserError(
-                f"squeue printed {line[:80]!r}, which LedgerLab does not understand: ask the administrators"
-            )
-        index, state, reason, nodes = parts.groups()
-        runs = state not in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
-        where = f" on {nodes}" if nodes else ""
-        why = f" ({reason})" if not runs and reason not in ("", "None") else ""
-        found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
-    return found
-
-
-def never_starts(reasons: str) -> str | None:
-    """Return why a job waits for ever, from ``squeue --format=%r``; ``None`` if it does not.
-
-    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
-    """
-    return next((line.strip() for line in reasons.splitlines() if _NEVER.search(line)), None)
-
-
-def explain_ending(job: str) -> str | None:
-    """Explain an end from what ``scontrol show job --oneliner`` prints; ``None`` if it tells nothing."""
-    fields = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S*)", job))
-    state = fields.get("JobState")
-    if state is None:
-        return None
-    if fields.get("ExitCode") == "0:53":  # slurmd's own signal for this
-        return (
-            f"Slurm could not open the output file on {fields.get('NodeList', 'the node')}: log_root must be a folder "
-            "that all nodes share"
-        )
-    reason = fields.get("Reason", "None")
-    return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")
-
-
-def _slurm(*command: str, cwd: Path | None = None) -> str:
-    """Run a command of Slurm, and return what it printed.
-
-    Args:
-        command: The command.
-        cwd: Where to run it; ``None`` for here.
-
-    Raises:
-        UserError: If Slurm is not installed, does not answer, or refuses the command.
-    """
-    try:
-        finished = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_ANSWER_S,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            env={name: value for name, value in os.environ.items() if not _NOT_OURS.match(name)},
-        )
-    except FileNotFoundError as error:
-        raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
-    except OSError as error:
-        raise UserError(f"{command[0]} can't be started ({error.strerror}): ask the administrators") from error
-    except subprocess.TimeoutExpired as error:
-        raise UserError(
-            f"{command[0]} timed out after {_ANSWER_S:g} s: Slurm does not answer: try again later, or ask the "
-            "administrators"
-        ) from error
-    if finished.returncode:
-        said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
-        reasons = [re.sub(r"^\S+: error: ", "", line) for line in said] or [f"exit status {finished.returncode}"]
-        raise UserError(f"{command[0]}: {'; '.join(dict.fromkeys(reasons))}{_way_out(' '.join(said))}")
-    return finished.stdout
-
-
-_WAYS_OUT = {
-    "Invalid account": "correct account or partition in the file of the cluster",
-    "Invalid partition": "correct partition in the file of the cluster",
-    "invalid partition": "correct partition in the file of the cluster",
-    "time limit": "correct time in the file of the cluster",
-    "Requested node configuration": "correct gpus, cpus, memory or --nodes",
-    "Node count": "use fewer --nodes",
-    "Invalid job array": "Slurm takes fewer tasks in an array (MaxArraySize): split the study",
-    "Unable to contact": "try again later, or ask the administrators",
-    "is DOWN": "Slurm does not answer: try again later, or ask the administrators",
-    "configuration source": "this machine has no configuration of Slurm: use one from which you can submit jobs",
-}
-"""Parts of Slurm's messages, with what to do."""
-
-
-def _way_out(said: str) -> str:
-    """Return what to do after a refusal of Slurm."""
-    return next((f": {way}" for part, way in _WAYS_OUT.items() if part in said), "")
 
 
 ENGINE = Slurm()
