@@ -41,6 +41,7 @@ def test_each_engine_has_an_example_and_implements_the_interface() -> None:
         ('options = ["--clusters=all"]', "--clusters is set by LedgerLab .*, or contradicts"),
         ('container = "lab.sif"', "container = 'lab.sif': give an absolute path"),
         ('container = "/a/lab.sif"\nlog_root = "/a:b"', "apptainer takes no ':'"),
+        ('log_root = "/ledger/%u"', "log_root = '/ledger/%u': Slurm takes no '%'"),
         ('modules = [""]', "modules: ''"),
         ('python = " "', "python = ' ': give the path of a program"),
         ('project = "lab"', "project 'lab': give an absolute path"),

@@ -119,6 +119,8 @@ class SlurmSite(Site):
             raise ValueError("gpus must be at least 0, and cpus at least 1")
         if self.container is not None and not self.container.is_absolute():
             raise ValueError(f"container = {str(self.container)!r}: give an absolute path that all nodes share")
+        if set("%\\") & set(str(self.log_root)):  # Slurm replaces them, and then can't open the output
+            raise ValueError(f"log_root = {str(self.log_root)!r}: Slurm takes no '%' and no backslash in it")
         if self.container is not None and set(":,") & set(str(self.log_root)):
             raise ValueError(f"log_root = {str(self.log_root)!r}: apptainer takes no ':' and no ',' in it")
         if not self.python.isprintable() or not self.python.strip():
