@@ -48,8 +48,7 @@ class StudyElsewhere:
 
     def _ask(self) -> dict[str, _Known]:
         """Return what is known of each submitted training that the ledger does not show to have ended, by its name."""
-        open_ends = ENDED_FROM_OUTSIDE | {Status.RUNNING}
-        ended = {name_of(each) for each in self._study.trainings() if is_made(each, self._runs, open_ends)}
+        ended = self._ended()
         known: dict[str, _Known] = {}
         latest = latest_by_name(self._submissions)
         for submission in self._submissions:
@@ -68,6 +67,18 @@ class StudyElsewhere:
             queued = self._engine.queued(submission)
             known |= {name: _Known(submission, index, queued.get(index)) for name, index in own.items()}
         return known
+
+    def _ended(self) -> set[str]:
+        """Return the names of the trainings that the ledger shows to have ended for good."""
+        open_ends = ENDED_FROM_OUTSIDE | {Status.RUNNING}
+        return {name_of(each) for each in self._study.trainings() if is_made(each, self._runs, open_ends)}
+
+    def all_ended(self) -> bool:
+        """Tell whether all trainings have ended for good.
+
+        A run whose job has vanished is neither queued nor missing until it counts as lost.
+        """
+        return self._ended() == {name_of(each) for each in self._study.trainings()}
 
     def missing(self) -> list[Training]:
         """Return the trainings that are neither made nor queued."""
