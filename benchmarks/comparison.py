@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[1]
+"""The source tree."""
+
 
 def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> str:
     """Run Python in a new process, and wait for its end.
@@ -33,7 +36,7 @@ def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> 
 
 def script(name: str) -> str:
     """Return the path of one of the project's scripts."""
-    return str(Path(__file__).parents[1] / "scripts" / name)
+    return str(ROOT / "scripts" / name)
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
@@ -44,11 +47,11 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
         what: Description of the content.
     """
     parser.add_argument(
-        "--json", type=_file, help=f"Also write {what}, the command and the package versions to this JSON file."
+        "--json", type=writable_file, help=f"Also write {what}, the command and the package versions to this JSON file."
     )
 
 
-def _file(text: str) -> Path:
+def writable_file(text: str) -> Path:
     """Return a path; refuse a path that cannot be written, before the work begins."""
     path = Path(text)
     if path.is_dir() or not path.absolute().parent.is_dir():

@@ -2,20 +2,24 @@
 
 With the C code, the physics of two environment steps, before and after the timed ones, is also done by ``mj_step``
 alone: from the same states, with the same model, and without Newton, Isaac Lab and sensors.
+
+Figures are per environment step. Those named ``cpu`` are processor time of all threads.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ledger_lab.meters.probes import Part, Probes
+from ledger_lab.native.threads import pool
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, require_runtime, simulation_app
@@ -52,9 +56,19 @@ def main(arguments: Sequence[str]) -> int:
         first, *actions, last = [2 * torch.rand(shape, generator=generator) - 1 for _ in range(WARM_UP + steps + 2)]
         for action in actions[: WARM_UP - 1]:
             env.step(action)
-        alone_us = [_by_mujoco(env, first, threads)] if native else []
+        alone = [_by_mujoco(env, first)] if native else []
         env.step(actions[WARM_UP - 1])  # and record the physics again
         probes = Probes(None)
+        spent_ns: list[int] = []
+        take_step, workers = base.sim.step, pool()
+
+        def metered(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - Isaac Lab's own
+            began, workers.timed = time.process_time_ns(), 1
+            take_step(*arguments, **named)
+            workers.timed = 0
+            spent_ns.append(time.process_time_ns() - began)
+
+        base.sim.step = metered
         probes.attach(Part(base.sim, "step", _PHYSICS))
         began_ns, began_cpu_ns = time.perf_counter_ns(), time.process_time_ns()
         for action in actions[WARM_UP:]:
@@ -63,24 +77,30 @@ def main(arguments: Sequence[str]) -> int:
             "step_us": (time.perf_counter_ns() - began_ns) / steps / 1e3,
             "step_cpu_us": (time.process_time_ns() - began_cpu_ns) / steps / 1e3,
             "physics_us": sum(sum(each.total_ns) for each in probes.samples) / steps / 1e3,
+            "physics_cpu_us": sum(spent_ns) / steps / 1e3,
         }
         probes.detach()
+        base.sim.step = take_step
         if native:
-            found["mujoco_us"] = statistics.mean([*alone_us, _by_mujoco(env, last, threads)])
+            alone.append(_by_mujoco(env, last))
+            found["mujoco_us"] = statistics.mean(map(sum, alone)) / threads
+        if native and threads == 1:
+            found |= {"divisible_us": workers.busy_ns / steps / 1e3, "tasks": workers.tasks / steps}
+            found |= {"mujoco_steps": len(alone[0]) // num_envs, "world_us": statistics.quantiles(alone[0], n=33)}
+        found["peak_memory_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         sys.stdout.write(f"\n{json.dumps(found)}\n")
     return 0
 
 
-def _by_mujoco(env: Any, action: torch.Tensor, threads: int) -> float:  # noqa: ANN401 - Gymnasium's wrapper
-    """Return how long MuJoCo alone takes for the physics of one environment step [us].
+def _by_mujoco(env: Any, action: torch.Tensor) -> list[float]:  # noqa: ANN401 - Gymnasium's wrapper
+    """Take an environment step; return how long MuJoCo alone takes for each step of an environment in it [us].
 
-    ``mj_step`` is called for one environment after the other, and the same loop without it is subtracted. Several
-    threads would ideally need the corresponding fraction of this time.
+    ``mj_step`` is called for one environment after the other; only these calls are timed, on one thread. Several
+    threads would ideally need the corresponding fraction of the sum.
 
     Args:
         env: The environment.
         action: The actions of the step.
-        threads: Number of threads.
     """
     import mujoco
     import warp
@@ -90,34 +110,41 @@ def _by_mujoco(env: Any, action: torch.Tensor, threads: int) -> float:  # noqa: 
     data, stepper = solver.mjw_data, solver.stepper
     model = stepper._models[0]
     own = mujoco.MjData(model)
-    spent_s: list[float] = []
+    spent_us: list[float] = []
+
+    def pass_us(rows: dict[str, Any], places: dict[str, Any], step: Callable[..., None]) -> list[float]:
+        spent = []
+        for world in range(data.nworld):
+            for name, place in places.items():
+                place[:] = rows[name][world]
+            began = time.thread_time_ns()
+            step(model, own)
+            spent.append((time.thread_time_ns() - began) / 1e3)
+        return spent
 
     def step() -> None:
-        if warp.get_device("cpu").is_capturing:  # then nothing runs
-            stepper.step()
-            return
-        rows = {name: getattr(data, name).numpy() for name in _INPUTS if getattr(data, name).size}
-        places = {name: getattr(own, name) for name in rows}
-
-        def pass_s(step: bool) -> float:
-            began = time.perf_counter()
-            for world in range(data.nworld):
-                for name, place in places.items():
-                    place[:] = rows[name][world]
-                if step:
-                    mujoco.mj_step(model, own)
-            return time.perf_counter() - began
-
-        spent_s.append(min(pass_s(True) for _ in range(3)) - min(pass_s(False) for _ in range(3)))
+        if not warp.get_device("cpu").is_capturing:  # then nothing runs
+            rows = {name: getattr(data, name).numpy() for name in _INPUTS if getattr(data, name).size}
+            places = {name: getattr(own, name) for name in rows}
+            passes = [pass_us(rows, places, mujoco.mj_step) for _ in range(3)]
+            timer_us = statistics.median(pass_us(rows, places, lambda *_: None))
+            spent_us.extend(statistics.median(times) - timer_us for times in zip(*passes, strict=True))
         stepper.step()
 
     solver._mujoco_warp_step = step
-    manager = env.unwrapped.sim.physics_manager
-    manager._invalidate_graph()
+    simulation = env.unwrapped.sim
+    take_step = simulation.step
+
+    def launched(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - Isaac Lab's own
+        simulation.physics_manager._invalidate_graph()  # else only the first physics step is not replayed
+        take_step(*arguments, **named)
+
+    simulation.step = launched
     env.step(action)
     del solver._mujoco_warp_step  # the method of the class is visible again
-    manager._invalidate_graph()
-    return 1e6 * sum(spent_s) / threads
+    simulation.step = take_step
+    simulation.physics_manager._invalidate_graph()
+    return spent_us
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ class _Training:
     skip: int
     """Iterations to leave out at the beginning."""
     device: str
+    in_turn: bool
+    """Whether the arms never train at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +134,11 @@ def bench_overhead(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--pairs", type=int, default=6, help="Number of pairs of trainings (default: 6).")
     parser.add_argument("--device", default="cpu", help="Device of both programs (default: cpu).")
+    parser.add_argument(
+        "--in_turn",
+        action="store_true",
+        help="Also train one after the other on a CPU, for trainings that are too short to run at the same time.",
+    )
     add_json(parser, "every pair")
     args = parser.parse_args(argv)
     if args.pairs < 1 or args.max_iterations < args.skip + 2:
@@ -145,6 +152,7 @@ def bench_overhead(argv: Sequence[str]) -> int:
         max_iterations=args.max_iterations,
         skip=args.skip,
         device=args.device,
+        in_turn=args.in_turn,
     )
     pairs: list[Pair] = []
     with Progress(console, "pairs", args.pairs) as progress:
@@ -176,7 +184,7 @@ def _pair(order: tuple[str, str], training: _Training) -> Pair:
     """Train once with each arm, in an order."""
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
-    together = training.device == "cpu" and half > 0
+    together = training.device == "cpu" and half > 0 and not training.in_turn
     with ThreadPoolExecutor(2 if together else 1) as pool:
         where = (cores[:half], cores[half : 2 * half]) if together else (cores, cores)
         loops = dict(zip(order, pool.map(lambda arm, on: _train(arm, training, on), order, where), strict=True))
@@ -207,8 +215,10 @@ def _train(arm: str, training: _Training, cores: Sequence[int]) -> _Loop:
     common = ["--task", training.task, "--rl_library", training.rl_library, "--num_envs", str(training.num_envs)]
     common += ["--max_iterations", str(training.max_iterations), "--device", training.device]
     with tempfile.TemporaryDirectory() as folder:
-        # On a CPU, only the metered arm can replay recorded physics; that is off, so it can't hide the overhead.
+        # On a CPU, only the metered arm can replay recorded physics, and only this arm takes MuJoCo's C code by default
+        # for LedgerLab's tasks. Both are off, so they can't hide the overhead.
         launched = ["env.sim.physics.use_cuda_graph=False"] if training.device == "cpu" else []
+        launched += ["physics=newton_mjwarp"] if launched and training.task.startswith("LedgerLab-") else []
         elsewhere = [f"{override}={training.device}" for override in _PLAIN_DEVICES[training.rl_library]]
         program = {
             "metered": [os.path.abspath(script("train.py")), *common, "--no_eval", "--log_root", folder, *launched],

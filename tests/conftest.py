@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ pytest.register_assert_rewrite("tests.fakes.robots")
 ROOT = Path(__file__).parents[1]
 SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "agent.save_interval=1")
 """A training of seconds: three iterations, a checkpoint each."""
+RUNS = {"trained", "unscored", "resumed"}
+"""Fixtures with a run that tests of several files look at."""
 
 
 def script(name: str, *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -42,10 +45,20 @@ def one_run_dir(log_root: Path) -> Path:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep on one worker what shares something expensive: the tests of a file, and those that look at the one run."""
+    """Keep on one worker what shares something expensive: the tests of a file, and those that look at the same runs."""
     for item in items:
-        shared = "trained" if {"trained", "resumed"} & {*getattr(item, "fixturenames", ())} else str(item.path)
+        shared = "trained" if RUNS & {*getattr(item, "fixturenames", ())} else str(item.path)
         item.add_marker(pytest.mark.xdist_group(shared))
+        if item.get_closest_marker("gpu") and not _has_gpu():
+            item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+@functools.cache
+def _has_gpu() -> bool:
+    """Tell whether torch sees a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +68,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finished = script("train", *SHORT, "--log_root", log_root, "--usd_per_hour", "3.6", "--cohort", "tests")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (log_root / "stdout.txt").write_text(finished.stdout)
+    return log_root
+
+
+@pytest.fixture(scope="session")
+def unscored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a ledger with the training of :func:`trained`, but without scores, and with a mirror."""
+    log_root = tmp_path_factory.mktemp("unscored")
+    asked = ("--no_eval", "env.scene.env_spacing=0.0", "--mirror", "tensorboard")
+    finished = script("train", *SHORT, *asked, "--log_root", log_root)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
     return log_root
 
 

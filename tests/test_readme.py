@@ -61,6 +61,7 @@ def _parser_of(script: str) -> argparse.ArgumentParser | None:
         "ship_policy": ("ledger_lab.evaluation.request", "ShipRequest"),
         "new_panel": ("ledger_lab.evaluation.request", "NewPanelRequest"),
         "list_envs": ("ledger_lab.commands.request", "ListRequest"),
+        "doctor": ("ledger_lab.doctor.program", "DoctorRequest"),
     }
     if script not in public:
         return None

@@ -6,7 +6,9 @@ import difflib
 import errno
 import traceback
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
+from types import TracebackType
 
 
 class UserError(Exception):
@@ -43,6 +45,25 @@ def as_user_error(error: BaseException) -> UserError | None:
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return UserError(f"cannot start a thread: {_FEWER_PROCESSES}")
     return None
+
+
+class FirstErrorStack(ExitStack):
+    """An ``ExitStack`` whose closing does not replace the error that ended its block.
+
+    When a GPU is lost, everything that is closed afterwards fails, too. Such errors become notes of the first error.
+    """
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None:
+        """Close everything; only an error that was raised *from* the first one replaces it."""
+        try:
+            return super().__exit__(kind, error, trace)
+        except BaseException as later:
+            if error is None or later is error or later.__cause__ is not None:
+                raise
+            error.add_note(f"closing failed, too: {type(later).__name__}: {first_line(later)}")
+            return False
 
 
 _OF_DISK = {

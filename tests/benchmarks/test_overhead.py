@@ -10,7 +10,9 @@ from benchmarks import overhead as bench_overhead
 from ledger_lab.errors import UserError
 
 
-def pair(monkeypatch: pytest.MonkeyPatch, metered: list[float], plain: list[float]) -> bench_overhead.Pair:
+def pair(
+    monkeypatch: pytest.MonkeyPatch, metered: list[float], plain: list[float], in_turn: bool = False
+) -> bench_overhead.Pair:
     """Return a pair whose iterations of 10 steps ended at these times."""
     beats_s = {"metered": metered, "plain": plain}
 
@@ -20,7 +22,7 @@ def pair(monkeypatch: pytest.MonkeyPatch, metered: list[float], plain: list[floa
     monkeypatch.setattr(bench_overhead, "_train", train)
     monkeypatch.setattr(bench_overhead.os, "sched_getaffinity", lambda _: {0, 1})
     training = bench_overhead._Training(
-        task="T", rl_library="rsl_rl", num_envs=10, max_iterations=6, skip=1, device="cpu"
+        task="T", rl_library="rsl_rl", num_envs=10, max_iterations=6, skip=1, device="cpu", in_turn=in_turn
     )
     return bench_overhead._pair(("plain", "metered"), training)
 
@@ -31,6 +33,11 @@ def test_only_the_time_when_both_trainings_run_counts(monkeypatch: pytest.Monkey
     found = pair(monkeypatch, metered=slow_start, plain=slow_end)
     assert (found.metered_steps_per_s, found.plain_steps_per_s, found.ratio) == (5.0, 10.0, 0.5)
     assert (found.iterations, found.first, found.together) == (3, "plain", True)
+
+
+def test_trainings_in_turn_count_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pair(monkeypatch, metered=[1.0, 2.0, 3.0], plain=[7.0, 9.0, 11.0], in_turn=True)
+    assert (found.metered_steps_per_s, found.plain_steps_per_s, found.together) == (10.0, 5.0, False)
 
 
 def test_trainings_with_little_overlap_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,29 +14,27 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import PanelResult, read_ledger
-from tests.conftest import ROOT, one_run_dir, script
+from tests.checkpoints.conftest import Exported
+from tests.conftest import ROOT, one_run_dir
 from tests.evaluation.test_evaluate_bad_input import retold, with_other
 
 
-def test_an_exported_contract_describes_how_to_run_the_policy(trained: Path, tmp_path: Path) -> None:
+def test_an_exported_contract_describes_how_to_run_the_policy(trained: Path, exported: Exported) -> None:
     import onnx
     import torch
     from onnx.reference import ReferenceEvaluator
 
-    run_dir = one_run_dir(trained)
-    finished = script("export_policy", run_dir / "model_2.pt", "--device", "cpu", "--to", tmp_path / "robot")
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "policy.onnx: largest error " in finished.stdout
+    assert "policy.onnx: largest error " in exported.stdout
     names = ("policy.pt", "policy.onnx", "contract.json")
-    assert sorted(path.name for path in (tmp_path / "robot").iterdir()) == sorted(names)
-    script_file, onnx_file, contract_file = (tmp_path / "robot" / name for name in names)
+    assert sorted(path.name for path in exported.folder.iterdir()) == sorted(names)
+    script_file, onnx_file, contract_file = (exported.folder / name for name in names)
     contract = json.loads(contract_file.read_text())
 
     (run,) = read_ledger(trained).runs
-    saved = next(row for row in run.checkpoints if row.path == "model_2.pt")
+    saved = next(row for row in run.checkpoints if row.path == exported.checkpoint)
     assert contract["policy"]["checkpoint_sha256"] == saved.sha256
     assert contract["policy"]["run"] == run.declared.run_id
-    judged = [row for row in run.results if isinstance(row, PanelResult) and row.checkpoint == "model_2.pt"]
+    judged = [row for row in run.results if isinstance(row, PanelResult) and row.checkpoint == saved.path]
     assert [score["successes"] for score in contract["scores"]] == [row.outcomes.successes for row in judged]
     assert all(score["episodes"] == 256 and score["proves_target"] is None for score in contract["scores"])
 
@@ -56,7 +54,7 @@ def test_an_exported_contract_describes_how_to_run_the_policy(trained: Path, tmp
     robot = contract["articulations"]["robot"]
     assert (robot["joint_names"], robot["joint_damping"]) == (joints, [10.0, 0.0])
 
-    assert {name: hashlib.sha256((tmp_path / "robot" / name).read_bytes()).hexdigest() for name in names[:2]} == {
+    assert {name: hashlib.sha256((exported.folder / name).read_bytes()).hexdigest() for name in names[:2]} == {
         name: contract["files"][name]["sha256"] for name in names[:2]
     }
     assert all(0.0 <= error <= 1e-5 for error in contract["parity"]["largest_error"].values())

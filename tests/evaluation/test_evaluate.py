@@ -117,7 +117,7 @@ def test_other_simulations_are_cells_and_checkpoints_are_compared_by_seed(copy_o
     journal = evaluation(copy_of_run)
     here, there = journal.of(EvaluationStarted)
     assert here.panel_fields["fresh_seeds"] and there.panel_fields["fresh_seeds"]
-    assert here.panel_fields["physics"]["engine"] == "newton/mjwarp"
+    assert here.panel_fields["physics"]["engine"] == "newton/mujoco"
     assert there.panel_fields["physics"]["engine"] == "ovphysx"
     results = journal.of(PanelResult)
     best = read_ledger(copy_of_run).runs[0].checkpoints[-1].path
@@ -131,7 +131,7 @@ def test_other_simulations_are_cells_and_checkpoints_are_compared_by_seed(copy_o
     assert all(row.outcomes.cell == ["nominal"] * 12 + ["late motor"] * 12 for row in results)
     text = finished.stdout
     assert "24 fresh episodes in 2 cells, the same for both checkpoints" in text
-    assert "physics.engine: 'ovphysx' != 'newton/mjwarp'" in text
+    assert "physics.engine: 'ovphysx' != 'newton/mujoco'" in text
     for first, second, where in ((0, 1, ""), (2, 3, ", with physics=ovphysx")):
         found = compare_paired(results[second].outcomes.success, results[first].outcomes.success)
         said = text[text.index(f"model_0.pt versus {here.run_id}/{best}{where}, paired by seed:") :]

@@ -141,9 +141,10 @@ def test_runs_of_different_simulations_panels_or_targets_are_refused(trained: Pa
     elsewhere = retold(trained, tmp_path, "e0000000", panel="mine")
     refused("declared different panels .cartpole_v1, mine.: choose one with --panel", tmp_path, run_dir, elsewhere)
     # Scores do not depend on rewards, and nothing remains of another engine's settings.
-    alike = retold(trained, tmp_path, "f0000000", overrides=["env.rewards.pole_pos.weight=-2"])
+    engine = "physics=newton_mujoco"
+    alike = retold(trained, tmp_path, "f0000000", overrides=[engine, "env.rewards.pole_pos.weight=-2"])
     assert len(planned(run_dir, alike).candidates) == 6
-    tuned = retold(trained, tmp_path, "90000000", overrides=["env.sim.physics.solver_cfg.njmax=10"])
+    tuned = retold(trained, tmp_path, "90000000", overrides=[engine, "env.sim.physics.solver_cfg.njmax=10"])
     plan = planned(tuned, "--sim", "physics=ovphysx", "--panel", panel_file(tmp_path))
     assert plan.simulations[1].identity.fields["physics"]["engine"] == "ovphysx"
 

@@ -70,7 +70,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         mounted.heal()
         subprocess.run(["umount", "--lazy", str(mounted.path)], check=False, capture_output=True)
         try:
-            server.wait(10)
+            server.wait(2)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()

@@ -102,7 +102,7 @@ def test_a_term_with_the_name_unstable_is_added_to_what_the_physics_tells() -> N
     assert endings.take() == {"unstable": 2}
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_no_step_waits_for_the_device() -> None:
     manager = Manager(4, time_out=True, fell=False)
     manager._term_dones = manager._term_dones.cuda()

@@ -186,6 +186,82 @@ def test_worlds_have_masses_of_their_own() -> None:
         assert not np.allclose(moved[0], moved[1], rtol=1e-3)
 
 
+def stepped(env: Any, before: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Take a step of the physics from given joints; return what Newton knows of it."""
+    from isaaclab_newton.physics import NewtonManager
+
+    state, data = NewtonManager.backend.state_0, solver_of(env).mjw_data
+    for name in ("joint_q", "joint_qd"):
+        getattr(state, name).assign(before[name])
+    data.qacc_warmstart.assign(before["qacc_warmstart"])
+    env.sim.step(render=False)
+    names = ("joint_q", "joint_qd", "body_q", "body_qd", "body_qdd", "body_parent_f")
+    found = {name: getattr(state, name).numpy().copy() for name in names if getattr(state, name) is not None}
+    if (contacts := NewtonManager._contacts) is not None and NewtonManager._report_contacts:
+        found["force"] = contacts.force.numpy()[: int(contacts.rigid_contact_count.numpy()[0])].copy()
+    return found
+
+
+def state_before(env: Any) -> dict[str, np.ndarray]:
+    """Copy what a step of the physics starts from."""
+    from isaaclab_newton.physics import NewtonManager
+
+    state = NewtonManager.backend.state_0
+    rows = {"joint_q": state.joint_q, "joint_qd": state.joint_qd}
+    rows["qacc_warmstart"] = solver_of(env).mjw_data.qacc_warmstart
+    return {name: each.numpy().copy() for name, each in rows.items()}
+
+
+def test_kernels_that_threads_share_compute_what_one_thread_computes() -> None:
+    from ledger_lab.native.threads import pool
+
+    with ants(140, _CHOICE) as env:
+        before, workers = state_before(env), pool()
+        found = []
+        for threads in (1, 2, 3, 1):
+            workers.threads, workers.timed, workers.tasks = threads, 1, 0
+            found.append(stepped(env, before))
+            assert workers.tasks >= 10
+        workers.timed = 0
+    assert {"body_q", "body_qd", "body_parent_f"} <= found[0].keys()
+    for other in found[1:]:
+        for name, values in found[0].items():
+            assert np.array_equal(values, other[name]), name
+    assert not np.array_equal(found[0]["joint_q"], before["joint_q"])
+
+
+def test_what_nothing_reads_between_the_steps_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.native.manager import NewtonNativeManager
+    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    task = "LedgerLab-Velocity-Flat-AnymalC"
+    cfg = task_cfg(task, _CHOICE)
+    cfg.seed, cfg.scene.num_envs = 5, 4
+    cfg.sim.physics.use_cuda_graph = False
+    with simulation_app(cfg, {"device": "cpu"}), environment(task, cfg) as env:
+        base = env.unwrapped
+        env.reset()
+        shake(env, 12)
+        assert base.sim.physics_manager.handles_decimation(), "the physics takes all steps at once"
+        before, unread = state_before(base), []
+        expect = NewtonNativeManager._expect
+
+        def noted(steps: int) -> None:
+            expect(steps)
+            unread.append(solver_of(base).stepper.unread)
+
+        monkeypatch.setattr(NewtonNativeManager, "_expect", noted)
+        sparing = stepped(base, before)
+        monkeypatch.setattr(NewtonNativeManager, "_expect", lambda steps: None)
+        full = stepped(base, before)
+    assert unread == [cfg.decimation - 1] == [3]
+    assert len(full["force"]) > 0
+    for name, values in full.items():
+        assert np.array_equal(values, sparing[name]), name
+
+
 def act(observations: Any) -> torch.Tensor:
     """Move by what is seen."""
     return torch.tanh(observations["policy"][:, :8])
@@ -257,8 +333,48 @@ def test_tasks_of_others_have_the_engine_with_their_settings_for_mujoco_warp(tas
     assert native.num_substeps == warp.num_substeps
 
 
+def test_processes_on_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.native.choose import own_cores, require_fit
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    found = []
+    for processes in (1, 2, 3, 16):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+        found.append(own_cores())
+    assert found == [8, 4, 2, 1]
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    cfg = task_cfg("LedgerLab-Cartpole", _CHOICE)
+    require_fit(cfg, 4)
+    with pytest.raises(UserError, match=r"--cpu_threads 5: must be between 1 and 4, the cores of this process"):
+        require_fit(cfg, 5)
+
+
+def test_more_environments_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.runners import memory
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    monkeypatch.setattr(memory, "usable_bytes", lambda: 8_000_000_000)
+    task = "LedgerLab-Velocity-Flat-AnymalC"
+    cfg = task_cfg(task, _CHOICE)
+    cfg.scene.num_envs = 4096
+    memory.require_memory(task, cfg, processes=2)
+    with pytest.raises(UserError, match=r": 4096 environments in each of 8 processes need about 1\d\.\d GB of memory"):
+        memory.require_memory(task, cfg, processes=8)
+    cfg.scene.num_envs = 10**6
+    with pytest.raises(UserError, match=r"1000000 environments need about 1\d\d\.\d GB .* and 8\.0 GB are free: there"):
+        memory.require_memory(task, cfg)
+    with pytest.raises(UserError, match=r"1000000 environments need at least "):
+        memory.require_memory("Own-Task", cfg)
+    memory.require_memory(task, task_cfg(task))  # of MuJoCo-Warp, nothing is known
+
+
 def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
-    from ledger_lab.native.choose import require_fit, require_warp_settings
+    from isaaclab.assets import CableObjectCfg, DeformableObjectCfg
+
+    from ledger_lab.native.choose import native_physics, require_fit, require_warp_settings
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
@@ -267,11 +383,26 @@ def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
         require_fit(cfg, 999)
     with pytest.raises(UserError, match=r"--cpu_threads belongs to physics=newton_mujoco"):
         require_fit(task_cfg("LedgerLab-Cartpole"), 1)
+    for soft, kind in ((DeformableObjectCfg(), "DeformableObject"), (CableObjectCfg(), "CableObject")):
+        cfg.scene.cloth = soft
+        with pytest.raises(UserError, match=rf"simulates rigid bodies, and env.scene.cloth is a {kind}: choose"):
+            require_fit(cfg, None)
+    del cfg.scene.cloth
     cfg.sim.device = "cuda:0"
     with pytest.raises(UserError, match=r"runs on the CPU, and the device is cuda:0"):
         require_fit(cfg, None)
+    rough, newtons = "LedgerLab-Velocity-Rough-AnymalC", "env.sim.physics"
+    for override in (
+        f"{newtons}.collision_cfg.max_triangle_pairs=9",
+        f"{newtons}.solver_cfg.use_mujoco_contacts=false",
+    ):
+        with pytest.raises(UserError, match=rf"override '{override}' belongs to physics=newton_mjwarp"):
+            task_cfg(rough, _CHOICE, override)
+    kamino = task_cfg("LedgerLab-Cartpole", "physics=newton_kamino").sim.physics
+    with pytest.raises(UserError, match=r"has settings of another solver, KaminoPADMMSolverCfg"):
+        native_physics(kamino)
     with pytest.raises(UserError, match=r"has no physics=newton_mjwarp"):
-        require_warp_settings("LedgerLab-No-Such-Task")
+        require_warp_settings("LedgerLab-No-Such-Task", ())
     with ants(2, _CHOICE) as env:
         solver = solver_of(env)
         sizes = solver.mjw_model.geom_size.numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import mujoco
@@ -41,7 +42,7 @@ MODEL = """
 """
 STATE = ("qpos", "qvel", "act", "history", "time", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied")
 INPUTS = (*STATE, "mocap_pos", "mocap_quat", "eq_active")
-RESULTS = ("qpos", "qvel", "act", "history", "qacc", "qacc_warmstart", "xpos", "actuator_force", "geom_xmat")
+RESULTS = ("qpos", "qvel", "act", "history", "qacc", "qacc_warmstart", "xpos", "xquat", "actuator_force")
 
 
 def made(
@@ -139,3 +140,40 @@ def test_a_world_that_fails_leaves_nothing_behind() -> None:
 def test_sleeping_bodies_are_refused() -> None:
     with pytest.raises(UserError, match="cannot let bodies sleep"):
         made(1, flag='sleep="enable"')
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong"),
+    [
+        ("struct Job {\n    i64 worlds;\n    i32 threads;\n};", "i32 threads is neither a pointer nor an i64"),
+        ("struct Job {\n    float *dist, force;\n};", "force is neither"),
+        ("struct Other {\n    i64 worlds;\n};", "no struct Job"),
+    ],
+)
+def test_a_structure_with_members_of_other_sizes_is_refused(code: str, wrong: str) -> None:
+    from ledger_lab.native.structs import own_layout
+
+    with pytest.raises(ValueError, match=wrong):
+        own_layout(code, "Job")
+
+
+def test_the_members_of_a_structure_are_read_from_its_code() -> None:
+    from ledger_lab.native.structs import own_layout
+
+    code = "struct Job {\n    i64 a, b;  // c; d\n    void (*run)(void*, i64);\n    float *e, *f; const void* g[2];\n};"
+    made = own_layout(code, "Job")
+    assert [name for name, *_ in made._fields_] == ["a", "b", "run", "e", "f", "g"]
+    assert [getattr(made, name).offset for name in ("a", "run", "f", "g")] == [0, 16, 32, 40]
+
+
+def test_the_kernels_that_threads_share_exist_and_add_to_no_common_numbers() -> None:
+    from ledger_lab.native.threads import _INDEPENDENT
+
+    for module, names in _INDEPENDENT.items():
+        found = importlib.import_module(module)
+        for name in names:
+            maker, _, inner = name.partition("__locals__")
+            kernel = getattr(found, maker)() if inner else getattr(found, name)
+            assert kernel.key == name
+            assert kernel.module.name == module
+            assert "atomic" not in kernel.adj.source, name

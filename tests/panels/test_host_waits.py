@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import ledger_lab.panels
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.episodes import EpisodeLog, SlotState
 from ledger_lab.panels.perturbations import read_perturbations
-from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.slots import first_held_out, with_training_at_once
+from ledger_lab.panels.streams import DrawWatch, GlobalStreams, OwnDraws, SlotStreams
 from ledger_lab.panels.transfers import LateFlag, to_device
 from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.host_waits import host_waits
 from tests.fakes.leaky_cartpole import leaky
 
-OURS = str(Path(ledger_lab.panels.__file__).parent)
-TORCH = str(Path(torch.__file__).parent)
 TRAINING = 6
 CELL = {
     "action_delay": {"steps": [0, 2]},
@@ -37,40 +37,6 @@ PANEL = replace(
     episode_length_s=2.0,
     hold_s=0.5,
 )
-
-
-class HostWaits(TorchDispatchMode):
-    """Counts operations of ``panels`` whose result the host needs, so that it would wait for a GPU."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
-        for name in ("cpu", "tolist"):
-            plain = getattr(torch.Tensor, name)
-
-            def noted(tensor: torch.Tensor, *args: Any, name: str = name, plain: Any = plain) -> Any:
-                self._note(name)
-                return plain(tensor, *args)
-
-            monkeypatch.setattr(torch.Tensor, name, noted)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        if name in ("_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select"):
-            self._note(name)
-        if name in ("index", "index_put", "index_put_") and any(
-            each is not None and each.dtype == torch.bool for each in args[1]
-        ):
-            self._note(f"{name} by a mask")
-        return func(*args, **(kwargs or {}))
-
-    def _note(self, name: str) -> None:
-        """Count an operation if ``panels`` calls it directly."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith((TORCH, __file__)):
-            frame = frame.f_back
-        if frame.f_code.co_filename.startswith(OURS):
-            self.found[f"{name} in {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"] += 1
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,29 +58,50 @@ def busy() -> Any:
     return cfg
 
 
-def test_a_step_asks_the_device_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_makes_the_host_wait_is_noticed() -> None:
+    rows, there, square = torch.zeros(3), torch.tensor([0, 1]), torch.eye(3)
+    with host_waits(sys.modules[__name__]) as waits:
+        rows.index_fill_(0, there, 0.0)
+        rows[there] = rows[there] + 1.0
+        torch.where(rows > 0.0, rows, 0.0)
+        torch.linalg.solve_ex(square, square)
+    assert not waits
+    with host_waits(sys.modules[__name__]) as waits:
+        rows[there] = 0.0
+        rows[[0, 1]]
+        rows[rows > 0.0]
+        bool(rows.any())
+        rows.cpu()
+        torch.linalg.solve(square, square)
+        torch.multinomial(rows + 1.0, 1)
+    noticed = {what.rpartition(" in ")[0] for what in waits}
+    host = {"number of the host", "index of the host", "index by a mask", "is_nonzero", "cpu", "solve", "multinomial"}
+    assert noticed >= host - {"is_nonzero"} and noticed & {"is_nonzero", "_local_scalar_dense"}
+
+
+def test_a_step_asks_the_device_for_nothing() -> None:
     from ledger_lab.panels.view import TrainingView
 
     with Trial(PANEL, still, still, busy).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
         slots._hooks._waits = True  # as on a GPU
+        assert first_held_out(env.unwrapped) == TRAINING
         view, training = TrainingView(env, slots), torch.zeros(TRAINING, 1)
         view.reset()
         slots.begin([still])
         view.step(training)
-        resets, resamples, waits = 0, 0, HostWaits(monkeypatch)
+        resets, resamples = 0, 0
         for step in range(100):
             command = env.unwrapped.command_manager.get_term("number")
             before = command.command_counter.clone()
             if step % 2:
                 view.episode_length_buf[step % TRAINING] = view.max_episode_length - 1
-            with waits:
+            with host_waits(ledger_lab.panels) as waits:
                 *_, truncated, _ = view.step(training)
             resets += bool(truncated.any())
             held_out_resampled = bool((command.command_counter - before)[TRAINING:].any())
             resamples += held_out_resampled
-            if held_out_resampled or step == 0:
-                waits.found.clear()  # when commands of held-out slots change, Isaac Lab waits, too
-            assert not waits.found, step
+            if not held_out_resampled and step > 0:  # when commands of held-out slots change, Isaac Lab waits, too
+                assert not waits, step
         assert resets > 20 and resamples == 2, "both kinds of steps were seen"
         assert not slots.idle
 
@@ -196,6 +183,69 @@ def test_values_go_to_a_gpu_through_pinned_memory(monkeypatch: pytest.MonkeyPatc
     assert to_device([1.0, 2.0], "cuda:1") == "there"
     assert asked == [(torch.device("cuda:1"), True)]
     assert to_device([1, 2], "cpu", torch.float32).tolist() == [1.0, 2.0]
+
+
+def test_draws_are_noticed_without_reading_the_states_of_all_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, read, state = DrawWatch(), Counter[str](), np.random.get_state
+
+    def counted() -> Any:
+        read["numpy"] += 1
+        return state()
+
+    monkeypatch.setattr(np.random, "get_state", counted)
+    for _ in range(100):
+        torch.rand(3)
+        watch.forget()
+        assert not watch.drawn()
+    assert not read
+    draws = {"torch": lambda: torch.rand(1), "numpy.random": np.random.rand, "Python's random": random.random}
+    for name, draw in draws.items():
+        draw()
+        assert watch.drawn() == [name]
+        watch.forget()
+        assert watch.drawn() == []
+
+
+def test_draws_with_parameters_per_slot_ask_the_device_for_nothing() -> None:
+    """The numbers are those that the host would compute, in double precision."""
+    mean, std, share = torch.rand(5), torch.rand(5), torch.rand(5)
+    slots, keys = np.arange(-2, 3), np.arange(3, dtype=np.uint64)
+
+    def drawn(draw: Callable[[], torch.Tensor]) -> torch.Tensor:
+        streams = SlotStreams(3)
+        streams.restart(np.arange(3), keys)
+        with host_waits(ledger_lab.panels) as waits, OwnDraws(streams, slots, "a test"):
+            values = draw()[2:]
+        assert not waits
+        return values
+
+    plain, uniform = SlotStreams(3), SlotStreams(3)
+    for streams in (plain, uniform):
+        streams.restart(np.arange(3), keys)
+    normal, even = plain.normal(np.arange(3), 1)[:, 0], uniform.uniform(np.arange(3), 1)[:, 0]
+    expected = mean[2:].numpy() + std[2:].numpy() * normal
+    assert torch.equal(drawn(lambda: torch.normal(mean, std)), torch.as_tensor(expected, dtype=torch.float32))
+    shifted = mean[2:].numpy() + 0.5 * normal
+    assert torch.equal(drawn(lambda: torch.normal(mean, 0.5)), torch.as_tensor(shifted, dtype=torch.float32))
+    heads = torch.as_tensor(even < share[2:].numpy())
+    assert torch.equal(drawn(lambda: torch.bernoulli(share)).bool(), heads)
+    assert torch.equal(drawn(lambda: torch.empty(5).bernoulli_(share)).bool(), heads)
+
+
+def test_training_slots_of_a_frozen_policy_act_in_one_batch() -> None:
+    batches: list[int] = []
+
+    def policy(seen: torch.Tensor) -> torch.Tensor:
+        batches.append(len(seen))
+        return 2.0 * seen
+
+    for first, expected in ((4096, [4096, 256, 256]), (0, [256] * 17 + [256])):
+        seen = torch.rand(4096 + 300 if first else 4400, 3)
+        assert torch.equal(with_training_at_once(policy, seen, first), 2.0 * seen)
+        assert batches == expected
+        batches.clear()
+    with_training_at_once(policy, torch.rand(7, 3), 7)
+    assert batches == [7], "without held-out slots"
 
 
 def test_snapshots_of_random_streams_ask_only_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:

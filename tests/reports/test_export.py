@@ -29,7 +29,7 @@ from tests.fakes.ledgers import SECOND, declared, write_run
 def ledger(tmp_path: Path) -> Contents:
     root = tmp_path / "logs"
     write_run(root, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
-    write_run(root, "bb", scores=(), status=Status.CRASHED)
+    write_run(root, "bb", scores=(), status=Status.CRASHED, physics="newton/mujoco")
     write_run(root, "cc", rl_library="unheard_of")
     runs = read_ledger(root).runs
     summaries = [summarize_run(run) for run in runs]
@@ -65,26 +65,29 @@ def test_a_folder_that_cannot_be_written_gives_an_error_of_one_line(ledger: Cont
         write_bundles(ledger.runs, ledger.summaries, tmp_path / "file" / "deeper")
 
 
-def build(kind: Any, value: Any, path: str, missing: set[str]) -> Any:
-    """Build one of Isaac Lab's dataclasses of plain values, and note what is null that must not be."""
+def build(kind: Any, value: Any, path: str, missing: set[str], strange: set[str]) -> Any:
+    """Build one of Isaac Lab's dataclasses of plain values; note what must not be null, and values it does not list."""
     if isinstance(kind, types.UnionType):
         options = [option for option in typing.get_args(kind) if option is not types.NoneType]
-        return None if value is None else build(options[0] if len(options) == 1 else object, value, path, missing)
+        return (
+            None if value is None else build(options[0] if len(options) == 1 else object, value, path, missing, strange)
+        )
     if value is None:
         missing.add(path)
         return None
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         assert set(value) <= set(hints), path
-        parts = {key: build(hints[key], each, f"{path}.{key}".lstrip("."), missing) for key, each in value.items()}
-        return kind(**parts)
+        within = {key: (hints[key], each, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
+        return kind(**{key: build(*each, missing, strange) for key, each in within.items()})
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is list:
-        return [build(arguments[0], each, path, missing) for each in value]
+        return [build(arguments[0], each, path, missing, strange) for each in value]
     if origin is dict:
-        return {key: build(arguments[1], each, f"{path}.{key}", missing) for key, each in value.items()}
+        return {key: build(arguments[1], each, f"{path}.{key}", missing, strange) for key, each in value.items()}
     if origin is typing.Literal:
-        assert value in arguments, path
+        if value not in arguments:
+            strange.add(path)
     elif isinstance(kind, type) and kind is not object:
         assert isinstance(value, (int, float) if kind is float else kind), path
     return value
@@ -98,9 +101,11 @@ def test_isaac_labs_classes_accept_the_bundles(ledger: Contents, tmp_path: Path)
     for path in paths:
         plain = json.loads(path.read_text())
         missing: set[str] = set()
-        bundle = build(schema.TrainingBundle, plain, "", missing)
+        strange: set[str] = set()
+        bundle = build(schema.TrainingBundle, plain, "", missing, strange)
         assert bundle.schema_version == schema.SCHEMA_VERSION
         assert missing == set(plain["extra"]["ledger_lab/not_measured"].split())
+        assert strange == set(plain["extra"].get("ledger_lab/not_in_schema", "").split())
 
 
 def test_a_bundle_holds_the_ledgers_figures(ledger: Contents) -> None:
@@ -114,7 +119,9 @@ def test_a_bundle_holds_the_ledgers_figures(ledger: Contents) -> None:
     assert bundle["runtime"]["iteration_time_s"] == {"mean": 3.0, "std": 0.0, "peak": 3.0}
     assert bundle["runtime"]["collection_fps"]["mean"] == 20.0
     assert bundle["runtime"]["iterations_completed"] == 2
+    assert "ledger_lab/not_in_schema" not in bundle["extra"]
     crashed = training_bundle(ledger.runs[1], ledger.summaries[1])
+    assert crashed["run"]["config"]["physics_backend"] == "newton_mujoco"
     assert crashed["run"]["status"] == "crashed"
     assert crashed["success_rate"] is None
 

@@ -7,8 +7,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
 
 def _run(folder: Path, code: str) -> str:
     """Run code in a Python of its own, and return what it printed."""
@@ -19,24 +17,33 @@ def _run(folder: Path, code: str) -> str:
     return finished.stdout
 
 
-@pytest.mark.parametrize("library", ["rsl_rl", "skrl"])
-def test_an_optimizer_step_does_not_import_the_compiler(tmp_path: Path, library: str) -> None:
+def test_no_program_imports_the_compiler_or_the_movie_library_unasked(tmp_path: Path) -> None:
+    """Not with any library, from the imports of the programs over those of a simulation to an optimizer step."""
     printed = _run(
         tmp_path,
-        f"""
+        """
         import sys
+        import ledger_lab.checkpoints.play, ledger_lab.evaluation.run, ledger_lab.profiling.run, ledger_lab.training.run
         import torch
+        from ledger_lab.recipes.libraries import LIBRARIES
         from ledger_lab.runners.adapter import load_adapter
-        load_adapter({library!r})
+        from ledger_lab.runners.configs import resolve_configs
+        from ledger_lab.runners.lean_imports import import_environment
+        for library in LIBRARIES:
+            load_adapter(library)
+        cfg = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])[0]
+        import_environment(cfg)
         parameter = torch.nn.Parameter(torch.ones(2))
         optimizer = torch.optim.Adam([parameter], lr=0.5)
         optimizer.zero_grad()
         parameter.sum().backward()
         optimizer.step()
-        print(round(parameter[0].item(), 3), "torch._dynamo.eval_frame" in sys.modules)
+        print(round(parameter[0].item(), 3), sorted(LIBRARIES), "mujoco_warp" in sys.modules)
+        unused = ("torch._dynamo.eval_frame", "sympy", "networkx", "moviepy", "matplotlib", "IPython", "pygame", "onnx")
+        print([name for name in unused if name in sys.modules])
     """,
     )
-    assert printed.strip() == "0.5 False"
+    assert printed.splitlines()[-2:] == ["0.5 ['rl_games', 'rsl_rl', 'skrl'] True", "[]"]
 
 
 def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> None:
@@ -47,6 +54,7 @@ def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> Non
         import torch
         from ledger_lab.runners.lean_imports import postpone_compiler
         postpone_compiler()
+        torch._dynamo.config.recompile_limit = 3
 
         @torch.compiler.allow_in_graph
         def marked(x):
@@ -69,10 +77,38 @@ def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> Non
 
         print(compiled(torch.ones(2)).tolist(), len(graphs), any("* 2" in code for code in graphs))
         import torch._dynamo.config
-        print(sys.modules["torch._dynamo"] is torch._dynamo, torch._dynamo.config.recompile_limit > 0)
+        print(sys.modules["torch._dynamo"] is torch._dynamo, torch._dynamo.config.recompile_limit)
     """,
     )
-    assert printed.splitlines() == ["[1.0, 1.0] 2 False", "True True"]
+    assert printed.splitlines() == ["[1.0, 1.0] 2 False", "True 3"]
+
+
+def test_functions_of_a_library_are_compiled_at_their_first_call(tmp_path: Path) -> None:
+    printed = _run(
+        tmp_path,
+        """
+        import sys
+        import torch
+        from ledger_lab.runners.lean_imports import functions_compiled_later, postpone_compiler
+        postpone_compiler()
+        graphs = []
+
+        def backend(graph, inputs):
+            graphs.append(graph.code)
+            return graph.forward
+
+        compile_now = torch.compile
+        with functions_compiled_later():
+            @torch.compile(backend=backend)
+            def doubled(x):
+                "Documented."
+                return x * 2
+
+        print(doubled.__doc__, len(graphs), "torch._dynamo.eval_frame" in sys.modules, torch.compile is compile_now)
+        print(doubled(torch.ones(2)).tolist(), doubled(torch.ones(2)).tolist(), len(graphs))
+    """,
+    )
+    assert printed.splitlines() == ["Documented. 0 False True", "[2.0, 2.0] [2.0, 2.0] 1"]
 
 
 def test_the_movie_library_is_imported_for_videos_alone(tmp_path: Path) -> None:
@@ -82,7 +118,7 @@ def test_the_movie_library_is_imported_for_videos_alone(tmp_path: Path) -> None:
         import sys
         from types import SimpleNamespace
         from ledger_lab.runners import lean_imports
-        lean_imports.import_environment(SimpleNamespace(video_recorders=[]))
+        lean_imports.import_environment(SimpleNamespace(video_recorders=[], sim=SimpleNamespace(physics=None)))
         import isaaclab.envs.manager_based_env
         print("moviepy" in sys.modules, "matplotlib" in sys.modules)
         recorder = lean_imports.import_video_recorder()

@@ -47,7 +47,7 @@ def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Pa
     arguments += ["--num_envs", "512", "--log_root", str(tmp_path)]
     plan = plan_training(parse(TrainRequest, arguments))
     assert (plan.adapter.library, plan.seed, plan.batch.max_iterations) == (made_up, 7, 9)
-    assert plan.overrides == ["agent.learner.rate=0.002828"]
+    assert plan.overrides == ["physics=newton_mujoco", "agent.learner.rate=0.002828"]
     assert plan.run_dir.parent == tmp_path / made_up / CARTPOLE.experiment_name
     for wrong, complaint in (
         ("agent.network.activation=relu", r"agent.network.activation 'relu': "),

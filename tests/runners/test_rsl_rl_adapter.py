@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,3 +55,10 @@ def test_a_recurrent_policy_is_refused_for_acting() -> None:
     adapter().require_memoryless(adapter().prepare(plain, "cpu"))
     with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
         adapter().require_memoryless(adapter().prepare(memory, "cpu"))
+
+
+def test_rsl_rl_can_be_imported_where_git_is_missing(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
+    program = [sys.executable, "-c", "import ledger_lab.runners.rsl_rl, git"]
+    done = subprocess.run(program, env={**environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

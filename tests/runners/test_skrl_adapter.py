@@ -67,6 +67,34 @@ def test_importing_skrl_in_one_of_several_processes_starts_no_collectives() -> N
     subprocess.run([sys.executable, "-c", program], check=True, env=several, timeout=120)
 
 
+def test_a_training_on_the_cpu_touches_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, zeros = set(), torch.zeros
+
+    def counted(*shape: Any, **how: Any) -> torch.Tensor:
+        made.add(str(how.get("device") or "cpu"))
+        return zeros(*shape, **how)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "zeros", counted)
+    training = trainer(DIALECT.translate(CARTPOLE), tmp_path)
+    training._wrapper.step(zeros(training._wrapper.num_envs, 1))
+    assert made == {"cpu"}
+    assert training._agent.device == torch.device("cpu")
+
+
+def test_all_processes_begin_with_the_networks_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are copied tensor by tensor; a pickled tensor would be read on the GPU that it comes from."""
+    from skrl import config
+
+    sent: list[tuple[int, ...]] = []
+    monkeypatch.setattr(config.torch, "_is_distributed", True)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda tensor, src: sent.append((*tensor.shape, src)))
+    agent = trainer(DIALECT.translate(CARTPOLE), tmp_path)._agent
+    networks = {id(model): model for model in agent.models.values()}.values()
+    assert sent == [(*tensor.shape, 0) for model in networks for tensor in model.state_dict().values()]
+
+
 def test_every_training_resets_the_environment_once_without_a_seed_of_the_librarys(tmp_path: Path) -> None:
     env = Watched()
     for name in ("first", "second"):

@@ -65,6 +65,13 @@ def test_an_attempt_without_an_error_is_completed(tmp_path: Path) -> None:
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), Status.OUT_OF_MEMORY),
         (RuntimeError("cuGraphInstantiate failed: CUDA_ERROR_OUT_OF_MEMORY"), Status.OUT_OF_MEMORY),
         (RuntimeError("Failed to allocate 123456 bytes on device 'cuda:0'"), Status.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), Status.CRASHED),
+        (
+            RuntimeError(
+                "CUDA error: unspecified launch failure (Warp: Failed to allocate 8 bytes on device 'cuda:0')"
+            ),
+            Status.CRASHED,
+        ),
         (ValueError("The rewards returned by the environment contain NaN values."), Status.NON_FINITE),
         (FloatingPointError("Loss/value is inf at iteration 3"), Status.NON_FINITE),
         (RuntimeError("normal expects all elements of std >= 0.0"), Status.NON_FINITE),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.fakes.host_waits import host_waits
 from tests.fakes.robots import robust, simulated
 
 ROBOTS = 12
@@ -86,6 +87,18 @@ def test_an_episode_is_judged_by_what_was_commanded_in_it(env: Any, monkeypatch:
     assert (failing != 0.5).sum() == 2
     asked = command.vel_command_b[:, :2].norm(dim=1) * base.step_dt
     assert torch.allclose(command.commanded_m[:2], asked[:2]), "of the new episode, one step"
+
+
+def test_resets_and_steps_ask_the_device_for_nothing(env: Any) -> None:
+    import ledger_lab.tasks
+
+    base = env.unwrapped
+    base.episode_length_buf[:] = 100
+    with host_waits(ledger_lab.tasks) as waits:
+        for count in (1, 3):
+            base._reset_idx(torch.arange(count, dtype=torch.int32))
+            env.step(torch.zeros(env.action_space.shape))
+    assert not waits
 
 
 def test_half_of_all_are_sent_to_where_robots_sometimes_fail(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
+from tests.fakes.host_waits import host_waits
 from tests.fakes.robots import ENGINES, Repeats, Shaken, Told, robust, shaken, simulated, taken_twice, told
 
 PANEL = load_panel("lift_cube_franka_v1")
@@ -48,11 +49,17 @@ class Observed:
     """Where the curriculum has all episodes begin with the cube or on the way to it: how much of the way is left, how
     far off it the fingertips are, the cube's height, the fingers' opening, and the cube's height after they were closed
     for half a second, the first a share, the others [m]; shape (num_envs, 5)."""
+    mixed_m: torch.Tensor
+    """Where it has half of the episodes begin so, for how far the fingertips are from their place at the arm's default
+    pose [m]; shape (num_envs,)."""
+    waits: list[str]
+    """What would make the host wait for a GPU in that reset, and in a step."""
     repeats: Repeats
 
 
 def observe(physics: str) -> Observed:
     """Reset and shake arms, push a cube away, and lift all cubes."""
+    import ledger_lab.tasks
     from ledger_lab.panels.predicate import resolve_success
     from ledger_lab.tasks.lift.terms import fingertips_to_object, object_position
 
@@ -81,6 +88,13 @@ def observe(physics: str) -> Observed:
         for _ in range(round(0.5 / base.step_dt)):
             env.step(torch.cat([torch.zeros(ENVS, 7), torch.full((ENVS, 1), CLOSED)], dim=1))
         begun = torch.stack([left, missed, height, opening, object_position(base)[:, 2]], dim=1)
+
+        starts.params["share"] = 0.5
+        with host_waits(ledger_lab.tasks) as waits:
+            base._reset_idx(torch.arange(ENVS, dtype=torch.int32))
+        mixed = (fingertips_to_object(base, event["hand"]) + home - object_position(base)).norm(dim=1)
+        with host_waits(ledger_lab.tasks) as more_waits:
+            env.step(torch.zeros(env.action_space.shape))
 
         starts.params["share"] = 0.0
         env.reset()
@@ -120,7 +134,8 @@ def observe(physics: str) -> Observed:
         grasped, reached = ([each[term] for each in worth] for term in range(2))
         masses = cube.data.body_mass.torch.clone().flatten()
         repeats = taken_twice(env, robust(PANEL.name))
-        return Observed(seen, commands, masses, beside, away, grasped, reached, lifted, held, begun, repeats)
+        found = (mixed, [*waits, *more_waits], repeats)
+        return Observed(seen, commands, masses, beside, away, grasped, reached, lifted, held, begun, *found)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -171,6 +186,12 @@ def test_the_curriculum_has_episodes_begin_with_the_cube_in_the_air_and_on_the_w
     assert 0.0 <= left[~held].min() < left[~held].max() - 0.2 and left.max() <= 1.0
     assert torch.allclose(opening, torch.where(held, 0.04, 0.08), atol=1e-4)
     assert torch.allclose(later, height, atol=0.01), "closed fingers hold it where it is"
+
+
+def test_the_curriculum_leaves_other_episodes_alone_and_asks_a_gpu_for_nothing(seen: tuple[str, Observed]) -> None:
+    alone = seen[1].mixed_m < 1e-4
+    assert 0 < alone.sum() < ENVS and seen[1].mixed_m[~alone].max() > 0.05
+    assert seen[1].waits == []
 
 
 def test_closed_fingers_near_the_cube_earn_nothing(seen: tuple[str, Observed]) -> None:

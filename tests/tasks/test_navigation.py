@@ -20,6 +20,7 @@ from ledger_lab.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
 from tests.fakes.held_out import Trial, task_cfg
+from tests.fakes.host_waits import host_waits
 from tests.fakes.robots import ENGINES, Repeats, robust, shaken, simulated, taken_twice
 from tests.fakes.walking import Crowded, Sway, write_policy
 from tools.assets.ground import PILLAR_SIDE_M, pillars
@@ -65,6 +66,8 @@ class Observed:
     """Actions of two steps after a reset, and of one more, before which the first robot was reset."""
     told: list[torch.Tensor]
     """What the frozen policy saw meanwhile, turn by turn; shape (num_envs, 48) each."""
+    waits: list[str]
+    """What would make the host wait for a GPU in that reset, and in a step."""
     repeats: Repeats
 
 
@@ -77,6 +80,7 @@ def legs(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module", params=ENGINES)
 def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
     """Reset, place, bump and judge a few robots."""
+    import ledger_lab.tasks
     from ledger_lab.panels.predicate import resolve_success
     from ledger_lab.tasks.navigation.env_cfg import LIDAR
     from ledger_lab.tasks.navigation.terms import distances, nearness
@@ -106,8 +110,9 @@ def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
             env.reset()
             env.step(asked)
             env.step(asked)
-            base._reset_idx(torch.zeros(1, dtype=torch.int32))
-            env.step(asked)
+            with host_waits(ledger_lab.tasks) as waits:
+                base._reset_idx(torch.zeros(1, dtype=torch.int32))
+                env.step(asked)
         return Observed(
             starts=torch.cat(starts),
             goals=torch.cat(goals),
@@ -119,6 +124,7 @@ def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
             force_after_bump_n=force,
             asked=asked,
             told=told,
+            waits=list(waits),
             repeats=taken_twice(env, robust(PANEL.name)),
         )
 
@@ -166,13 +172,13 @@ class listening:  # noqa: N801 - reads as a verb
 
         told: list[torch.Tensor] = []
         self._patch = pytest.MonkeyPatch()
-        act = actions.in_batches
+        act = actions.with_training_at_once
 
-        def listen(policy: Any, observations: torch.Tensor) -> torch.Tensor:
+        def listen(policy: Any, observations: torch.Tensor, first: int) -> torch.Tensor:
             told.append(observations.clone())
-            return act(policy, observations)
+            return act(policy, observations, first)
 
-        self._patch.setattr(actions, "in_batches", listen)
+        self._patch.setattr(actions, "with_training_at_once", listen)
         return told
 
     def __exit__(self, *_: object) -> None:
@@ -260,6 +266,10 @@ def test_the_frozen_policy_acts_at_its_own_rate_and_sees_its_actions_since_the_r
         done = policy(told).detach()
 
 
+def test_resets_and_steps_ask_a_gpu_for_nothing(seen: Observed) -> None:
+    assert seen.waits == []
+
+
 def test_every_cell_of_the_robustness_panel_is_felt(seen: Observed) -> None:
     seen.repeats.check()
 
@@ -300,7 +310,7 @@ def test_episodes_are_the_same_in_any_company(trial: Trial) -> None:
 def test_with_batches_of_any_size_episodes_depend_on_other_slots(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.navigation import actions
 
-    monkeypatch.setattr(actions, "in_batches", lambda policy, observations: policy(observations))
+    monkeypatch.setattr(actions, "with_training_at_once", lambda policy, observations, first: policy(observations))
     assert trial.beside_training(CROWD) != trial.alone()
 
 

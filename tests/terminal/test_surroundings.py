@@ -107,6 +107,24 @@ def test_a_report_that_can_start_no_process_uses_its_own_process(monkeypatch: py
     assert list(cores.map_on_cores(abs, [-1, -2, 3])) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("opened", ["/dev/nvidia0", "/dev/nvidia-uvm", "/dev/dxg"])
+def test_a_process_that_uses_a_gpu_is_not_forked(opened: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[int] = []
+
+    def pool(workers: int, *how: object, **more: object) -> None:
+        pools.append(workers)
+        raise NotImplementedError
+
+    monkeypatch.setattr(cores, "ProcessPoolExecutor", pool)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(cores.threading, "active_count", lambda: 1)
+    with pytest.raises(NotImplementedError):
+        list(cores.map_on_cores(abs, [-1, -2]))
+    monkeypatch.setattr(os, "readlink", lambda path: opened)
+    assert list(cores.map_on_cores(abs, [-1, -2])) == [1, 2]
+    assert pools == [2]
+
+
 def test_a_link_that_leads_to_itself_is_refused_in_one_line(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa")
     loop = tmp_path / "loop"

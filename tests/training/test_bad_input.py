@@ -98,8 +98,19 @@ TRAIN_MISTAKES = [
     (["enw.decimation=4"], r"'enw.decimation=4' matches nothing"),
     (["env.decimation=fast"], r"env.decimation is of type int \(2\), and 'fast' is not"),
     (["physics=newton_mujocco"], r"has no physics 'newton_mujocco': did you mean 'newton_m"),
-    (["physics=newton_mujoco", "--cpu_threads", "4096"], r"--cpu_threads 4096: must be between 1 and"),
-    (["--cpu_threads", "1"], r"--cpu_threads belongs to physics=newton_mujoco"),
+    (["--cpu_threads", "4096"], r"--cpu_threads 4096: must be between 1 and"),
+    (["physics=newton_mjwarp", "--cpu_threads", "1"], r"--cpu_threads belongs to physics=newton_mujoco"),
+    (["physics=newton_mujoco", "physics=ovphysx"], r"cannot be configured with physics=newton_m\w+ physics=ovphysx"),
+    (["env.sim.physics.deterministic=true"], r"MuJoCo finds its contacts itself, .* Or choose physics=newton_mjwarp"),
+    (
+        ["--task", "LedgerLab-Velocity-Rough-AnymalC", "env.sim.physics.collision_cfg.max_triangle_pairs=9"],
+        r"max_triangle_pairs=9' belongs to physics=newton_mjwarp, and the physics is physics=newton_mujoco",
+    ),
+    (
+        ["physics=newton_mujoco", "--num_envs", str(2**26)],
+        r"physics=newton_mujoco: 67109120 environments need about [\d.]+ GB of memory, and [\d.]+ GB are free: "
+        r"there is room for \d+, held-out slots included",
+    ),
     (["physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
     (["presets=fast"], r"has no preset 'fast': known: isaacsim_physx"),
     (["env.scene.num_envs=0"], r"env.scene.num_envs 0: must be at least 1"),
@@ -137,7 +148,7 @@ TRAIN_MISTAKES = [
     (["env.episode_length_s=4"], r"episode_length_s 5.0 is longer than the task's own episodes of 4 s"),
     (["--stop_on", "kl_out_of_rang"], r"no such event: did you mean 'kl_out_of_range'"),
     (
-        ["--task", "LedgerLab-Ant", "env.sim.physics.deterministic=true"],
+        ["--task", "LedgerLab-Ant", "physics=newton_mjwarp", "env.sim.physics.deterministic=true"],
         r"env.sim.physics.deterministic: MuJoCo-Warp then computes nothing for env.scene.joint_wrench; leave it out",
     ),
     (["physics=newton_kamino", "env.sim.physics.deterministic=true"], r"deterministic: newton/kaminopadmm can't be;"),
@@ -275,12 +286,13 @@ def test_physics_engines_are_chosen_by_either_kind_of_override(choice: str, tmp_
 
 
 def test_the_panel_id_depends_only_on_what_changes_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    same = [(), ("--seed", "7"), ("--num_envs", "32"), ("env.rewards.pole_pos.weight=-2",)]
+    same = [(), ("--seed", "7"), ("--num_envs", "32"), ("env.rewards.pole_pos.weight=-2",), ("physics=newton_mujoco",)]
     others = [
         ("env.events.reset_pole.params.position_range=[-0.1,0.1]",),
         ("physics=ovphysx",),
         ("env.decimation=4",),
-        ("env.sim.physics.deterministic=true",),
+        ("physics=newton_mjwarp",),
+        ("physics=newton_mjwarp", "env.sim.physics.deterministic=true"),
         ("env.sim.physics_material.static_friction=0.1",),
         ("env.actions.cart_force.scale=50.0",),
     ]

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 
 from ledger_lab.errors import UserError
+from ledger_lab.recipes import CARTPOLE, RECIPES
 from ledger_lab.runners import BatchPlan
 from ledger_lab.training.batch import scaled_learning_rate
 
@@ -77,7 +79,7 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
     from ledger_lab.training.show import describe_batch
 
     plan = planned("--scale_lr", "--num_envs", "1024", log_root=tmp_path)
-    assert plan.overrides == ["agent.algorithm.learning_rate=0.002"]
+    assert plan.overrides == ["physics=newton_mujoco", "agent.algorithm.learning_rate=0.002"]
     assert plan.agent_cfg.algorithm.learning_rate == 0.002
     assert describe_batch(plan) == (
         "batch 1024 × 32 = 32768 steps in 4 minibatches, 5 epochs: effective batch 163840 · "
@@ -95,3 +97,39 @@ def test_the_learning_rate_grows_by_the_root_of_two_per_doubling() -> None:
     assert scaled_learning_rate(1e-3, 81_920, 40_960) == pytest.approx(1.414e-3)
     assert scaled_learning_rate(1e-3, 163_840, 40_960) == 2e-3
     assert scaled_learning_rate(1e-3, 10_240, 40_960) == 5e-4
+
+
+@pytest.mark.parametrize("task", sorted(RECIPES))
+def test_every_recipe_has_a_variant_for_a_gpu_that_splits_into_minibatches(task: str) -> None:
+    from ledger_lab.tasks.registry import num_envs_on_gpu, registered_tasks
+
+    registered_tasks()
+    count, recipe = num_envs_on_gpu(task), RECIPES[task]
+    assert count is not None and count >= 4096
+    cut = batch(horizon=recipe.horizon, epochs=recipe.epochs, minibatches=recipe.minibatches)
+    assert count % cut.num_envs_step() == 0
+
+
+def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from ledger_lab.training import plan as planning
+    from ledger_lab.training.show import show_settings
+
+    monkeypatch.setattr(planning, "resolve_device", lambda *_: "cuda:0")
+    monkeypatch.setattr(planning, "gpu_model", lambda device: "made up")
+    monkeypatch.setattr(planning, "gpu_uuid", lambda device: "1")
+    key, rate = "agent.algorithm.learning_rate", CARTPOLE.learning_rate
+    scaled = scaled_learning_rate(rate, 4096, CARTPOLE.num_envs)
+    found = {}
+    for arguments in ((), ("--num_envs", "512"), ("env.scene.num_envs=512",), (f"{key}=0.25",)):
+        plan = planned(*arguments, log_root=tmp_path)
+        found[arguments] = plan.env_cfg.scene.num_envs, plan.agent_cfg.algorithm.learning_rate, plan.for_gpu
+        console = Console(record=True)
+        show_settings(plan, console)
+        assert ("untried" in console.export_text()) is plan.for_gpu
+    assert [*found.values()] == [(4096, scaled, True), (512, rate, False), (512, rate, False), (4096, 0.25, True)]
+    assert f"{key}={scaled}" in planned(log_root=tmp_path).overrides
+    assert not torch.cuda.is_initialized()

@@ -26,14 +26,19 @@ PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
-    """A run of one iteration that started with a proven policy, and its output."""
+    """A run of two iterations that started with a proven policy and was interrupted in between, and its output."""
     log_root = tmp_path_factory.mktemp("begun")
-    finished = script(
-        "train", "--checkpoint", "LedgerLab-Cartpole", "--num_envs", "32", "--max_iterations", "1", "--device", "cpu",
-        "--log_root", log_root,
-    )  # fmt: skip
+    request = ["--checkpoint", "LedgerLab-Cartpole", "--num_envs", "32", "--max_iterations", "2", "--device", "cpu"]
+    request += ["--no-stop_at_target", "--log_root", str(log_root)]
+    fake = str(ROOT / "tests" / "fakes" / "interrupted.py")
+    asked = subprocess.run([sys.executable, fake, *request, "1:SIGTERM"], capture_output=True, text=True, check=False)
+    assert asked.returncode == 75, asked.stdout + asked.stderr
+    (before,) = read_ledger(log_root).runs
+    finished = script("train", "--resume", before.directory)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    return read_ledger(log_root).runs[0], finished.stdout
+    (run,) = read_ledger(log_root).runs
+    assert run.declared == before.declared
+    return run, finished.stdout
 
 
 def test_the_first_policy_of_the_run_is_as_good_as_the_checkpoint(begun: tuple[Run, str]) -> None:
@@ -50,7 +55,7 @@ def test_the_ledger_names_the_checkpoint_and_its_cost(begun: tuple[Run, str]) ->
     assert (began["env_steps"], began["wall_s"], began["usd"]) == (base.env_steps, base.wall_s, base.declared_usd)
     summary = summarize_run(run)
     assert (run.declared.error_budget, began["confirmation_panels"]) == (ERROR_BUDGET, 1), "its proof spent nothing"
-    assert summary.began_from == began and summary.env_steps == 32 * run.declared.horizon, "its own steps"
+    assert summary.began_from == began and summary.env_steps == 2 * 32 * run.declared.horizon, "its own steps"
     line = f"{run.declared.run_id} began with {PROVEN.name} of run {base.run_id} ({base.task}), which had taken 0:4"
     assert line in " ".join(printed.split())
 
@@ -64,17 +69,10 @@ def test_sql_and_exports_name_the_checkpoint(begun: tuple[Run, str], tmp_path: P
     assert began is not None and f"{began['run_id']}/{PROVEN.name}" in json.dumps(json.loads(answer.read_text()))
 
 
-def test_an_interrupted_run_resumes_without_the_checkpoint(tmp_path: Path) -> None:
-    request = ["--checkpoint", str(PROVEN), "--num_envs", "32", "--max_iterations", "2", "--no-stop_at_target"]
-    request += ["--device", "cpu", "--log_root", str(tmp_path)]
-    fake = str(ROOT / "tests" / "fakes" / "interrupted.py")
-    asked = subprocess.run([sys.executable, fake, *request, "1:SIGTERM"], capture_output=True, text=True, check=False)
-    assert asked.returncode == 75, asked.stdout + asked.stderr
-    (before,) = read_ledger(tmp_path).runs
-    finished = script("train", "--resume", before.directory)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    (run,) = read_ledger(tmp_path).runs
-    assert run.declared == before.declared and run.declared.began_from is not None
+def test_an_interrupted_run_resumes_without_the_checkpoint(begun: tuple[Run, str]) -> None:
+    run, _ = begun
+    assert run.declared.began_from is not None
+    assert len(run.attempts) == 2
     assert [saved.iteration for saved in run.checkpoints] == [1, 2]
 
 

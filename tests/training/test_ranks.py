@@ -19,6 +19,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.launch import World, torchrun_argv
 from ledger_lab.ledger import Attempt, AttemptEnded, AttemptStarted, Status, read_ledger
+from ledger_lab.runners.process_group import ProcessGroup
 
 ROOT = Path(__file__).parents[2]
 HOST = socket.gethostname()
@@ -233,6 +234,37 @@ def test_each_process_uses_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyP
         resolve_device("cuda:0", two)
     with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs: start one process per GPU"):
         resolve_device(None, World(rank=0, size=8, local_rank=0, local_size=8))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert resolve_device(None, two) == resolve_device("cuda", two) == "cuda:0", "a launcher gives each process one GPU"
+    assert resolve_device("cpu", two) == "cpu"
+
+
+class _Others(ProcessGroup):
+    """Three processes, two of them on one machine."""
+
+    def __init__(self, values: list[Any]) -> None:
+        super().__init__(World(rank=0, size=3, local_rank=0, local_size=2), ["a", "a", "b"], Path())
+        self._values = values
+
+    def gather(self, mine: Any) -> list[Any]:
+        return self._values
+
+
+def test_each_process_must_have_a_gpu_of_its_own() -> None:
+    from ledger_lab.training.ranks import require_own_gpus
+
+    require_own_gpus(_Others(["1", "2", "3"]), "1")
+    require_own_gpus(_Others([None] * 3), None)
+    with pytest.raises(UserError, match=r"^rank 0 and rank 1 on a use the same GPU \(7\): start one process per GPU"):
+        require_own_gpus(_Others(["7", "7", "8"]), "7")
+
+
+def test_all_gpus_of_a_training_are_of_one_model() -> None:
+    from ledger_lab.training.ranks import require_same
+
+    models = [{"the model of the GPU": model} for model in ("NVIDIA H100", "NVIDIA H100", "NVIDIA A100")]
+    with pytest.raises(UserError, match=r"the model of the GPU is 'NVIDIA H100' on rank 0 \(a\) and 'NVIDIA A100' on"):
+        require_same(_Others(models), models[0])
 
 
 @pytest.mark.parametrize(("earlier", "compared"), [(0, [1, 2, 50, 100]), (60, [61, 62, 100])])

@@ -143,7 +143,7 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
     plan = planning.plan_training(request)
     assert not list(tmp_path.iterdir())
     row = declaration(plan)
-    assert row.request == request.to_data()
+    assert row.request == {**request.to_data(), "overrides": ["physics=newton_mujoco"]}
     make_run_dir(plan)
     assert calls == ["resolve", "hash ledger_lab"]
     assert plan.run_dir.is_dir() and plan.run_dir.name.endswith(plan.run_id)
@@ -159,7 +159,8 @@ def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str
     registered_tasks()
     request = TrainRequest(rl_library=library, device="cpu", num_envs=1024, scale_lr=True, log_root=tmp_path)
     plan = plan_training(request)
-    (override,) = plan.overrides
+    engine, override = plan.overrides
+    assert engine == "physics=newton_mujoco"
     env_cfg, agent_cfg = resolve_configs(request.task, library, [override])
     agent_cfg = plan.adapter.prepare(agent_cfg, "cpu")
     assert hash_configs(env_cfg, agent_cfg, plan.adapter)["agent"] == plan.config_sha256["agent"]

@@ -53,6 +53,14 @@ def only_run(root: Path) -> Run:
     return run
 
 
+def require_valid(root: Path, status: Status) -> None:
+    """Check that an ended attempt left a sound ledger, in which all of its time has a phase."""
+    assert script("verify_ledger", "--log_root", root).returncode == 0
+    summary = summarize_run(only_run(root))
+    assert (summary.status, summary.wall_to_target_s) == (status, None)
+    assert sum(summary.phases.values()) == pytest.approx(summary.wall_s, abs=1e-3) and summary.wall_s > 0
+
+
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Root of a ledger with a short training that got SIGTERM in iteration 1 and SIGKILL in iteration 2.
@@ -62,11 +70,14 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("resumed")
     asked = interrupted("1:SIGTERM", *SHORT, "--log_root", root, "--usd_per_hour", "3.6", "--cohort", "tests")
     assert asked.returncode == 75, asked.stdout + asked.stderr
+    assert "Traceback" not in asked.stdout + asked.stderr
+    require_valid(root, Status.PREEMPTED)
     run_id = only_run(root).declared.run_id
     assert f"scripts/train.py --resume {one_run_dir(root)}" in asked.stdout
     killed = interrupted("2:SIGKILL", "--resume", run_id, "--log_root", root)
     assert killed.returncode == 137, killed.stdout + killed.stderr
     assert killed.stderr.rstrip().endswith(f"resume it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(root)}")
+    require_valid(root, Status.KILLED)
     finished = script("train", "--resume", one_run_dir(root), "--num_envs", "64", "--device", "cpu")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert f"run {run_id} · attempt 3, from iteration 1 ·" in finished.stdout

@@ -18,6 +18,7 @@ from ledger_lab.files import unused_path
 from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.engine import changed_overrides
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.terminal.console import Terminal
@@ -62,9 +63,8 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
         code=policy_code(declared.task, configs[0]),
         allow_changed_code=request.allow_changed_code,
     )
-    env_cfg, _ = resolve_configs(
-        declared.task, declared.rl_library, [*declared.overrides, *request.overrides], declared.agent, play_mode=True
-    )
+    overrides = changed_overrides(declared.overrides, request.overrides)
+    env_cfg, _ = resolve_configs(declared.task, declared.rl_library, overrides, declared.agent, play_mode=True)
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, request.seed, request.num_envs
     flags = request.launcher_args(device)
     if request.video:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 from rich.console import Group
@@ -12,13 +14,16 @@ from ledger_lab.commands.request import ListRequest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
 from ledger_lab.native.choose import physics_choices
-from ledger_lab.panels import PanelIdentity, find_panels, load_panel
+from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
+from ledger_lab.panels.ground import Ground
+from ledger_lab.physics import physics_name
 from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
 from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
-from ledger_lab.runners.session import held_out_config
+from ledger_lab.runners.engine import with_default_engine
+from ledger_lab.runners.session import held_out_config, resolve_device
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
 from ledger_lab.terminal.console import Terminal
 from ledger_lab.units import MISSING, duration, target_share
@@ -39,6 +44,7 @@ def list_tasks(argv: Sequence[str]) -> int:
         UserError: If there is no such task.
     """
     request = ListRequest.parse(argv)
+    device = resolve_device(None)
     tasks = registered_tasks()  # before output is redirected, because it prints warnings about packages
     terminal = Terminal()
     try:
@@ -59,26 +65,21 @@ def list_tasks(argv: Sequence[str]) -> int:
             if default is not None and default not in known and libraries:
                 own.append(load_panel(default))
             own.sort(key=lambda panel: default not in (panel.name, panel.source))
-            env_cfg = None
+            simulations: list[_Simulation] = []
             if own:
                 try:
-                    env_cfg, _ = resolve_configs(task, libraries[0], [])
+                    simulations = _simulations(task, libraries[0], device)
                 except UserError as error:
                     broken.append(str(error))
-            if env_cfg is None:
+            if not simulations:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue
-            simulation = describe_simulation(held_out_config(env_cfg, 1))
-            older = describe_simulation(held_out_config(env_cfg, 1, ground="trained"))
             sizes, records = _shipped(task)
-            shown += [*sizes, str(env_cfg.scene.num_envs)]
+            shown += [*sizes, str(simulations[0].num_envs)]
             judged = []
             for panel in own:
-                identity = PanelIdentity.of(panel, simulation)
-                record = _found(records, identity, panel.target_success)
-                if record == MISSING and older != simulation:
-                    record = _found(records, PanelIdentity.of(panel, older), panel.target_success)
-                    record += "" if record == MISSING else " on trained ground"
+                identity = PanelIdentity.of(panel, simulations[0].description)
+                record = _found(records, panel, simulations)
                 target = target_share(panel.target_success)
                 judged.append((panel.name, f"{identity.id[:11]}…", str(len(panel.episodes)), target, record))
             table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
@@ -94,10 +95,46 @@ def list_tasks(argv: Sequence[str]) -> int:
     return 0
 
 
-def _found(records: Mapping[tuple[str, float], str], identity: PanelIdentity, target: float) -> str:
+@dataclass(frozen=True)
+class _Simulation:
+    """A simulation that a panel of a task can run in."""
+
+    words: str
+    """How it differs from the simulation of a new run; empty for that one."""
+    description: dict[str, Any]
+    """What enters the identity of a panel."""
+    num_envs: int
+    """Environments of a training."""
+
+
+def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
+    """Return the simulation of a new run, then those of older runs: with another default engine, on other ground.
+
+    Args:
+        task: Gymnasium id.
+        library: A library that the task has a configuration for.
+        device: Device of the new run.
+    """
+    engines = dict.fromkeys((with_default_engine(task, (), device), ()))
+    found: list[_Simulation] = []
+    for overrides in engines:
+        env_cfg, _ = resolve_configs(task, library, overrides)
+        engine = "" if not found else f" with {physics_name(env_cfg)}"
+        grounds: tuple[tuple[Ground, str], ...] = (("held_out", ""), ("trained", " on trained ground"))
+        for ground, words in grounds:
+            description = describe_simulation(held_out_config(env_cfg, 1, ground=ground))
+            found.append(_Simulation(engine + words, description, env_cfg.scene.num_envs))
+    return found
+
+
+def _found(records: Mapping[tuple[str, float], str], panel: Panel, simulations: Sequence[_Simulation]) -> str:
     """Return the record of a panel; some shipped policies come from an older version."""
-    keys = [(panel_id, target) for panel_id in (identity.id, identity.without_order().id)]
-    return next((records[key] for key in keys if key in records), MISSING)
+    for each in simulations:
+        identity = PanelIdentity.of(panel, each.description)
+        for panel_id in (identity.id, identity.without_order().id):
+            if (record := records.get((panel_id, panel.target_success))) is not None:
+                return f"{record}{each.words}"
+    return MISSING
 
 
 def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:

@@ -27,14 +27,14 @@ from ledger_lab.physics import NATIVE, physics_name
 from ledger_lab.runners.code import scoring_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.engine import changed_overrides
+from ledger_lab.runners.memory import require_memory
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
 from ledger_lab.tasks.registry import default_panel, require_task
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
-_ENGINE_CHOICES = ("physics", "env.sim.physics")
-"""Overrides that choose a physics engine."""
 _GROUNDS: dict[str, Ground] = {"ground=held_out": "held_out", "ground=trained": "trained"}
 """Words of ``--sim`` that choose the ground of the episodes."""
 
@@ -96,7 +96,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     simulations = simulations[:1]
     for name in request.sim:
         ground, asked = _simulation_overrides(name, simulations[0].ground)
-        overrides = _changed(runs[0].overrides, asked)
+        overrides = changed_overrides(runs[0].overrides, asked)
         env_cfg, _ = resolve_configs(runs[0].task, runs[0].rl_library, overrides, runs[0].agent)
         other = _simulation(runs[0], name, env_cfg, ground, panel, flags, request)
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
@@ -218,6 +218,7 @@ def _simulation(
     native = physics_name(env_cfg) == NATIVE
     require_runtime(env_cfg, flags, request.cpu_threads if native or not request.sim else None)
     require_takeable(panel, env_cfg)
+    require_memory(run.task, held_out_config(env_cfg, len(panel.episodes), ground=ground))
     identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1, ground=ground)))
     if "order" not in run.panel_fields and ground == declared_ground(run.panel_fields):
         identity = identity.without_order()  # so that its scores stay comparable with those in its journal
@@ -247,16 +248,6 @@ def _simulation_overrides(name: str, ground: Ground) -> tuple[Ground, list[str]]
                 "the policy stays as it was trained"
             )
     return ground, others
-
-
-def _changed(declared: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Replace declared overrides by new ones. If these choose an engine, drop the settings of the declared engine."""
-    keys = {override.partition("=")[0] for override in overrides}
-    kept = [override for override in declared if override.partition("=")[0] not in keys]
-    if keys & set(_ENGINE_CHOICES):
-        gone = (*(f"{choice}=" for choice in _ENGINE_CHOICES), "env.sim.physics.")
-        kept = [override for override in kept if not override.startswith(gone)]
-    return [*kept, *overrides]
 
 
 def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdentity) -> None:

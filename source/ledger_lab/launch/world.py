@@ -23,7 +23,7 @@ class World:
     size: int = 1
     """Number of all processes."""
     local_rank: int = 0
-    """Rank of this process on its machine, counted from 0; also the index of its device."""
+    """Rank of this process on its machine, counted from 0."""
     local_size: int = 1
     """Number of processes on its machine."""
 

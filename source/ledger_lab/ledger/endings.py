@@ -15,6 +15,15 @@ _OUT_OF_MEMORY = re.compile(
 )
 """Messages of torch, CUDA, Warp and the C library when memory runs out."""
 
+_DEVICE_FAULT = re.compile(
+    r"illegal (?:memory access|instruction) was encountered|unspecified launch failure|device-side assert"
+    r"|misaligned address|hardware stack error|invalid program counter|launch timed out and was terminated"
+    r"|operation not supported on global/shared address space|uncorrectable (?:ECC|NVLink) error"
+    r"|CUDA error: unknown error",
+    re.IGNORECASE,
+)
+"""Messages of CUDA's faults after which the process can't use the GPU any more (CUDA Runtime API, ``cudaError_t``)."""
+
 _NON_FINITE = re.compile(r"\bnan\b", re.IGNORECASE)
 """Messages of RSL-RL and torch's distributions about NaN."""
 
@@ -37,6 +46,11 @@ class RanksDifferError(RuntimeError):
     """The processes of a training hold different parameters, so they do not train one policy."""
 
 
+def is_device_fault(message: str) -> bool:
+    """Tell whether a message names a fault of a GPU after which every call to this GPU fails, also for memory."""
+    return _DEVICE_FAULT.search(message) is not None
+
+
 def status_of(error: BaseException) -> Status:
     """Return the status of an attempt that an exception ended."""
     if isinstance(error, KeyboardInterrupt):
@@ -47,6 +61,8 @@ def status_of(error: BaseException) -> Status:
         return Status.INVALID
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Status.DISK_FULL
+    if is_device_fault(str(error)):
+        return Status.CRASHED
     if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
         return Status.OUT_OF_MEMORY
     if isinstance(error, FloatingPointError) or (isinstance(error, ValueError) and _NON_FINITE.search(str(error))):

@@ -111,7 +111,8 @@ class RunDeclared(Row):
     rl_library: str
     experiment: str
     overrides: list[str]
-    """Hydra overrides of the command line; with the task, they define the configurations."""
+    """Hydra overrides of the command line, and those that LedgerLab added: the default physics engine of the pack on a
+    CPU, and a scaled learning rate. With the task, they define the configurations."""
     agent: str | None = None
     """Name under which the task registers the agent configuration; ``None`` for the library's default."""
     seed: Seed
@@ -165,8 +166,8 @@ class RunDeclared(Row):
     hardware: dict[str, Any]
     command: list[str]
     request: dict[str, Any] | None = None
-    """The request of the user, by flag, with the defaults of flags that were left out; ``None`` if unknown. A resumed
-    run takes its request from here."""
+    """The request of the user, by flag, with the defaults of flags that were left out and the default physics engine of
+    the pack on a CPU; ``None`` if unknown. A resumed run takes its request from here."""
 
     def __post_init__(self) -> None:
         """Check the nested values.

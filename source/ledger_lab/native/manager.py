@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
 from newton.solvers import SolverMuJoCo
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class NewtonNativeManager(NewtonMJWarpManager):
-    """Steps a Newton scene with MuJoCo's C code; all else is as with MuJoCo-Warp."""
+    """Steps a Newton scene with MuJoCo's C code; all else is as with MuJoCo-Warp.
+
+    Isaac Lab may take several steps of the solver at once. Motors that Newton computes read positions and velocities of
+    joints in between; positions of bodies, forces and contacts are only read after the last step, and computed then.
+    """
 
     @classmethod
     def _create_solver(cls, model: Model, solver_cfg: MujocoSolverCfg) -> NativeSolver:
@@ -30,3 +34,26 @@ class NewtonNativeManager(NewtonMJWarpManager):
         settings = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
         settings.pop("ls_parallel", None)  # deprecated in Newton, which warns whenever it is given
         return NativeSolver(model, threads=solver_cfg.cpu_threads, **settings)
+
+    @classmethod
+    def _simulate_full(cls) -> None:
+        """Take all steps of an environment step; see Isaac Lab."""
+        cls._expect(cls._decimation * cls._num_substeps)
+        super()._simulate_full()
+
+    @classmethod
+    def _simulate_physics_only(cls) -> None:
+        """Take the steps between two computations of motors; see Isaac Lab."""
+        cls._expect(cls._num_substeps)
+        super()._simulate_physics_only()
+
+    @classmethod
+    def _expect(cls, steps: int) -> None:
+        """Tell the solver that only the last of its next steps is read.
+
+        Args:
+            steps: Number of steps.
+        """
+        motors = all(each.__module__.startswith("isaaclab") for each in cls._post_actuator_callbacks)
+        solver: Any = cls._solver
+        solver.stepper.unread = steps - 1 if motors and not cls._state_force_callbacks else 0

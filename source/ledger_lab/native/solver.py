@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from newton.solvers import SolverMuJoCo
 
+from ledger_lab.native.choose import own_cores
 from ledger_lab.native.step import Stepper
+from ledger_lab.native.threads import divide_launches
 
 if TYPE_CHECKING:
     from newton import Contacts, Control, Model, State
@@ -28,6 +31,7 @@ class NativeSolver(SolverMuJoCo):
             settings: Settings of Newton's solver.
         """
         super().__init__(model, **settings)
+        divide_launches()
         self.stepper = Stepper(self.mj_model, self.mjw_model, self.mjw_data, threads or own_cores())
 
     def step(self, state_in: State, state_out: State, control: Control, contacts: Contacts, dt: float) -> None:
@@ -40,7 +44,13 @@ class NativeSolver(SolverMuJoCo):
         """Step in place of MuJoCo-Warp: Newton has written state, controls and forces, and reads the results."""
         if self.mjw_model.sensor_rne_postconstraint:
             self.stepper.want_post_constraint()
-        self.stepper.step()
+        self.stepper.step(read=not self.stepper.unread)
+
+    def _update_newton_state(self, model: Model, state: State, mj_data: Any, state_prev: State) -> None:  # noqa: ANN401
+        """Convert the results of a step; without positions and velocities of bodies if nothing reads these."""
+        with _without_kinematics() if self.stepper.unread else nullcontext():
+            super()._update_newton_state(model, state, mj_data, state_prev)
+        self.stepper.unread = max(0, self.stepper.unread - 1)
 
     def notify_model_changed(self, flags: int) -> None:
         """Take over changed properties; see Newton."""
@@ -49,7 +59,14 @@ class NativeSolver(SolverMuJoCo):
             self.stepper.refresh()
 
 
-def own_cores() -> int:
-    """Return how many cores this process may use: those that it is bound to, shared among the ranks of the machine."""
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, len(os.sched_getaffinity(0)) // ranks)
+@contextmanager
+def _without_kinematics() -> Iterator[None]:
+    """Let Newton's solver skip forward kinematics."""
+    from newton._src.solvers.mujoco import solver_mujoco
+
+    kinematics = solver_mujoco.eval_fk
+    solver_mujoco.eval_fk = lambda *_: None
+    try:
+        yield
+    finally:
+        solver_mujoco.eval_fk = kinematics

@@ -1,6 +1,6 @@
 // Steps all worlds with MuJoCo's C code, on several threads. This is the body of a function: Warp's compiler puts it
-// into a kernel (see step.py), so it names no header, and its types are local. `job` is the address of a Job, whose
-// members equal those of the ctypes structure of the same name.
+// into a kernel (see step.py), so it names no header, and its types are local. `job` is the address of a Job; step.py
+// reads its members from this file. `read` tells whether Newton reads all results of this step, or the next step only.
 
 typedef long long i64;
 typedef unsigned u32;
@@ -35,18 +35,20 @@ struct Job {
     void (*post_constraint)(const void*, void*);
     void (*integrate)(const void*, void*, i32);  // mj_RungeKutta takes a number of stages, the others ignore it
     void* (*set_log_handler)(void*);
-    i32 (*create)(unsigned long long*, const void*, void* (*)(void*), void*);
-    i32 (*join)(unsigned long long, void**);
+    void (*run)(void*, void (*)(void*, i64), void*);  // of the pool, see threads.cpp
+    void* pool;
     void* (*get_specific)(u32);
     i32 (*set_specific)(u32, const void*);
     i64 key;
     i64 worlds, threads, block;
     i64 next;  // first world that no thread has taken yet
+    i64 next_ordered;  // the same for order_contacts
     i64 want_post_constraint;
     Thread* thread;
     Rows* fields; i64 n_fields;
     Rows* inputs; i64 n_inputs;
-    Rows* outputs; i64 n_outputs;
+    Rows* outputs; i64 n_outputs, n_state;  // the first are the state
+    i64 read;
     const unsigned char* active; i64 n_active;  // an input too: which equality constraints of each world act
     Rows* held; i64 n_held;  // inputs that are zero after a world has become unstable: velocities, warm start
     i32* status;             // of each world: bits of mjtWarning, ERROR, UNSEEN
@@ -59,6 +61,7 @@ struct Job {
     float* efc_force; i64 efc_stride, njmax;
     float* found; i64 found_per_world;  // contacts of each world, before they are put in the order of the worlds
     i32* ncon;  // as many as MuJoCo found, also if there was no room for all
+    i32* place;  // of the first contact of each world in the order of the worlds
     i32* nacon; i64 naconmax;
     i32* ncollision;
     float *dist, *pos, *frame, *friction;
@@ -83,18 +86,20 @@ struct Step {
         for (i64 f = 0; f < j.n_fields; ++f) {
             const Rows& r = j.fields[f];
             if (!r.copied) continue;
-            const float* from = r.rows + world * r.stride;
-            double* to = t.fields[f];
-            for (i64 i = 0; i < r.count; ++i) to[i] = from[i] == r.at_first[i] ? r.compiled[i] : (double)from[i];
+            const float* __restrict from = r.rows + world * r.stride;
+            const float* __restrict at_first = r.at_first;
+            const double* __restrict compiled = r.compiled;
+            double* __restrict to = t.fields[f];
+            for (i64 i = 0, n = r.count; i < n; ++i) to[i] = from[i] == at_first[i] ? compiled[i] : (double)from[i];
         }
     }
 
     static void set_inputs(Job& j, Thread& t, i64 world) {
         for (i64 k = 0; k < j.n_inputs; ++k) {
             const Rows& r = j.inputs[k];
-            const float* from = r.rows + world * r.stride;
-            double* to = t.inputs[k];
-            for (i64 i = 0; i < r.count; ++i) to[i] = (double)from[i];
+            const float* __restrict from = r.rows + world * r.stride;
+            double* __restrict to = t.inputs[k];
+            for (i64 i = 0, n = r.count; i < n; ++i) to[i] = (double)from[i];
         }
         for (i64 i = 0; i < j.n_active; ++i) t.active[i] = j.active[world * j.n_active + i];
         i32* warning = (i32*)((char*)t.data + j.at_warning);  // pairs: last information, number
@@ -124,11 +129,11 @@ struct Step {
     }
 
     static void get_outputs(Job& j, Thread& t, i64 world) {
-        for (i64 k = 0; k < j.n_outputs; ++k) {
+        for (i64 k = 0; k < (j.read ? j.n_outputs : j.n_state); ++k) {
             const Rows& r = j.outputs[k];
-            float* to = r.rows + world * r.stride;
-            const double* from = t.outputs[k];
-            for (i64 i = 0; i < r.count; ++i) to[i] = (float)from[i];
+            float* __restrict to = r.rows + world * r.stride;
+            const double* __restrict from = t.outputs[k];
+            for (i64 i = 0, n = r.count; i < n; ++i) to[i] = (float)from[i];
         }
     }
 
@@ -149,11 +154,13 @@ struct Step {
         const char* contact = *(const char**)(data + j.at_contact);
         const double* force = *(const double**)(data + j.at_efc_force);
         j.nefc[world] = nefc;
-        if (nefc > j.njmax) { nefc = (i32)j.njmax; status = UNSEEN; }
+        j.ncon[world] = ncon;
+        if (nefc > j.njmax || ncon > j.found_per_world) status = UNSEEN;
+        if (!j.read) return status;
+        if (nefc > j.njmax) nefc = (i32)j.njmax;
         float* forces = j.efc_force + world * j.efc_stride;
         for (i64 i = 0; i < nefc; ++i) forces[i] = (float)force[i];
-        j.ncon[world] = ncon;
-        if (ncon > j.found_per_world) { ncon = (i32)j.found_per_world; status = UNSEEN; }
+        if (ncon > j.found_per_world) ncon = (i32)j.found_per_world;
         float* found = j.found + world * j.found_per_world * NUMBERS;
         for (i64 c = 0; c < ncon; ++c, contact += j.contact_size, found += NUMBERS) {
             const double* pos = (const double*)(contact + j.at_pos);
@@ -174,9 +181,11 @@ struct Step {
         return status;
     }
 
-    static void* work(void* of) {
+    // Step some worlds.
+    static void work(void*, i64 thread) {
         Job& j = *current();
-        Thread& t = *(Thread*)of;
+        if (thread >= j.threads) return;
+        Thread& t = j.thread[thread];
         j.set_specific((u32)j.key, &t);
         void* handler = j.set_log_handler((void*)&on_message);
         for (;;) {
@@ -197,43 +206,57 @@ struct Step {
             }
         }
         j.set_log_handler(handler);
-        return 0;
     }
 
-    // Put the contacts of all worlds into one array, in the order of the worlds, whatever thread found them.
-    static void order_contacts(Job& j) {
+    // Where the contacts of each world go in one array, in the order of the worlds, whatever thread found them.
+    static void place_contacts(Job& j) {
         i64 n = 0, needed = 0;
         for (i64 world = 0; world < j.worlds; ++world) {
-            const float* found = j.found + world * j.found_per_world * NUMBERS;
-            const i64 kept = j.ncon[world] < j.found_per_world ? j.ncon[world] : j.found_per_world;
+            j.place[world] = (i32)n;
             needed += j.ncon[world];
-            for (i64 c = 0; c < kept; ++c, found += NUMBERS) {
-                if (n == j.naconmax) { j.status[world] |= UNSEEN; break; }
-                const i32* whole = (const i32*)(found + 18);
-                j.dist[n] = found[0];
-                for (i64 i = 0; i < 3; ++i) j.pos[3 * n + i] = found[1 + i];
-                for (i64 i = 0; i < 9; ++i) j.frame[9 * n + i] = found[4 + i];
-                for (i64 i = 0; i < 5; ++i) j.friction[5 * n + i] = found[13 + i];
-                j.dim[n] = whole[0];
-                j.geom[2 * n] = whole[1];
-                j.geom[2 * n + 1] = whole[2];
-                for (i64 i = 0; i < j.efc_address_stride; ++i)
-                    j.efc_address[j.efc_address_stride * n + i] = whole[3] < 0 ? -1 : whole[3] + (i32)i;
-                j.world[n] = (i32)world;
-                ++n;
-            }
+            n += j.ncon[world] < j.found_per_world ? j.ncon[world] : j.found_per_world;
+            if (n > j.naconmax) j.status[world] |= UNSEEN;
         }
-        j.nacon[0] = (i32)n;
+        j.nacon[0] = (i32)(n < j.naconmax ? n : j.naconmax);
         j.ncollision[0] = (i32)needed;
+    }
+
+    // Put the contacts of some worlds there.
+    static void order_contacts(void*, i64) {
+        Job& j = *current();
+        for (;;) {
+            const i64 first = __atomic_fetch_add(&j.next_ordered, 64, __ATOMIC_RELAXED);
+            if (first >= j.worlds) break;
+            const i64 end = first + 64 < j.worlds ? first + 64 : j.worlds;
+            for (i64 world = first; world < end; ++world) order_contacts_of(j, world);
+        }
+    }
+
+    static void order_contacts_of(Job& j, i64 world) {
+        const float* found = j.found + world * j.found_per_world * NUMBERS;
+        const i64 kept = j.ncon[world] < j.found_per_world ? j.ncon[world] : j.found_per_world;
+        i64 n = j.place[world];
+        for (i64 c = 0; c < kept; ++c, ++n, found += NUMBERS) {
+            if (n >= j.naconmax) return;
+            const i32* whole = (const i32*)(found + 18);
+            j.dist[n] = found[0];
+            for (i64 i = 0; i < 3; ++i) j.pos[3 * n + i] = found[1 + i];
+            for (i64 i = 0; i < 9; ++i) j.frame[9 * n + i] = found[4 + i];
+            for (i64 i = 0; i < 5; ++i) j.friction[5 * n + i] = found[13 + i];
+            j.dim[n] = whole[0];
+            j.geom[2 * n] = whole[1];
+            j.geom[2 * n + 1] = whole[2];
+            for (i64 i = 0; i < j.efc_address_stride; ++i)
+                j.efc_address[j.efc_address_stride * n + i] = whole[3] < 0 ? -1 : whole[3] + (i32)i;
+            j.world[n] = (i32)world;
+        }
     }
 };
 
 Job& j = *(Job*)job;
 Step::current() = &j;
-j.next = 0;
-unsigned long long started[1024];
-i64 helpers = 0;
-while (helpers + 1 < j.threads && helpers < 1024 && j.create(&started[helpers], 0, &Step::work, j.thread + helpers + 1) == 0) ++helpers;
-Step::work(j.thread);
-for (i64 i = 0; i < helpers; ++i) j.join(started[i], 0);
-Step::order_contacts(j);
+j.next = j.next_ordered = 0;
+j.read = read;
+j.run(j.pool, &Step::work, 0);
+Step::place_contacts(j);
+if (read) j.run(j.pool, &Step::order_contacts, 0);

@@ -21,7 +21,8 @@ import numpy as np
 import warp as wp
 
 from ledger_lab.errors import UserError
-from ledger_lab.native.structs import layout
+from ledger_lab.native.structs import layout, own_layout
+from ledger_lab.native.threads import pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,12 +35,14 @@ _INPUTS = (
 )
 """What a step reads, MuJoCo's integration state. Besides, it reads which equality constraints act."""
 
-_OUTPUTS = (
-    *("qpos", "qvel", "act", "history", "time", "qacc", "qacc_warmstart"),
-    *("xpos", "xquat", "xipos", "subtree_com", "cvel", "cacc", "cfrc_int"),
-    *("qfrc_actuator", "actuator_force", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat"),
-)
-"""What Newton, Isaac Lab and their sensors read after a step."""
+_STATE = ("qpos", "qvel", "act", "history", "time", "qacc", "qacc_warmstart")
+"""What a step hands to the next one."""
+
+_OUTPUTS = ("xpos", "xquat", "qfrc_actuator", "actuator_force")
+"""What else Newton, Isaac Lab and their sensors may read after a step."""
+
+_OUTPUTS_OF_BODIES = ("xipos", "subtree_com", "cvel", "cacc", "cfrc_int")
+"""What Newton computes accelerations of bodies and forces between them from."""
 
 _HELD = ("qvel", "qacc", "qacc_warmstart")
 """What is zero of a world that cannot be stepped."""
@@ -67,49 +70,18 @@ def _bits(*warnings: str) -> int:
     return sum(1 << getattr(mujoco.mjtWarning, f"mjWARN_{name}").value for name in warnings)
 
 
-class _Rows(ctypes.Structure):
-    """See ``Rows`` in ``step.cpp``."""
-
-    _fields_ = (*((name, ctypes.c_int64) for name in ("rows", "stride", "count", "at_first", "compiled", "copied")),)
+_SOURCE = files("ledger_lab.native").joinpath("step.cpp").read_text()
+_Rows, _Thread, _Job = (own_layout(_SOURCE, name) for name in ("Rows", "Thread", "Job"))
 
 
-class _Thread(ctypes.Structure):
-    """See ``Thread`` in ``step.cpp``."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("model", "data", "fields", "inputs", "outputs", "active")),
-        ("resume", ctypes.c_int64 * 5),
-    )
-
-
-class _Job(ctypes.Structure):
-    """See ``Job`` in ``step.cpp``."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_int64)
-        for name in (
-            *("step", "reset_data", "check_position", "check_velocity", "forward", "check_acceleration"),
-            *("post_constraint", "integrate", "set_log_handler", "create", "join"),
-            *("get_specific", "set_specific", "key", "worlds", "threads", "block", "next", "want_post_constraint"),
-            *("thread", "fields", "n_fields", "inputs", "n_inputs", "outputs", "n_outputs"),
-            *("active", "n_active", "held", "n_held"),
-            *("status", "unstable", "at_warning", "warnings", "at_ncon", "at_nefc", "at_contact", "at_efc_force"),
-            *("contact_size", "at_dist", "at_pos", "at_frame", "at_friction", "at_dim", "at_geom", "at_efc_address"),
-            *("nefc", "efc_force", "efc_stride", "njmax", "found", "found_per_world", "ncon", "nacon", "naconmax"),
-            *("ncollision", "dist", "pos", "frame", "friction", "dim", "geom", "efc_address", "world"),
-            "efc_address_stride",
-        )
-    )
-
-
-@wp.func_native(files("ledger_lab.native").joinpath("step.cpp").read_text())
-def _step_worlds(job: wp.uint64) -> None: ...
+@wp.func_native(_SOURCE)
+def _step_worlds(job: wp.uint64, read: int) -> None: ...
 
 
 @wp.kernel(enable_backward=False)
-def _step(job: wp.uint64) -> None:
-    """Step all worlds; one thread of Warp, which starts the others."""
-    _step_worlds(job)
+def _step(job: wp.uint64, read: int) -> None:
+    """Step all worlds; one thread of Warp, which lets those of the pool help."""
+    _step_worlds(job, read)
 
 
 class Stepper:
@@ -148,6 +120,8 @@ class Stepper:
         self._fields = fields
         self.status = wp.zeros(self._worlds, dtype=int, device="cpu")
         """Bits of each world since they were last cleared: ``1 << mjtWarning``, and bits of :attr:`UNSTABLE`."""
+        self.unread = 0
+        """How many of the next steps only the step after them reads; see :class:`~ledger_lab.native.solver`."""
         self._job = self._describe(model, threads)
         self._check_layout()
         self.refresh()
@@ -157,13 +131,17 @@ class Stepper:
         """Fields of the model that are copied for each world before its step."""
         return [name for name, rows in zip(self._fields, self._job_fields, strict=True) if rows.copied]
 
-    def step(self) -> None:
-        """Step all worlds."""
-        wp.launch(_step, dim=1, inputs=[wp.uint64(ctypes.addressof(self._job))], device="cpu")
+    def step(self, read: bool = True) -> None:
+        """Step all worlds.
+
+        Args:
+            read: Whether all results are read. Without it, positions of bodies, forces and contacts stay as they were.
+        """
+        wp.launch(_step, dim=1, inputs=[wp.uint64(ctypes.addressof(self._job)), int(read)], device="cpu")
 
     def want_post_constraint(self) -> None:
         """From now on, compute accelerations of bodies, and forces between them, too."""
-        self._job.want_post_constraint = 1
+        self._job.want_post_constraint, self._job.n_outputs = 1, self._n_outputs
 
     @property
     def timestep(self) -> float:
@@ -213,13 +191,15 @@ class Stepper:
             for each in self._models:
                 each.body_sameframe[[*items]] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
 
-    def _describe(self, model: MjModel, threads: int) -> _Job:
+    def _describe(self, model: MjModel, threads: int) -> Any:  # noqa: ANN401 - a ctypes structure made from step.cpp
         """Write down for the kernel where everything is."""
         data = self._data
-        inputs, outputs, held = (
+        inputs, state, results, of_bodies, held = (
             [(name, getattr(data, name)) for name in names if _per_world(getattr(data, name, None), self._worlds)]
-            for names in (_INPUTS, _OUTPUTS, _HELD)
+            for names in (_INPUTS, _STATE, _OUTPUTS, _OUTPUTS_OF_BODIES, _HELD)
         )
+        outputs = [*state, *results, *of_bodies]
+        self._n_outputs = len(outputs)
         self._job_fields = _rows(self._fields.items())
         for described, name in zip(self._job_fields, self._fields, strict=True):
             described.at_first = self._at_first[name].ctypes.data
@@ -238,20 +218,26 @@ class Stepper:
         per_world = min(data.naconmax, 4 * -(-data.naconmax // self._worlds))
         found = np.empty((self._worlds, per_world, _CONTACT_NUMBERS), np.float32)
         ncon = np.zeros(self._worlds, np.int32)
-        self._kept += [*tables, workers, found, ncon]
+        place = np.zeros(self._worlds, np.int32)
+        self._kept += [*tables, workers, found, ncon, place]
+        helpers = pool()
+        helpers.threads = threads
         contact, of_data, of_contact = data.contact, layout("mjData"), layout("mjContact")
-        return _Job(
+        job = _Job(
             **_functions(model),
+            run=helpers.run,
+            pool=ctypes.addressof(helpers),
             key=_key(),
             worlds=self._worlds,
             threads=threads,
-            block=max(1, min(16, self._worlds // (4 * threads))),
+            block=block_size(self._worlds, threads),
             thread=ctypes.addressof(workers),
             **{
                 key: value
                 for name, table in zip(("fields", "inputs", "outputs", "held"), tables, strict=True)
                 for key, value in ((name, ctypes.addressof(table)), (f"n_{name}", len(table)))
             },
+            n_state=len(state),
             active=data.eq_active.ptr or 0,
             n_active=model.neq,
             status=self.status.ptr,
@@ -273,6 +259,7 @@ class Stepper:
             found=found.ctypes.data,
             found_per_world=per_world,
             ncon=ncon.ctypes.data,
+            place=place.ctypes.data,
             nacon=data.nacon.ptr,
             naconmax=data.naconmax,
             ncollision=data.ncollision.ptr,
@@ -281,6 +268,8 @@ class Stepper:
             efc_address_stride=contact.efc_address.shape[1],
             world=contact.worldid.ptr,
         )
+        job.n_outputs -= len(of_bodies)  # see want_post_constraint
+        return job
 
     def _check_layout(self) -> None:
         """Compare what the described structures say with what MuJoCo's package says of the same data."""
@@ -289,6 +278,16 @@ class Stepper:
         mismatched = [name for name in ("qpos", "qvel", "xpos", "qacc") if getattr(seen, name) != _place(data, name)[0]]
         if mismatched or seen.narena != data.narena:
             raise RuntimeError(f"MuJoCo {mujoco.__version__}: mjData is not as mujoco.introspect describes it")
+
+
+def block_size(worlds: int, threads: int) -> int:
+    """Return how many worlds a thread takes at once: few, so that all threads end at about the same time.
+
+    Args:
+        worlds: Number of worlds.
+        threads: Number of threads.
+    """
+    return max(1, min(16, worlds // (4 * threads)))
 
 
 def _fields(model: MjModel, warp_model: Any, worlds: int) -> dict[str, wp.array]:  # noqa: ANN401
@@ -328,7 +327,7 @@ def _place(owner: Any, name: str) -> tuple[int, np.ndarray]:  # noqa: ANN401 - m
     return owner.ctypes.data, owner
 
 
-def _rows(named: Iterable[tuple[str, wp.array]]) -> ctypes.Array[_Rows]:
+def _rows(named: Iterable[tuple[str, wp.array]]) -> ctypes.Array[Any]:
     """Describe arrays to the kernel."""
     described = [_Rows(rows=rows.ptr, stride=rows.strides[0] // 4, count=_count(rows)) for _, rows in named]
     return (_Rows * len(described))(*described)
@@ -392,8 +391,6 @@ def _functions(model: MjModel) -> dict[str, int]:
         "post_constraint": library.mj_rnePostConstraint,
         "integrate": integrators[mujoco.mjtIntegrator(model.opt.integrator)],
         "set_log_handler": library._mjPRIVATE_setTlsLogHandler,
-        "create": system.pthread_create,
-        "join": system.pthread_join,
         "get_specific": system.pthread_getspecific,
         "set_specific": system.pthread_setspecific,
     }

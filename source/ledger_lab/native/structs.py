@@ -1,12 +1,14 @@
-"""Where MuJoCo's C structures keep their members.
+"""Where structures of C keep their members.
 
 MuJoCo's package describes its structures in Python (``mujoco.introspect``). From this description, :func:`layout` makes
-the equal ``ctypes`` structure, which knows the offset of each member.
+the equal ``ctypes`` structure, which knows the offset of each member. For the structures of our own C++ code,
+:func:`own_layout` reads the code.
 """
 
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
 
 from mujoco.introspect.ast_nodes import ArrayType, PointerType, ValueType
@@ -50,3 +52,29 @@ def _ctype(described: ValueType | ArrayType | PointerType) -> type | None:
     if described.name in _VALUES:
         return _VALUES[described.name]
     return layout(described.name) if described.name in STRUCTS else None
+
+
+def own_layout(source: str, name: str) -> type[ctypes.Structure]:
+    """Return the layout of a structure of our own C++ code, whose members are all pointers or ``i64``.
+
+    Args:
+        source: The code.
+        name: The name of the structure.
+
+    Raises:
+        ValueError: If the code has no such structure, or a member of another type.
+    """
+    found = re.search(rf"struct {name} \{{(.*?)\n\}};", source, re.DOTALL)
+    if found is None:
+        raise ValueError(f"no struct {name}")
+    fields: list[tuple[str, type]] = []
+    for statement in re.sub("//.*", "", found[1]).split(";")[:-1]:
+        if function := re.search(r"\(\*(\w+)\)\(", statement):
+            fields.append((function[1], ctypes.c_int64))
+            continue
+        for each in statement.split(","):
+            member = re.fullmatch(r".*?(\w+)(?:\[(\d+)\])?\s*", each, re.DOTALL)
+            if member is None or not ("*" in each or "i64" in statement.split()):
+                raise ValueError(f"struct {name}: {each.strip()} is neither a pointer nor an i64")
+            fields.append((member[1], ctypes.c_int64 * int(member[2]) if member[2] else ctypes.c_int64))
+    return type(name, (ctypes.Structure,), {"_fields_": fields})

@@ -59,7 +59,7 @@ class Conditions:
         self._fixed, self._varying = SlotStreams(count), SlotStreams(count)
         self._delay = torch.zeros(count, dtype=torch.long, device=device)
         self._latency = torch.zeros(count, dtype=torch.long, device=device)
-        self._spread = torch.ones(count, device=device)
+        self._spread = np.ones(count, dtype=np.float32)
         self._fresh = torch.ones(count, dtype=torch.bool, device=device)
         self._processed: list[torch.Tensor] = []
         longest = max((part.params["steps"][1] for part, _ in self._of("action_delay")), default=0)
@@ -157,7 +157,7 @@ class Conditions:
             if chosen.any():
                 timers[chosen] = self._draw(self._varying, own[chosen], part.params["interval_s"])[:, 0]
         if self._restores:
-            self._widen(begun)
+            self._widen(slots[self._spread[slots] != 1.0])
 
     def delayed(self, actions: torch.Tensor) -> torch.Tensor:
         """Return the actions that reach the task in this step, after the cells' delays.
@@ -204,11 +204,10 @@ class Conditions:
     def _assign(self, part: Perturbation, slots: NDArray[np.int64]) -> None:
         """Draw and write one perturbation of one cell."""
         params = part.params
-        rows = torch.as_tensor(slots, device=self._base.device)
+        rows = to_device(slots, self._base.device)
 
         def drawn(limits: Range, width: int = 1) -> torch.Tensor:
-            values = self._draw(self._fixed, slots, limits, width)
-            return torch.as_tensor(values, dtype=torch.float32, device=self._base.device)
+            return to_device(self._draw(self._fixed, slots, limits, width), self._base.device, torch.float32)
 
         def everywhere(values: torch.Tensor, otherwise: float) -> torch.Tensor:
             all_slots = torch.full((len(self._delay), *values.shape[1:]), otherwise, device=values.device)
@@ -217,7 +216,7 @@ class Conditions:
 
         match part.kind:
             case "initial_state":
-                self._spread[rows] = drawn(params["scale"])[:, 0]
+                self._spread[slots] = self._draw(self._fixed, slots, params["scale"], 1)[:, 0]
             case "action_delay":
                 self._delay[rows] = self._whole(slots, params["steps"])
             case "control_latency":
@@ -268,13 +267,12 @@ class Conditions:
         terms = self._base.action_manager._terms.values()
         return any(isinstance(term, JointEffortAction) and term.cfg.asset_name == asset for term in terms)
 
-    def _widen(self, begun: torch.Tensor) -> None:
+    def _widen(self, slots: NDArray[np.int64]) -> None:
         """Scale the distance of initial states from the defaults."""
-        begun = begun[self._spread[begun] != 1.0]
-        if not len(begun):
+        if not len(slots):
             return
-        base, scale = self._base, self._spread[begun].unsqueeze(1)
-        ids = begun + self._first
+        base, scale = self._base, to_device(self._spread[slots], self._base.device).unsqueeze(1)
+        ids = to_device(self._first + slots, base.device)
         for asset in (*base.scene.articulations.values(), *base.scene.rigid_objects.values()):
             data = asset.data
             pose, rest = data.root_link_pose_w.torch[ids].clone(), data.default_root_pose.torch[ids]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.starts import COUNTERS
-from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.streams import DrawWatch, GlobalStreams
 from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
 from ledger_lab.panels.transfers import to_device
 
@@ -97,7 +97,7 @@ class Hooks:
         Between two steps, such draws are not checked. Within a step, they are refused. While Isaac Lab's own functions
         run for training slots only, or for held-out slots only, the hooks inside pass every call through.
         """
-        self._streams = GlobalStreams()
+        self._draws = DrawWatch()
         self._resets: bool | None = None
         """Whether all held-out slots or none of them are among the slots that Isaac Lab resets next; ``None`` if it
         isn't known."""
@@ -165,7 +165,8 @@ class Hooks:
         Raises:
             UserError: If the task draws such numbers.
         """
-        self._streams, self._global_draws = GlobalStreams(), "refused"
+        self._draws.forget()
+        self._global_draws = "refused"
         try:
             yield
             self._require_no_stray_draws("the end of the step")
@@ -348,7 +349,7 @@ class Hooks:
             yield
         finally:
             self._global_draws = before
-        self._streams = GlobalStreams()
+        self._draws.forget()
 
     @contextmanager
     def _only_training_rows(self) -> Iterator[None]:
@@ -371,7 +372,7 @@ class Hooks:
         Raises:
             UserError: If there were any.
         """
-        if self._global_draws != "refused" or not self._streams.moved():
+        if self._global_draws != "refused" or not self._draws.drawn():
             return
         raise UserError(
             f"the task drew random numbers for all environments at once, or not with torch (found at {until}), so that "

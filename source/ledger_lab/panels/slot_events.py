@@ -79,11 +79,11 @@ class IntervalEvents:
         Args:
             slots: Held-out slots that have just been reset, counted from 0; shape (n,).
         """
-        manager = self._base.event_manager
+        manager, ids = self._base.event_manager, to_device(self._first + slots, self._base.device)
         for index, event in enumerate(self._events):
             self._draw_waits(index, slots)
             if not event.is_global_time:
-                manager._interval_term_time_left[index][self._first + slots] = _NEVER_S
+                manager._interval_term_time_left[index].index_fill_(0, ids, _NEVER_S)
 
     def advance(self, dt: float) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Advance the timers.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.native.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
@@ -42,6 +43,19 @@ if TYPE_CHECKING:
 BATCH = 256
 """Number of rows in every forward pass of a scored policy. The result of a matrix product may depend on the number of
 its rows, so that number never changes; missing rows are zeros."""
+
+
+_FIRST: weakref.WeakKeyDictionary[ManagerBasedRLEnv, int] = weakref.WeakKeyDictionary()
+"""The first held-out slot of environments with attached held-out slots."""
+
+
+def first_held_out(base: ManagerBasedRLEnv) -> int:
+    """Return the first held-out slot of an environment; the number of its slots if none are held out.
+
+    Args:
+        base: The environment, unwrapped.
+    """
+    return _FIRST.get(base, base.num_envs)
 
 
 def rows_of(observations: Any, rows: slice) -> Any:  # noqa: ANN401 - a tensor, or nested dictionaries of them
@@ -117,7 +131,9 @@ class HeldOutSlots:
     @contextmanager
     def attached(self) -> Iterator[HeldOutSlots]:
         """Separate the slots from the training slots, until the context ends."""
-        with ExitStack() as undo:
+        with FirstErrorStack() as undo:
+            _FIRST[self._base] = self.first
+            undo.callback(_FIRST.pop, self._base)
             self._hooks.attach(undo, self)
             spread_over_types(self._base, self.first)
             separate_grids(self._base, self.first, undo)
@@ -419,6 +435,23 @@ def in_batches(policy: Policy, observations: Any) -> torch.Tensor:  # noqa: ANN4
     count = next(_leaves(observations)).shape[0]
     parts = [policy(_padded(rows_of(observations, slice(at, at + BATCH)))) for at in range(0, count, BATCH)]
     return torch.cat(parts)[:count]
+
+
+def with_training_at_once(policy: Policy, observations: torch.Tensor, first: int) -> torch.Tensor:
+    """Return a policy's actions; training slots act in one batch, and held-out slots in batches of constant size.
+
+    Args:
+        policy: The policy.
+        observations: Shape (slots, ...).
+        first: The first held-out slot.
+
+    Returns:
+        Actions of shape (slots, actions).
+    """
+    parts = [policy(observations[:first])] if first else []
+    if first < len(observations):
+        parts.append(in_batches(policy, observations[first:]))
+    return torch.cat(parts)
 
 
 def _padded(observations: Any) -> Any:  # noqa: ANN401 - see rows_of

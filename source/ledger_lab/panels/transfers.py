@@ -28,6 +28,22 @@ def to_device(values: Any, like: torch.Tensor | str, dtype: torch.dtype | None =
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
+def zero_rows(rows: Any, *tensors: torch.Tensor) -> None:  # noqa: ANN401 - what Isaac Lab resets
+    """Set rows of tensors to zero.
+
+    ``tensor[rows] = 0.0`` would first copy the number to the GPU, after the GPU has finished all earlier work.
+
+    Args:
+        rows: A tensor of whole numbers on the device, or a slice; ``None`` for all rows.
+        tensors: The tensors.
+    """
+    for tensor in tensors:
+        if isinstance(rows, torch.Tensor):
+            tensor.index_fill_(0, rows.long(), 0.0)
+        else:
+            tensor[slice(None) if rows is None else rows] = 0.0
+
+
 class LateFlag:
     """A flag that a GPU computes and the host reads later, without waiting for the GPU.
 

@@ -2,7 +2,8 @@
 
 The bundle is built from plain values, so it does not need Isaac Lab; a test builds Isaac Lab's own classes from it. If
 the ledger lacks a figure that the schema asks for, the value is null and ``extra`` names its path. Isaac Lab's own
-producer writes 0.0 there, which looks like a measurement.
+producer writes 0.0 there, which looks like a measurement. If a value is not among those that the schema lists,
+``extra`` names its path, too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ PHYSICS = {
     "physx": "physx",
 }
 """Physics engines that the schema knows, by the names that a run declares."""
+
+PHYSICS_OUTSIDE = {"newton/mujoco": "newton_mujoco"}
+"""Physics engines of LedgerLab itself. The schema has no name for them, and Isaac Lab's classes accept any text, so a
+bundle has LedgerLab's name, and ``extra`` names the field."""
 
 _STATUS = {
     Status.COMPLETED: "completed",
@@ -100,7 +105,7 @@ def why_not(run: Run, summary: RunSummary) -> str | None:
         return "its id cannot be the name of a folder"
     if run.declared.rl_library not in FRAMEWORKS:
         return f"the schema doesn't know the library {run.declared.rl_library!r}"
-    if run.declared.physics not in PHYSICS:
+    if run.declared.physics not in PHYSICS | PHYSICS_OUTSIDE:
         return f"the schema doesn't know the physics {run.declared.physics!r}"
     if not run.attempts:
         return "it was declared, but never started"
@@ -123,7 +128,11 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         "run": {
             "run_id": declared.run_id,
             "framework": FRAMEWORKS[declared.rl_library],
-            "config": {"physics_backend": PHYSICS[declared.physics], "rendering_backend": "none", "presets": []},
+            "config": {
+                "physics_backend": (PHYSICS | PHYSICS_OUTSIDE)[declared.physics],
+                "rendering_backend": "none",
+                "presets": [],
+            },
             "task": declared.task,
             "seed": declared.seed,
             "start_time_utc": _began(run.attempts[0]).isoformat(),
@@ -172,6 +181,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         "ledger_lab/world_size": declared.world_size,
         "ledger_lab/accelerator": declared.hardware.get("accelerator"),
         "ledger_lab/not_measured": " ".join(_unknown(bundle)) or None,
+        "ledger_lab/not_in_schema": "run.config.physics_backend" if declared.physics in PHYSICS_OUTSIDE else None,
     }
     known = {key: value for key, value in extra.items() if value is not None}
     return {**bundle, "extra": known, "schema_version": SCHEMA_VERSION}

@@ -16,7 +16,7 @@ from ledger_lab.meters.phases import Phase
 from ledger_lab.recipes.libraries import LIBRARIES, require_library
 from ledger_lab.recipes.rules import count
 from ledger_lab.recipes.settings import read_setting, write_setting
-from ledger_lab.runners.lean_imports import postpone_compiler
+from ledger_lab.runners.lean_imports import functions_compiled_later, postpone_compiler
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -343,5 +343,6 @@ def load_adapter(library: str) -> Adapter:
     """
     require_library(library)
     postpone_compiler()
-    adapter: Adapter = importlib.import_module(f"{LIBRARIES[library].folder}.adapter").ADAPTER
+    with functions_compiled_later():
+        adapter: Adapter = importlib.import_module(f"{LIBRARIES[library].folder}.adapter").ADAPTER
     return adapter

@@ -60,7 +60,7 @@ def resolve_configs(
     agent_key = agent or f"{library}_cfg_entry_point"
     native = NATIVE_CHOICE in overrides
     if native:
-        require_warp_settings(task)
+        require_warp_settings(task, overrides)
         overrides = [WARP_CHOICE if override == NATIVE_CHOICE else override for override in overrides]
     plain = {"env": _load(task, "env_cfg_entry_point"), "agent": _load(task, agent_key)}
     choices = [override for override in overrides if _is_choice(override, task, plain)]

@@ -41,6 +41,7 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
         return
     manager = string_to_callable(str(cfg.sim.physics.class_type))
     launches = {name: getattr(manager, name) for name in _STEPS}
+    own = {name: vars(manager).get(name) for name in _STEPS}
 
     def recorded(launch: Callable[[], None]) -> Callable[[], None]:
         def replay() -> None:
@@ -59,6 +60,8 @@ def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in _STEPS:
-            delattr(manager, name)  # the base class's own step is visible again
+        for name, step in own.items():
+            delattr(manager, name)  # a base class's own step is visible again
+            if step is not None:
+                setattr(manager, name, step)
         NewtonManager._graph = None

@@ -20,7 +20,7 @@ import trimesh
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR
 from ledger_lab.panels.seeds import stream_key
 from ledger_lab.panels.terrain import FlatPatches, HeldOutGround
-from ledger_lab.runners.seeded_terrain import SeededTerrainGenerator, seeded_streams
+from ledger_lab.runners.seeded_terrain import SeededTerrainGenerator, on_the_cpu, seeded_streams
 
 if TYPE_CHECKING:
     from isaaclab.terrains import TerrainGenerator, TerrainGeneratorCfg
@@ -81,16 +81,17 @@ class HeldOutTerrainGenerator:
 
         Args:
             cfg: Configuration of the trained ground, but with :func:`rows_in_all` as its number of rows.
-            device: Device on which flat patches are searched for.
+            device: Device of the flat patches. The grounds are generated on the CPU, because a GPU draws other numbers.
         """
         self.cfg = cfg
         between = _rows_between(cfg)
         one, other = copy.copy(cfg), copy.copy(cfg)  # not deep: Isaac Lab writes into the kinds of patches
         one.num_rows = other.num_rows = (cfg.num_rows - between) // 2
         other.seed = held_out_seed(cfg.seed)
-        trained = self.generator(one, device=device)
-        with seeded_streams(other.seed):
-            held_out = self.generator(other, device=device)
+        with on_the_cpu():
+            trained = self.generator(one, device="cpu")
+            with seeded_streams(other.seed):
+                held_out = self.generator(other, device="cpu")
         away = 0.5 * (one.num_rows + between) * cfg.size[0]
         for ground, x in ((trained, -away), (held_out, away)):
             ground.terrain_mesh.apply_translation([x, 0.0, 0.0])
@@ -104,7 +105,11 @@ class HeldOutTerrainGenerator:
         )
         self.terrain_origins = trained.terrain_origins
         origins = torch.as_tensor(held_out.terrain_origins, dtype=torch.float, device=device)
-        self.flat_patches = FlatPatches(trained.flat_patches, HeldOutGround(origins, held_out.flat_patches, away))
+        own, other_patches = (
+            {name: patches.to(device) for name, patches in ground.flat_patches.items()}
+            for ground in (trained, held_out)
+        )
+        self.flat_patches = FlatPatches(own, HeldOutGround(origins, other_patches, away))
 
 
 def _rows_between(cfg: TerrainGeneratorCfg) -> int:

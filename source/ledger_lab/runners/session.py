@@ -19,8 +19,9 @@ from isaaclab.utils.string import ResolvableString, string_to_callable
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 
 from ledger_lab.assets.check import require_assets
-from ledger_lab.errors import UserError
+from ledger_lab.errors import FirstErrorStack, UserError, first_line
 from ledger_lab.launch import World
+from ledger_lab.ledger.endings import is_device_fault
 from ledger_lab.native.choose import require_fit
 from ledger_lab.native.unstable import ended_when_unstable
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
@@ -42,7 +43,8 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
 
     Args:
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``None``.
-        world: The processes of the training; if there are several, each uses the GPU with its own number.
+        world: The processes of the training; if there are several, each uses the GPU with its own number. A process
+            that sees exactly one GPU uses this GPU, because a launcher such as Slurm may give each process its own.
 
     Raises:
         UserError: If this machine has no such device.
@@ -54,6 +56,8 @@ def resolve_device(device: str | None, world: World | None = None) -> str:
                 f"--device {device}: each process uses the GPU of its own number: use --device cuda, and choose GPUs "
                 "with CUDA_VISIBLE_DEVICES"
             )
+        if gpus == 1:
+            return "cuda:0"
         if world.local_size > gpus:
             raise UserError(
                 f"{world.local_size} processes on a machine with {gpus} GPU{'' if gpus == 1 else 's'}: start one "
@@ -187,13 +191,50 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     """
     sees = any(isinstance(part, RayCasterCfg) for part in vars(env_cfg.scene).values())
     import_environment(env_cfg)
-    with ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext():
+    with (
+        ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
+        _faults_named(env_cfg.sim.device),
+        FirstErrorStack() as closing,
+    ):
         env = gym.make(task, cfg=env_cfg)
-        try:
-            with ended_when_unstable(env):
-                yield env
-        finally:
-            env.close()
+        closing.callback(env.close)
+        closing.enter_context(ended_when_unstable(env))
+        yield env
+
+
+@contextmanager
+def _faults_named(device: str) -> Iterator[None]:
+    """Name the fault of a GPU where Warp only says that it could not allocate memory.
+
+    After a fault, such as an illegal memory access, every later call fails. If the first of them asks Warp for memory,
+    Warp raises the same error as if there was too little memory.
+
+    Args:
+        device: The device.
+
+    Raises:
+        RuntimeError: In place of Warp's error, if torch finds a fault.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if device != "cpu" and str(error).startswith("Failed to allocate"):
+            try:
+                torch.cuda.synchronize(device)
+            except RuntimeError as fault:
+                if is_device_fault(str(fault)):
+                    raise RuntimeError(f"{first_line(fault)} (Warp: {first_line(error)})") from error
+        raise
+
+
+def gpu_model(device: str) -> str | None:
+    """Return the name of a GPU's model; ``None`` on a CPU."""
+    return None if device == "cpu" else torch.cuda.get_device_name(device)
+
+
+def gpu_uuid(device: str) -> str | None:
+    """Return what identifies a GPU among all GPUs; ``None`` on a CPU."""
+    return None if device == "cpu" else str(torch.cuda.get_device_properties(device).uuid)
 
 
 def gpu_memory_bytes(device: str) -> int | None:

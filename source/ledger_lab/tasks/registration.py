@@ -7,6 +7,9 @@ import gymnasium as gym
 from ledger_lab.recipes import RECIPES
 from ledger_lab.tasks.translations import agent_entry_points
 
+NUM_ENVS_ON_GPU = 4096
+"""Environments on a GPU, as in most of Isaac Lab's own recipes. Untried: no task has been trained with them."""
+
 
 def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:
     """Register a task. Its recipe in :data:`ledger_lab.recipes.RECIPES` is its agent configuration in every library.
@@ -35,5 +38,6 @@ def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: st
             **mirrored,
             "default_agent": "rsl_rl",
             "default_panel": panel,
+            "num_envs_on_gpu": NUM_ENVS_ON_GPU,
         },
     )

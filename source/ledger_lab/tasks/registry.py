@@ -111,3 +111,13 @@ def default_panel(task: str) -> str | None:
     """
     panel: str | None = gym.spec(task).kwargs.get("default_panel")
     return panel
+
+
+def num_envs_on_gpu(task: str) -> int | None:
+    """Return the number of environments that a registered task recommends on a GPU; ``None`` if it names none.
+
+    Args:
+        task: Gymnasium id.
+    """
+    count: int | None = gym.spec(task).kwargs.get("num_envs_on_gpu")
+    return count

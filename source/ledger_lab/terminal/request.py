@@ -324,7 +324,9 @@ def print_help(request: type[Request], argv: Sequence[str]) -> bool:
                 "overrides",
                 "Arguments of the form NAME=VALUE change the configuration of the task. physics=NAME, renderer=NAME "
                 "and presets=NAME[,NAME] select presets, which are named variants of the configuration. "
-                "scripts/list_envs.py lists the physics presets of each task. env.PATH=VALUE sets one value of the "
+                "scripts/list_envs.py lists the physics presets of each task. A new run of one of LedgerLab's tasks "
+                "uses newton_mujoco on a CPU and newton_mjwarp on a GPU, unless another one is selected; other "
+                "programs use the physics of the run. env.PATH=VALUE sets one value of the "
                 "environment, and agent.PATH=VALUE one value of the agent.",
             )
     parser.print_help()

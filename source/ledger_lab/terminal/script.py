@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ledger_lab.cores import imports
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.terminal.console import tell_error
@@ -46,4 +47,10 @@ def imported_later(name: str) -> Callable[..., Any]:
     Args:
         name: Its module and function, like ``ledger_lab.training.run:train_run``.
     """
-    return lambda *arguments: pkgutil.resolve_name(name)(*arguments)
+
+    def program(*arguments: Any) -> Any:  # noqa: ANN401 - what the program takes and returns
+        with imports():
+            function = pkgutil.resolve_name(name)
+        return function(*arguments)
+
+    return program

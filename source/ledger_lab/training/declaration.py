@@ -12,6 +12,7 @@ from ledger_lab.ledger import RunDeclared, declare_cohort
 from ledger_lab.meters import git_facts, hardware_facts, package_versions
 from ledger_lab.physics import physics_name
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
+from ledger_lab.runners.session import gpu_model
 from ledger_lab.training.plan import TrainPlan
 
 
@@ -82,7 +83,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         hardware={
             **hardware_facts(),
             "torch_threads": torch.get_num_threads(),
-            "accelerator": None if plan.device == "cpu" else torch.cuda.get_device_name(plan.device),
+            "accelerator": gpu_model(plan.device),
             "accelerator_memory_bytes": (
                 None if plan.device == "cpu" else torch.cuda.get_device_properties(plan.device).total_memory
             ),

@@ -24,12 +24,14 @@ from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.engine import with_default_engine
+from ledger_lab.runners.memory import require_memory
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
-from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
-from ledger_lab.tasks.registry import default_panel, require_task, require_task_default
+from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
+from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
 from ledger_lab.training.batch import check_batch, plan_batch, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
-from ledger_lab.training.ranks import require_same
+from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import Resumption
 from ledger_lab.training.spread_slots import require_divisible
@@ -53,7 +55,8 @@ class TrainPlan:
     world: World
     """The processes of the training, and which of them this is."""
     overrides: list[str]
-    """Hydra overrides that rebuild the configurations: those of the request, and the scaled learning rate."""
+    """Hydra overrides that rebuild the configurations: those of the request, and a scaled learning rate. If LedgerLab
+    chose the physics engine, the request names it, too."""
     adapter: Adapter
     env_cfg: ManagerBasedRLEnvCfg
     agent_cfg: Any
@@ -70,6 +73,8 @@ class TrainPlan:
     """The environment with held-out slots; the training's own environment if there are no held-out slots."""
     held_out_slots: int
     """Held-out slots of this process."""
+    for_gpu: bool
+    """Whether number of environments and learning rate are the task's variant for a GPU."""
     price: Price
     config_sha256: dict[str, str]
     code_sha256: dict[str, str]
@@ -137,6 +142,7 @@ def plan_training(request: TrainRequest, group: ProcessGroup = ALONE, resumed: R
     """
     plan = group.agree(lambda: _check(request, group.world, resumed))
     group.agree(lambda: require_same(group, _common(plan)))
+    group.agree(lambda: require_own_gpus(group, gpu_uuid(plan.device)))
     group.agree(lambda: group.try_out(plan.device))
     run_id, path = group.first(lambda: (plan.run_id, str(plan.run_dir)))
     plan.env_cfg.log_dir = plan.slots_cfg.log_dir = path
@@ -149,6 +155,7 @@ def _common(plan: TrainPlan) -> dict[str, Any]:
         "--task": plan.request.task,
         "--rl_library": plan.adapter.library,
         "--device": plan.device.partition(":")[0],
+        "the model of the GPU": gpu_model(plan.device),
         "--num_envs": plan.env_cfg.scene.num_envs,
         "--seed": plan.seed,
         "--max_iterations": plan.batch.max_iterations,
@@ -182,14 +189,19 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     adapter = load_adapter(library)
     require_task(request.task, library, request.agent)
     panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
+    if resumed is None:  # a resumed run has the engine that it declared
+        request = replace(request, overrides=with_default_engine(request.task, request.overrides, device))
     overrides = list(request.overrides)
     env_cfg, agent_cfg = resolve_configs(request.task, library, overrides, request.agent)
 
     agent_cfg = adapter.prepare(agent_cfg, device, seed=request.seed, max_iterations=request.max_iterations)
     require_values(agent_cfg, adapter)
     env_cfg.sim.device = device
+    for_gpu = _num_envs_for_gpu(request, device)
     if request.num_envs is not None:
         env_cfg.scene.num_envs = request.num_envs
+    elif for_gpu is not None:
+        env_cfg.scene.num_envs = for_gpu
     for name, count in (("env.scene.num_envs", env_cfg.scene.num_envs), ("env.decimation", env_cfg.decimation)):
         if count < 1:
             raise UserError(f"{name} {count}: must be at least 1")
@@ -209,7 +221,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_folder_name(adapter.dialect.overrides["experiment_name"], experiment)
     batch = plan_batch(adapter, agent_cfg)
     check_batch(env_cfg.scene.num_envs, batch, by_flag=request.num_envs is not None)
-    if request.scale_lr:
+    rate = adapter.dialect.overrides["learning_rate"]
+    if request.scale_lr or (for_gpu is not None and rate not in {name.partition("=")[0] for name in overrides}):
         effective_batch = batch.effective_batch(env_cfg.scene.num_envs * world.size)
         overrides.append(scale_learning_rate(request, adapter, agent_cfg, effective_batch))
     flags = {**request.launcher_args(device), "distributed": request.distributed and device != "cpu"}
@@ -217,6 +230,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_runtime(env_cfg, flags, request.cpu_threads)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
     held_out_slots = 0 if request.no_eval else len(panel.episodes) // world.size
+    slots_cfg = held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else env_cfg
+    require_memory(request.task, slots_cfg, world.local_size)
     beginning = None
     if request.checkpoint is not None and resumed is None:
         beginning = find_beginning(
@@ -251,8 +266,9 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         panel=panel,
         simulation=simulation,
         identity=PanelIdentity.of(panel, simulation),
-        slots_cfg=held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else env_cfg,
+        slots_cfg=slots_cfg,
         held_out_slots=held_out_slots,
+        for_gpu=for_gpu is not None,
         price=price,
         config_sha256=config_hashes,
         code_sha256=code_sha256(request.task, env_cfg),
@@ -260,3 +276,14 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         beginning=beginning,
         resumed=resumed,
     )
+
+
+def _num_envs_for_gpu(request: TrainRequest, device: str) -> int | None:
+    """Return the number of environments of the task's variant for a GPU, whose learning rate is scaled to the batch.
+
+    Returns:
+        ``None`` on a CPU, or if the user chose an agent configuration or the number of environments.
+    """
+    names = [override.partition("=")[0].lstrip("+") for override in request.overrides]
+    chosen = request.agent is not None or request.num_envs is not None or "env.scene.num_envs" in names
+    return None if device == "cpu" or chosen else num_envs_on_gpu(request.task)

@@ -184,5 +184,26 @@ def require_same(group: ProcessGroup, mine: Mapping[str, Any]) -> None:
             if here != there:
                 raise UserError(
                     f"{name} is {here} on rank 0 ({group.hosts[0]}) and {there} on rank {rank} "
-                    f"({group.hosts[rank]}): start all processes with the same request, code and packages"
+                    f"({group.hosts[rank]}): start all processes with the same request, code, packages and GPU model"
                 )
+
+
+def require_own_gpus(group: ProcessGroup, uuid: str | None) -> None:
+    """Refuse to start if two processes use the same GPU.
+
+    A process that sees one GPU can't tell whether it is the only process that sees this GPU.
+
+    Args:
+        group: The processes.
+        uuid: UUID of the GPU of this process; ``None`` on a CPU.
+
+    Raises:
+        UserError: If two processes have the same GPU.
+    """
+    uuids = group.gather(uuid)
+    for rank, other in enumerate(uuids):
+        if other is not None and (first := uuids.index(other)) < rank:
+            raise UserError(
+                f"rank {first} and rank {rank} on {group.hosts[rank]} use the same GPU ({other}): start one process "
+                "per GPU, or use --device cpu"
+            )

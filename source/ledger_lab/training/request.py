@@ -37,7 +37,7 @@ _ELSEWHERE = FlagGroup("other machines")
 _JUDGE = FlagGroup(
     "evaluation",
     (
-        "With physics=newton_mjwarp or newton_mujoco on the CPU, scoring a policy twice gives identical episodes. On "
+        "With physics=newton_mujoco or newton_mjwarp on the CPU, scoring a policy twice gives identical episodes. On "
         "rough ground, newton_mjwarp also needs env.sim.physics.deterministic=true. That setting slows the simulation "
         "down. Scores with and without that setting cannot be compared."
     ),

@@ -17,7 +17,7 @@ import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.evaluation.score import capacity_told
 from ledger_lab.launch import read_world
 from ledger_lab.launch.job import note_run, read_job
@@ -246,7 +246,7 @@ def _train_and_judge(
         The status of the attempt.
     """
     clock = writer.clock
-    with ExitStack() as stack:
+    with FirstErrorStack() as stack:
         env = stack.enter_context(environment(plan.request.task, plan.slots_cfg))
         stack.callback(clock.unwind, Phase.SHUTDOWN)  # after the training, the simulation closes
         stack.enter_context(recorded_physics(env))

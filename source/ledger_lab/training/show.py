@@ -46,6 +46,7 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         f"{plan.env_cfg.scene.num_envs} environments · {physics_name(plan.env_cfg)} on {plan.device} · "
         f"seed {plan.seed}",
         describe_batch(plan),
+        *_untried(plan),
         plan.run_dir,
         *_grounds(plan),
         *_prospects(plan),
@@ -53,6 +54,17 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         sep="\n",
         soft_wrap=True,
     )
+
+
+def _untried(plan: TrainPlan) -> list[Text]:
+    """Return a line about the variant for a GPU, if it is used."""
+    if not plan.for_gpu:
+        return []
+    line = (
+        "the number of environments and the learning rate are chosen for a GPU, and untried there: --num_envs chooses "
+        "others"
+    )
+    return [Text(line, style="yellow")]
 
 
 def _grounds(plan: TrainPlan) -> list[str]:

@@ -110,12 +110,14 @@ class RlGamesTrainer(Trainer):
     def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop."""
         self._on_iteration = on_iteration
+        compiled = self._runner.params["config"].get("torch_compile", True) is not False  # as the library asks
+        compiling = metered_torch_compilation(self._clock) if compiled else contextlib.nullcontext()
         try:
             arranging = self._clock.wrap(a2c_common.swap_and_flatten01, Phase.LEARN)  # the batch, for the minibatches
             with (
                 recorded_calls(a2c_common, "clip_grad_norm_") as self._norms,
                 replaced(a2c_common, swap_and_flatten01=arranging),
-                metered_torch_compilation(self._clock),
+                compiling,
             ):
                 self._runner.run({"train": True})
         except Stop:

@@ -3,7 +3,7 @@
 This module corrects the following behaviour of the library: it starts NCCL on import; it resets the environment with
 the same seed in every training; after a timeout, it takes the first observation of the next episode for the last one,
 even if the horizon is part of the task; it chooses the best checkpoint by training return; its normalizers use only
-the samples of their own process.
+the samples of their own process; it makes tensors on the first GPU, also in trainings on another device.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from ledger_lab.meters.probes import Part
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.runners.collectives import of_all_processes
+from ledger_lab.runners.collectives import of_all_processes, take_from_first
 from ledger_lab.runners.recorded_calls import (
     episode_means,
     largest_norm,
@@ -65,7 +66,8 @@ class _Components(Runner):
     """
 
     def __init__(self, wrapper: IsaacLabWrapper, cfg: dict[str, Any]) -> None:
-        """Store a configuration."""
+        """Store a configuration; the library computes on the device of the environment from now on."""
+        _set_device(wrapper.device)
         self._env, self._verbose = wrapper, False
         self._cfg = self._check_cfg_compatibility(copy.deepcopy(cfg))
 
@@ -87,8 +89,15 @@ class _Components(Runner):
         }
 
     def agent_and_trainer(self) -> tuple[Any, Any]:
-        """Return a new agent with new networks, and the trainer around it."""
-        agent = self._generate_agent(self._env, copy.deepcopy(self._cfg), self.models())
+        """Return a new agent with new networks, and the trainer around it.
+
+        The library would send the networks of the first process as pickled objects. All processes would then read them
+        on the GPU of the first one.
+        """
+        models = self.models()
+        for model in models["agent"].values():
+            model.broadcast_parameters = functools.partial(take_from_first, model)
+        agent = self._generate_agent(self._env, copy.deepcopy(self._cfg), models)
         return agent, self._generate_trainer(self._env, copy.deepcopy(self._cfg), agent)
 
 
@@ -356,6 +365,19 @@ class SkrlAdapter(Adapter):
 
 ADAPTER = SkrlAdapter()
 """What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
+
+
+def _set_device(device: torch.device) -> None:
+    """Set the device that the library uses where it is given none, such as for the observations of each step.
+
+    The library would take ``cuda:0`` if there is a GPU, and make a tensor there each time, to check the device.
+    """
+    chosen = type(config.torch).parse_device
+
+    def parse_device(asked: torch.device | str | None, validate: bool = True) -> torch.device:
+        return device if asked is None else chosen(asked, validate)
+
+    config.torch.device, config.torch.parse_device = device, parse_device
 
 
 def _inputs(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:

@@ -80,7 +80,8 @@ class Arm:
             turn = 0.5 * torch.linalg.cross(turned, rotation, dim=1).sum(dim=2)
             error = torch.cat([position - now, turn], dim=1).unsqueeze(2)
             damped = jacobian @ jacobian.mT + _DAMPING**2 * torch.eye(6, device=joints.device)
-            joints = joints + (jacobian.mT @ torch.linalg.solve(damped, error)).squeeze(2)
+            solved, _ = torch.linalg.solve_ex(damped, error)  # solve() would look for errors on the host
+            joints = joints + (jacobian.mT @ solved).squeeze(2)
         return joints
 
     def _forward(self, joints: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

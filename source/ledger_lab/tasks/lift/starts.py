@@ -34,7 +34,7 @@ class BeginAtObject(ManagerTermBase):
         hand: SceneEntityCfg = cfg.params["hand"]
         robot: Articulation = env.scene[hand.name]
         self._arm = Arm(robot.cfg.prim_path, robot.body_names[hand.body_ids[0]], FINGERTIPS_M, env.device)
-        self._joints = [robot.joint_names.index(name) for name in self._arm.joints]
+        self._joints = torch.tensor([robot.joint_names.index(name) for name in self._arm.joints], device=env.device)
         self._default = robot.data.default_joint_pos.torch[:1, self._joints]
         self._home, self._rotation = self._arm.fingertips(self._default)
 
@@ -66,23 +66,21 @@ class BeginAtObject(ManagerTermBase):
         """
         ids = torch.arange(env.num_envs, device=env.device)[env_ids]
         drawn = torch.rand(len(ids), 3, device=env.device)  # whether this way, whether held, how far
-        chosen = drawn[:, 0] < share
-        if not chosen.any():
+        if share <= 0.0:
             return
-        ids, drawn = ids[chosen], drawn[chosen]
-        held = drawn[:, 1] < held_share
+        chosen, held = drawn[:, 0] < share, drawn[:, 1] < held_share
         robot, item = env.scene[hand.name], env.scene[asset_cfg.name]
         pose = item.data.root_link_pose_w.torch[ids].clone()
-        pose[:, 2] += held * (height_m[0] + (height_m[1] - height_m[0]) * drawn[:, 2])
+        pose[:, 2] += (chosen & held) * (height_m[0] + (height_m[1] - height_m[0]) * drawn[:, 2])
         item.write_root_pose_to_sim_index(root_pose=pose, env_ids=ids)
         base = robot.data.root_link_pose_w.torch[ids]
         place = quat_apply_inverse(base[:, 3:7], pose[:, :3] - base[:, :3])
         place += (~held * drawn[:, 2]).unsqueeze(1) * (self._home - place)
         joints = self._arm.reach(self._default.expand(len(ids), -1), place, self._rotation.expand(len(ids), 3, 3))
         limits = robot.data.soft_joint_pos_limits.torch[ids][:, self._joints]
-        _place(robot, joints.clamp(limits[..., 0], limits[..., 1]), self._joints, ids)
+        _place(robot, joints.clamp(limits[..., 0], limits[..., 1]), self._joints, ids, chosen)
         opening = robot.data.default_joint_pos.torch[ids][:, fingers.joint_ids]
-        _place(robot, torch.where(held.unsqueeze(1), 0.5 * width_m, opening), fingers.joint_ids, ids)
+        _place(robot, torch.where(held.unsqueeze(1), 0.5 * width_m, opening), fingers.joint_ids, ids, chosen)
 
 
 def share_of_starts(env: ManagerBasedRLEnv, env_ids: Sequence[int], term_name: str, share: float) -> float:
@@ -101,7 +99,15 @@ def share_of_starts(env: ManagerBasedRLEnv, env_ids: Sequence[int], term_name: s
     return share
 
 
-def _place(robot: Articulation, positions: torch.Tensor, joints: Sequence[int], ids: torch.Tensor) -> None:
-    """Set joint positions, at rest."""
+def _place(
+    robot: Articulation, positions: torch.Tensor, joints: torch.Tensor, ids: torch.Tensor, chosen: torch.Tensor
+) -> None:
+    """Set joint positions, at rest, in the chosen rows; the others stay.
+
+    All rows are written, because the host would wait for a GPU to learn which ones are chosen.
+    """
+    rows, now, moving = chosen.unsqueeze(1), robot.data.joint_pos.torch, robot.data.joint_vel.torch
+    positions = torch.where(rows, positions, now[ids][:, joints])
+    velocities = moving[ids][:, joints].masked_fill(rows, 0.0)
     robot.write_joint_position_to_sim_index(position=positions, joint_ids=joints, env_ids=ids)
-    robot.write_joint_velocity_to_sim_index(velocity=torch.zeros_like(positions), joint_ids=joints, env_ids=ids)
+    robot.write_joint_velocity_to_sim_index(velocity=velocities, joint_ids=joints, env_ids=ids)

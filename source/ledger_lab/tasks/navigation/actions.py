@@ -11,7 +11,8 @@ import torch
 from isaaclab.managers import ActionTerm, ActionTermCfg, ObservationGroupCfg, ObservationManager
 from isaaclab.utils import configclass, instantiate
 
-from ledger_lab.panels.slots import in_batches
+from ledger_lab.panels.slots import first_held_out, with_training_at_once
+from ledger_lab.panels.transfers import zero_rows
 from ledger_lab.tasks.navigation.frozen import WALKING_POLICY, load_walking_policy
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class WalkingPolicyAction(ActionTerm):
     """Velocity commands that a frozen policy turns into joint actions at its own rate.
 
     It is like Isaac Lab's ``PreTrainedPolicyAction``, but an environment does not depend on the others. The policy acts
-    in batches of one size, because a matrix product may depend on the number of its rows. At the start of an episode,
+    in batches of one size, because a matrix product may depend on the number of its rows; on a GPU, this is so for
+    held-out slots only, because a launch per batch would take most of the time. At the start of an episode,
     its last actions are zero. Its steps are counted from the start of an environment step, whatever called the term
     before. The configuration is not changed, so that the panel's identity stays the same. The policy's observations
     have no noise.
@@ -53,6 +55,8 @@ class WalkingPolicyAction(ActionTerm):
         seen.actions.func, seen.actions.params = lambda _: self._joint_actions, {}
         self._sight = ObservationManager({"walking": seen}, env)
         self._substep = 0
+        self._at_once = torch.device(self.device).type != "cpu"
+        """Whether the training slots act in one batch. Batches take less time only on a GPU."""
 
     @property
     def action_dim(self) -> int:
@@ -82,16 +86,16 @@ class WalkingPolicyAction(ActionTerm):
     def apply_actions(self) -> None:
         """Run the policy if its next step is due; otherwise, motor targets stay the same."""
         if self._substep % self.cfg.low_level_decimation == 0:
-            self._joint_actions[:] = in_batches(self._policy, self._sight.compute_group("walking"))
+            seen = self._sight.compute_group("walking")
+            first = first_held_out(self._env) if self._at_once else 0
+            self._joint_actions[:] = with_training_at_once(self._policy, seen, first)
             self._joints.process_actions(self._joint_actions)
             self._joints.apply_actions()
         self._substep += 1
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
         """Reset episodes: the command and the policy's last actions are zero."""
-        rows = slice(None) if env_ids is None else env_ids
-        for state in (self._raw_actions, self._velocities, self._joint_actions):
-            state[rows] = 0.0
+        zero_rows(env_ids, self._raw_actions, self._velocities, self._joint_actions)
         self._joints.reset(env_ids)
         self._sight.reset(env_ids)
 

@@ -9,6 +9,8 @@ import torch
 from isaaclab.envs.mdp import UniformVelocityCommand, UniformVelocityCommandCfg
 from isaaclab.utils import configclass
 
+from ledger_lab.panels.transfers import zero_rows
+
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedEnv
 
@@ -38,9 +40,7 @@ class TrackedVelocityCommand(UniformVelocityCommand):
 
     def reset(self, env_ids: Sequence[int] | None = None) -> dict[str, float]:
         """Reset the averages at the start of an episode."""
-        begins = slice(None) if env_ids is None else env_ids
-        self._mean_velocity[begins] = 0.0
-        self.commanded_m[begins] = 0.0
+        zero_rows(env_ids, self._mean_velocity, self.commanded_m)
         metrics: dict[str, float] = super().reset(env_ids)
         return metrics
 

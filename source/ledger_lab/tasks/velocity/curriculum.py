@@ -57,26 +57,26 @@ class FrontierPatches(ManagerTermBase):
             Recent share of failed episodes, mean of all patches.
         """
         ids = torch.arange(env.num_envs, device=env.device)[env_ids]
-        ids = ids[env.episode_length_buf[ids] > 0]
-        if len(ids) == 0:
-            return self.failing.mean()
+        stepped = env.episode_length_buf[ids] > 0
         terrain = env.scene.terrain
         way = env.scene[asset_cfg.name].data.root_pos_w.torch[ids, :2] - terrain.env_origins[ids, :2]
         asked = 0.5 * env.command_manager.get_term(command_name).commanded_m[ids]
         off_the_patch = 0.5 * terrain.cfg.terrain_generator.size[0]
-        asked[env.termination_manager.terminated[ids]] = off_the_patch
-        failed = (way.norm(dim=1) < asked.clamp(max=off_the_patch)).float()
+        asked = asked.masked_fill(env.termination_manager.terminated[ids], off_the_patch).clamp(max=off_the_patch)
+        failed = stepped & (way.norm(dim=1) < asked)
 
         columns, failing = self.failing.shape[1], self.failing.view(-1)
-        patches = terrain.terrain_levels[ids] * columns + terrain.terrain_types[ids]
-        episodes = torch.zeros_like(failing).index_add_(0, patches, torch.ones_like(failed))
-        failures = torch.zeros_like(failing).index_add_(0, patches, failed)
+        before = terrain.terrain_levels[ids] * columns + terrain.terrain_types[ids]
+        episodes = torch.zeros_like(failing).index_add_(0, before, stepped.float())
+        failures = torch.zeros_like(failing).index_add_(0, before, failed.float())
         kept = memory**episodes
         failing.copy_(kept * failing + (1.0 - kept) * failures / episodes.clamp(min=1.0))
 
         frontier = failing * (1.0 - failing)
-        odds = 1.0 / len(failing) + frontier / frontier.sum().clamp(min=1.0e-6)
-        drawn = torch.multinomial(odds, len(ids), replacement=True)
-        terrain.terrain_levels[ids], terrain.terrain_types[ids] = drawn // columns, drawn % columns
+        odds = (1.0 / len(failing) + frontier / frontier.sum().clamp(min=1.0e-6)).cumsum(0)
+        # torch.multinomial would make the host wait for a GPU if a single robot resets.
+        drawn = torch.searchsorted(odds, torch.rand(len(ids), device=env.device) * odds[-1], right=True)
+        patches = torch.where(stepped, drawn.clamp(max=len(failing) - 1), before)
+        terrain.terrain_levels[ids], terrain.terrain_types[ids] = patches // columns, patches % columns
         terrain.env_origins[ids] = terrain.terrain_origins[terrain.terrain_levels[ids], terrain.terrain_types[ids]]
         return self.failing.mean()

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+#
+# Proves that an image works: docker/accept.sh [IMAGE]
+#
+# Runs the README's two commands, a video, an interruption and its resumption: as a user that the image does not know,
+# without network, on a read-only root. RUNNER is the program with its options (default: docker); RUN_OPTIONS are added
+# to each of its `run`s. Needs a few minutes, and root or a daemon of root.
+
+set -euo pipefail
+image=${1:-ledger_lab}
+read -ra runner <<<"${RUNNER:-docker}"
+read -ra options <<<"${RUN_OPTIONS:-}"
+user=4321:0
+scratch=$(mktemp -d)
+name=ledger_lab-accept-$$
+logs=$scratch/logs
+finish() {
+    "${runner[@]}" rm --force "$name" >/dev/null 2>&1 || true
+    rm -rf -- "$scratch"
+}
+trap finish EXIT
+mkdir "$scratch/logs" "$scratch/home" "$scratch/other"
+chgrp 0 "$scratch"/*
+chmod 755 "$scratch"
+chmod 2775 "$scratch"/*
+
+step() { printf '\n== %s\n' "$*"; }
+die() {
+    printf 'docker/accept.sh: %s\n' "$*" >&2
+    exit 1
+}
+# Run a command in the image: options of `run`, --, command.
+inside() {
+    local more=()
+    while [[ $1 != -- ]]; do
+        more+=("$1")
+        shift
+    done
+    printf '$ %s\n' "${*:2}"
+    "${runner[@]}" run "${options[@]}" --rm --user "$user" --network none --read-only --tmpfs /tmp \
+        --volume "$logs:/workspace/ledger_lab/logs" "${more[@]}" "$image" "${@:2}"
+}
+with_home=(--volume "$scratch/home:/home/ledger_lab")
+
+step "labels"
+labels='{{range $name, $value := .Config.Labels}}{{$name}}={{println $value}}{{end}}'
+"${runner[@]}" image inspect --format "$labels" "$image"
+
+step "the README's second command: a report of recorded runs"
+inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/report.py --log_root records/cartpole-cpu
+
+step "the README's first command: training until a policy is confirmed"
+inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/train.py
+inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/report.py --json - >"$scratch/report.json"
+grep -q '"target_reached"' "$scratch/report.json" || die "the training did not reach its target"
+
+step "a video without a display"
+inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/play.py --task LedgerLab-Ant --pretrained --video --num_envs 1 \
+    --video_length 60
+[[ -n $(find "$scratch/logs" -name '*.mp4' -size +10k) ]] || die "there is no video"
+
+logs=$scratch/other
+step "SIGTERM ends a training with status 75, and --resume continues it"
+"${runner[@]}" run "${options[@]}" --detach --name "$name" --user "$user" --network none --read-only --tmpfs /tmp \
+    --volume "$logs:/workspace/ledger_lab/logs" "${with_home[@]}" "$image" \
+    ./isaaclab.sh -p scripts/train.py --task LedgerLab-Ant --max_iterations 12 --no-stop_at_target \
+    agent.save_interval=1 >/dev/null
+for ((waited = 0; waited < 600; waited++)); do
+    [[ -z $(find "$logs" -name 'model_2.pt') ]] || break
+    sleep 1
+done
+"${runner[@]}" kill --signal TERM "$name" >/dev/null
+status=$("${runner[@]}" wait "$name")
+"${runner[@]}" logs "$name" 2>&1 | tail -n 3
+echo "exit status $status"
+[[ $status == 75 ]] || die "a training that SIGTERM interrupts must exit with status 75"
+run=$(dirname -- "$(find "$logs" -name 'journal-1-0.jsonl')")
+inside "${with_home[@]}" -- ./isaaclab.sh -p scripts/train.py --resume "logs/${run#"$logs/"}"
+
+step "no home, and a home that is not the user's"
+for home in --env=HOME= --env=HOME=/root; do
+    inside "$home" -- ./isaaclab.sh -p scripts/train.py --num_envs 64 --max_iterations 2
+done
+
+step "accepted"

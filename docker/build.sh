@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+#
+# Builds the image with docker, podman or buildah, whichever is there:
+#
+#   docker/build.sh [--light] [options of the builder]
+#
+# TAG names the image (default: ledger_lab), BUILDER the program. --light installs only what the reports need:
+# no simulator, no OpenGL, no kernels. Examples of options: --build-arg BASE=..., --build-arg KERNELS=LedgerLab-Ant,
+# --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt.
+
+set -euo pipefail
+cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.."
+
+# What setup.py requires, and what that requires.
+LIGHT_PACKAGES="duckdb jinja2 markdown-it-py markupsafe mdurl msgspec narwhals numpy nvidia-ml-py orjson packaging
+plotly psutil pygments rich scipy"
+
+die() {
+    printf 'docker/build.sh: %s\n' "$*" >&2
+    exit 2
+}
+
+builder=${BUILDER:-}
+for candidate in docker podman buildah; do
+    [[ -n $builder ]] || ! type -P "$candidate" >/dev/null || builder=$candidate
+done
+[[ -n $builder ]] || die "found neither docker nor podman nor buildah: install one of them"
+
+version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' extension.toml)
+revision=unknown
+if commit=$(git rev-parse HEAD 2>/dev/null); then
+    revision=$commit$([[ -z $(git status --porcelain) ]] || echo -dirty)
+fi
+lock=$(sha256sum requirements.lock)
+
+light=()
+tag=${TAG:-ledger_lab}
+if [[ ${1:-} == --light ]]; then
+    shift
+    light=(--build-arg "ONLY_PACKAGES=${LIGHT_PACKAGES//$'\n'/ }" --build-arg SYSTEM_PACKAGES= --build-arg KERNELS=)
+    tag=${TAG:-ledger_lab:light}
+fi
+
+case ${builder##*/} in
+    docker) build=(build) ;;
+    podman) build=(build --format docker --layers) ;;
+    buildah) build=(bud --isolation chroot --format docker --layers) ;;
+    *) die "BUILDER=$builder is none of docker, podman and buildah" ;;
+esac
+DOCKER_BUILDKIT=1 exec "$builder" "${build[@]}" --file docker/Dockerfile --tag "$tag" --build-arg "VERSION=$version" \
+    --build-arg "REVISION=$revision" --build-arg "LOCK_SHA256=${lock%% *}" "${light[@]}" "$@" .

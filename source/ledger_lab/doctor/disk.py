@@ -1,0 +1,167 @@
+"""Checks of the ledger's file system, the caches, and the folders for temporary files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ledger_lab.doctor.finding import Finding, fail, ok, warn
+
+_MIB = 1 << 20
+_LEAST_BYTES, _LITTLE_BYTES = 100 * _MIB, 2048 * _MIB
+_SLOW_S = 1.0
+"""Time of a write that reaches the disk above which trainings wait noticeably for it [s]."""
+_REMOTE = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs", "afs")
+_VOLATILE = ("tmpfs", "ramfs")
+
+
+def existing(folder: Path) -> Path:
+    """Return a folder, or the nearest parent that exists.
+
+    Args:
+        folder: The folder.
+    """
+    return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+
+
+def file_system(folder: Path, mounts: str) -> str:
+    """Return the type of the file system of a folder, such as ``ext4`` or ``nfs4``.
+
+    Args:
+        folder: A folder.
+        mounts: Text of ``/proc/self/mountinfo`` (proc(5)).
+    """
+    found, deepest = "unknown", 0
+    real = folder.resolve()
+    for line in mounts.splitlines():
+        fields, _, after = line.partition(" - ")
+        point = Path(fields.split()[4].encode().decode("unicode_escape"))
+        if real.is_relative_to(point) and len(point.parts) >= deepest:  # a later mount covers an earlier one
+            found, deepest = after.split()[0], len(point.parts)
+    return found
+
+
+def check_log_root(log_root: Path, mounts: str, free_bytes: int | None = None, slow_s: float = _SLOW_S) -> Finding:
+    """Check that a ledger can be written: a file, its way to the disk, and an atomic replacement.
+
+    Nothing remains of it.
+
+    Args:
+        log_root: Root of the ledger, which need not exist.
+        mounts: Text of ``/proc/self/mountinfo``.
+        free_bytes: Free space; by default that of the disk [B].
+        slow_s: Time above which a write is slow [s].
+    """
+    folder = existing(log_root)
+    elsewhere = "name another folder with --log_root"
+    kind = file_system(folder, mounts)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=folder) as scratch:
+            began_s = time.monotonic()
+            _write_durably(Path(scratch))
+            spent_s = time.monotonic() - began_s
+    except OSError as error:
+        return fail(f"{folder} ({kind}) can't be written: {error.strerror}", elsewhere)
+    free = shutil.disk_usage(folder).free if free_bytes is None else free_bytes
+    text = f"{folder} ({kind}), {free / _MIB / 1024:.1f} GiB free"
+    if free < _LEAST_BYTES:
+        return fail(f"{text}: a run needs 100 MiB", f"free some space, or {elsewhere}")
+    if free < _LITTLE_BYTES:
+        return warn(f"{text}: checkpoints of many runs need more", f"free some space, or {elsewhere}")
+    if kind in _VOLATILE:
+        return warn(f"{text}: it is in memory, and lost when the machine goes down", elsewhere)
+    if spent_s > slow_s:
+        return warn(f"{text}: a durable write takes {spent_s:.1f} s", f"{elsewhere}, on a faster disk")
+    return ok(f"{text}{', a network file system' if kind in _REMOTE else ''}, durable write in {1e3 * spent_s:.0f} ms")
+
+
+def _write_durably(folder: Path) -> None:
+    """Append to a file, wait for the disk, and replace another file.
+
+    Raises:
+        OSError: If the file system refuses any of it.
+    """
+    for name in ("new", "old"):
+        with (folder / name).open("ab") as file:
+            file.write(name.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(folder / "new", folder / "old")
+    if (folder / "old").read_bytes() != b"new":
+        raise OSError(0, "a replaced file still has its old content")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def cache_folders(environ: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]]:
+    """Return the folders for caches by what they hold, each with the variable that names another one.
+
+    Args:
+        environ: Environment variables.
+    """
+    home = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "/nonexistent") / ".cache")
+    return {
+        "compiled kernels": (Path(environ.get("WARP_CACHE_PATH") or home / "warp"), "WARP_CACHE_PATH"),
+        "sums of the ledger": (home / "ledger_lab", "XDG_CACHE_HOME"),
+    }
+
+
+def check_caches(folders: Mapping[str, tuple[Path, str]]) -> Finding:
+    """Check that caches can be written: else every start compiles all kernels again.
+
+    Args:
+        folders: Folders by what they hold, with the variable that names another one.
+    """
+    for what, (folder, variable) in folders.items():
+        if error := _obstacle(existing(folder)):
+            return warn(
+                f"{folder} can't be written ({error}): the cache of {what} is not kept",
+                f"set {variable} to a folder that you can write",
+            )
+    return ok(", ".join(str(folder) for folder, _ in folders.values()))
+
+
+def check_temporary(usual: Path | None, memory: Path = Path("/dev/shm"), free_bytes: int | None = None) -> Finding:
+    """Check the folders for temporary files, on disk and in memory.
+
+    Args:
+        usual: The folder for temporary files; ``None`` if there is none that can be written.
+        memory: The folder in memory.
+        free_bytes: Free space in ``usual``; by default that of the disk [B].
+    """
+    if usual is None:
+        return fail("no folder for temporary files can be written", "set TMPDIR to a folder that you can write")
+    free = shutil.disk_usage(usual).free if free_bytes is None else free_bytes
+    if free < _LEAST_BYTES:
+        return warn(f"{usual} has {free / _MIB:.0f} MiB free", "free some space, or set TMPDIR")
+    if error := _obstacle(memory):
+        return warn(
+            f"{memory} can't be written ({error}): trainings with --nproc on several GPUs may not start",
+            "start the container with --shm-size 1g or --ipc host",
+        )
+    return ok(f"{usual} and {memory}")
+
+
+def _obstacle(folder: Path) -> str | None:
+    """Return why a folder can't be written; ``None`` if it can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def temporary_folder() -> Path | None:
+    """Return Python's folder for temporary files; ``None`` if none can be written."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return None

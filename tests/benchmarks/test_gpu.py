@@ -1,0 +1,251 @@
+"""The GPU kit runs every part in a process of its own, and keeps what it found whatever happens to a part."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.gpu import checks, kit, surroundings, waits
+from benchmarks.gpu.compared import compared
+from benchmarks.gpu.part import FIGURES, Part, keep_journals, read_figures, run_part
+from benchmarks.gpu.parts import all_parts
+from benchmarks.gpu.readers import read_without_cuda
+from ledger_lab.errors import UserError
+from tests.conftest import benchmark
+
+
+def part(code: str, name: str = "tried", **changes: Any) -> Part:
+    made: dict[str, Any] = {"what": "", "command": ("-c", code), "read": read_figures, "limit_s": 60.0, **changes}
+    return Part(name=name, **made)
+
+
+WRITES = f"import pathlib, sys; pathlib.Path(r'{{folder}}', '{FIGURES}').write_text('{{\"x\": 1}}')"
+
+
+def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
+    done = benchmark("gpu", "--device", "cpu", "--quick", "--out", tmp_path / "gpu.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert {name: each["status"] for name, each in found["parts"].items()} == dict.fromkeys(
+        ("device", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"), "done"
+    )
+    assert found["not_run"] == []
+    speed = found["parts"]["speed-64-scored"]["result"]
+    assert speed["heldout_episodes"] == 256
+    assert found["compared"]["steps_per_s"]["64"]["with_held_out_slots"] == speed["steps_per_s"] > 0
+    waited = found["parts"]["waits-cartpole"]["result"]
+    assert waited["env_steps"] == 2 * 32
+    assert sum(waited["places"].values()) == pytest.approx(waited["waits_per_step"])
+    assert found["parts"]["overhead"]["result"]["median_ratio"] > 0
+    kept = [path for path in (tmp_path / "gpu-logs").rglob("*") if path.is_file()]
+    assert [path for path in kept if path.name == "journal-1-0.jsonl"]
+    assert not [path for path in kept if path.suffix == ".pt"]
+    assert sum(path.stat().st_size for path in kept) < 2_000_000
+
+
+def test_a_part_that_fails_tells_its_error_and_its_figures_so_far(tmp_path: Path) -> None:
+    failed = run_part(part(f"{WRITES}; print('out of luck'); sys.exit(3)"), tmp_path / "a", os.environ, 60)
+    assert (failed.status, failed.exit_status, failed.result) == ("failed", 3, {"x": 1})
+    assert failed.error == "exit status 3: out of luck"
+    silent = run_part(part("pass"), tmp_path / "b", os.environ, 60)
+    assert silent.status == "failed"
+    assert "no figures: FileNotFoundError" in (silent.error or "")
+
+
+def test_a_part_that_takes_too_long_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.gpu.part.GRACE_S", 0.2)
+    deaf = "import signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    child = "child = subprocess.Popen(['sleep', '100']); pathlib.Path(r'{folder}', 'pid').write_text(str(child.pid))"
+    slow = run_part(part(f"{deaf}; {WRITES}; {child}; time.sleep(100)"), tmp_path / "a", os.environ, 3)
+    assert (slow.status, slow.exit_status, slow.result) == ("timed out", None, {"x": 1})
+    assert slow.error == "not finished after 3 s"
+    pid = int((tmp_path / "a" / "pid").read_text())
+    stat = Path(f"/proc/{pid}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+def run_kit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: list[Part], *arguments: str) -> tuple[int, Any]:
+    """Run a kit of these parts, and return its exit status and its file."""
+    monkeypatch.setattr(kit, "all_parts", lambda device, quick=False: parts)
+    out = tmp_path / "gpu.json"
+    status = kit.run_kit(["--out", str(out), *arguments])
+    return status, json.loads(out.read_text())
+
+
+def test_no_part_stops_the_next_and_what_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [
+        part("import sys; sys.exit(1)", "first", least_s=1),
+        part(WRITES, "second", least_s=1),
+        part(WRITES, "third", least_s=1000),
+    ]
+    status, found = run_kit(monkeypatch, tmp_path, parts, "--budget_s", "100")
+    assert status == 1
+    assert [each["status"] for each in found["parts"].values()] == ["failed", "done", "skipped"]
+    assert "it needs 1012 s: run it alone with --part third" in found["parts"]["third"]["error"]
+    assert found["parts"]["second"]["result"] == {"x": 1}
+    assert (tmp_path / "gpu-logs" / "first" / "output.txt").exists()
+
+
+def test_if_the_device_cannot_be_used_the_rest_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [
+        part(f"{WRITES}; sys.exit('banner\\ntorch: no CUDA')", "device"),
+        part(WRITES, "doctor", needs_device=False),
+        part(WRITES, "speed-64"),
+    ]
+    status, found = run_kit(monkeypatch, tmp_path, parts)
+    assert (status, found["parts"]["doctor"]["status"], found["parts"]["speed-64"]["status"]) == (1, "done", "skipped")
+    assert found["parts"]["speed-64"]["error"] == "the device cannot be used: torch: no CUDA"
+    assert found["parts"]["device"]["result"] == {"x": 1}
+
+
+def test_figures_that_cannot_be_compared_or_written_do_not_stop_the_kit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [
+        part("pass", "speed-1024", read=lambda folder: {"steps_per_s": "fast"}),
+        part("pass", "speed-1024-scored", read=lambda folder: {"steps_per_s": 1.0}),
+        part("pass", "odd", read=lambda folder: {"path": folder}),
+        part(WRITES, "last"),
+    ]
+    status, found = run_kit(monkeypatch, tmp_path, parts)
+    assert status == 1
+    assert [each["status"] for each in found["parts"].values()] == ["done", "done", "failed", "done"]
+    assert "TypeError" in found["compared"]["error"]
+    assert "not JSON serializable" in found["parts"]["odd"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--part", "spede-1024"], "no part 'spede-1024': did you mean 'speed-1024'"),
+        (["--part", "nothing-"], "no part 'nothing-'"),
+        (["--budget_s", "0"], "--budget_s must be above 0"),
+        (["--device", "cpu"], "with --device cpu, add --quick"),
+        (["--logs", "."], "exists already"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    with pytest.raises(UserError, match=message) as refusal:
+        kit.run_kit(["--out", str(out), *arguments])
+    assert "\n" not in str(refusal.value)
+    assert not out.exists()
+
+
+def test_names_are_unique_and_can_stand_for_several_parts() -> None:
+    parts = all_parts("cuda")
+    assert len({each.name for each in parts}) == len(parts)
+    chosen = kit._chosen(parts, ["train-cartpole-", "device"])
+    assert [each.name for each in chosen] == [
+        *("device", "train-cartpole-rsl_rl", "train-cartpole-skrl", "train-cartpole-rl_games")
+    ]
+
+
+def test_only_journals_and_the_ends_of_logs_are_kept(tmp_path: Path) -> None:
+    run = tmp_path / "part" / "rsl_rl" / "run"
+    run.mkdir(parents=True)
+    for name, size in (("journal-1-0.jsonl", 300_000), ("model_1.pt", 10), ("console.log", 300_000)):
+        (run / name).write_bytes(b"x" * size)
+    keep_journals(tmp_path / "part", tmp_path / "kept")
+    kept = {path.name: path.stat().st_size for path in (tmp_path / "kept").rglob("*.*")}
+    assert kept == {"journal-1-0.jsonl": 300_000, "console.log": 100_000}
+
+
+def test_parts_are_compared_where_both_ran() -> None:
+    def trained(speed: float, simulate_s: float = 0.5) -> dict[str, Any]:
+        phases = {"simulate": simulate_s, "learn": 0.5}
+        return {
+            "steps_per_s": speed,
+            "timing": "events",
+            "iterations": 20,
+            "iteration_phases_s": phases,
+            "device_bound_s": {},
+            "iteration_s": sum(phases.values()),
+        }
+
+    results = {
+        "speed-1024": trained(100.0),
+        "speed-4096": trained(400.0),
+        "speed-4096-scored": trained(300.0),
+        "speed-4096-launched": trained(100.0),
+        "speed-4096-scored-synchronized": {**trained(250.0, simulate_s=0.8), "timing": "synchronized"},
+        "start-cold": {"phases": {"startup": 5.0, "compile": 60.0}},
+    }
+    found = compared(results)
+    assert found["steps_per_s"]["1024"] == {"without": 100.0, "with_held_out_slots": None}
+    assert found["speed_lost_to_held_out_slots"] == {"4096": 0.25}
+    assert found["speed_captured_over_launched"] == 4.0
+    assert found["start-cold"] == {"startup": 5.0, "compile": 60.0}
+    assert found["events_against_synchronized"] == ["simulate: 500.0 ms by events, and 800.0 ms synchronized"]
+    assert compared({}) == {}
+
+
+def test_waits_are_counted_by_place_while_the_counter_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    found = waits.Waits("cpu")
+
+    def wait() -> None:
+        torch.cuda.synchronize()
+        warnings.warn("called a synchronizing CUDA operation (somewhere)", stacklevel=1)
+
+    with warnings.catch_warnings(), found.counted():
+        wait()
+        found.switch(True)
+        wait()
+        wait()
+        found.switch(False)
+        wait()
+    kinds = {name.partition(" at ")[0]: count for name, count in found.counts.items()}
+    assert kinds == {"torch torch.cuda.synchronize": 2, "torch operation": 2}
+    assert all("tests/benchmarks/test_gpu.py:" in name for name in found.counts)
+    assert waits.per_step(found.counts, 8)["waits_per_step"] == 0.5
+    places = {"torch operation at source/ledger_lab/panels/slots.py:1": 8, "warp x at newton/solvers/a.py:2": 4}
+    assert waits.per_step(places, 8)["waits_per_step_by_folder"] == {"ledger_lab/panels": 1.0, "newton": 0.5}
+
+
+def test_from_a_source_tree_the_parts_find_tasks_and_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "_is_installed", lambda: False)
+    found = surroundings.environ_of_parts(tmp_path, {"HOME": "/nowhere", "PYTHONPATH": "/packages"}, own_caches=True)
+    source, root, metadata, packages = found["PYTHONPATH"].split(os.pathsep)
+    assert (Path(source), Path(root), packages) == (surroundings.ROOT / "source", surroundings.ROOT, "/packages")
+    (points,) = Path(metadata).rglob("entry_points.txt")
+    assert "ledger_lab = ledger_lab.tasks" in points.read_text()
+    assert os.access(found["HOME"], os.W_OK)
+    assert found["WARP_CACHE_PATH"].startswith(str(tmp_path))
+    assert surroundings.cached_kernels(found) == 0
+
+
+def test_a_home_and_caches_that_can_be_used_are_used(tmp_path: Path) -> None:
+    found = surroundings.environ_of_parts(tmp_path, {"HOME": str(tmp_path)}, own_caches=False)
+    assert found["HOME"] == str(tmp_path)
+    assert surroundings.cached_kernels(found) is None
+
+
+def test_checks_tell_how_a_training_would_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+
+    assert checks._ending(lost) == {
+        "status": "crashed",
+        "error": "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "notes": [],
+    }
+    assert checks._ending(lambda: None)["status"] is None
+    for passed in (True, False):
+        monkeypatch.setattr(checks, "CHECKS", {"fault": lambda device, passed=passed: {"passed": passed}})
+        assert checks.main([str(tmp_path / "found.json"), "cuda", "fault"]) == (0 if passed else 1)
+        assert json.loads((tmp_path / "found.json").read_text()) == {"passed": passed}
+
+
+def test_a_training_on_the_cpu_must_not_use_cuda(tmp_path: Path) -> None:
+    (tmp_path / FIGURES).write_text('{"torch_uses_cuda": false}')
+    assert read_without_cuda(tmp_path)
+    (tmp_path / FIGURES).write_text('{"torch_uses_cuda": true}')
+    with pytest.raises(ValueError, match="torch used CUDA"):
+        read_without_cuda(tmp_path)

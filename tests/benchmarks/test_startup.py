@@ -1,0 +1,44 @@
+"""The benchmark of the start reads the stages from what a training prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.startup import Spent, bench_startup, stages
+from ledger_lab.errors import UserError
+
+LINES = [
+    "run abc · LedgerLab-Cartpole",
+    "starting the simulation …",
+    "training …",
+    "training 1/1",
+    "task LedgerLab-C",
+    "",
+]
+
+
+def moments(lines: list[str]) -> list[tuple[str, Spent]]:
+    return [(line, Spent(float(place**2), 2.0 * place**2)) for place, line in enumerate(lines, 1)]
+
+
+def test_a_stage_ends_at_the_first_line_after_it() -> None:
+    found = stages(moments(LINES))
+    assert {name: spent.cpu_s for name, spent in found.items()} == {
+        "check": 1,
+        "simulation": 8,
+        "training": 16,
+        "end": 11,
+    }
+    assert sum(spent.wall_s for spent in found.values()) == 2 * 36
+
+
+def test_a_missing_stage_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match=r"no line that begins with 'training '"):
+        stages(moments([*LINES[:2], ""]))
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no scripts/train\.py"):
+        bench_startup(["--against", str(tmp_path)])

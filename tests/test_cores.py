@@ -1,0 +1,39 @@
+"""Pauses of garbage collection."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from ledger_lab.cores import imports
+from ledger_lab.terminal.script import imported_later
+
+
+class _Circle:
+    """Something that only garbage collection can remove."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_collections_leave_out_what_exists_after_imports_but_no_garbage() -> None:
+    garbage, kept = weakref.ref(_Circle()), _Circle()
+    try:
+        with imports():
+            assert not gc.isenabled()
+        assert gc.isenabled() and garbage() is None
+        assert not any(kept is each for each in gc.get_objects())
+        later = weakref.ref(_Circle())
+        gc.collect()
+        assert later() is None, "what is made later is collected as usual"
+    finally:
+        gc.unfreeze()
+
+
+def test_a_program_that_is_imported_later_runs_with_collection() -> None:
+    before = gc.get_freeze_count()
+    try:
+        assert imported_later("gc:isenabled")()
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()
