@@ -128,7 +128,7 @@ def show_files(engine: Engine, site: Site, plan: Plan, console: Console) -> None
     """Print the files of a submission, and the command that would submit them."""
     folder = new_folder(site.log_root, plan.name)
     for name, content in _files(engine, site, plan, folder).items():
-        console.print(f"# {folder / name}", *content.splitlines(), "", sep="\n", soft_wrap=True)
+        console.print(f"# {folder / name}", content.rstrip("\n"), "", sep="\n", soft_wrap=True)
     command = shlex.join(engine.submit_command(folder))
     console.print(f"cd {shlex.quote(str(folder))} && {command}", soft_wrap=True)
 
