@@ -130,7 +130,9 @@ def test_submissions_are_numbered_and_an_unfinished_one_is_told(tmp_path: Path) 
     first = submitted(tmp_path, None)
     with pytest.raises(UserError, match="another program submitted at the same time"):
         write_folder(first, {})
-    with pytest.raises(UserError, match="jobs named ledger_lab-s-001, cancel them, and remove the folder"):
+    with pytest.raises(
+        UserError, match="Call again in a minute; .* jobs named ledger_lab-s-001, cancel them, and remove the folder"
+    ):
         read_submissions(tmp_path, "s")
     note_submission(noted(first, "17"))
     second = submitted(tmp_path, tmp_path / "refused")

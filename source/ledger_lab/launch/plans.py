@@ -229,8 +229,9 @@ def read_submissions(log_root: Path, name: str) -> list[Submission]:
             noted = msgspec.json.decode((folder / _SUBMITTED).read_bytes(), type=_Noted)
         except FileNotFoundError:
             raise UserError(
-                f"{folder}: this submission is not complete: another program is submitting, or was interrupted. Look "
-                f"for jobs named {job_name(folder)}, cancel them, and remove the folder"
+                f"{folder}: this submission is not complete: another program is submitting, or was interrupted. Call "
+                f"again in a minute; if it stays like this, look for jobs named {job_name(folder)}, cancel them, and "
+                "remove the folder"
             ) from None
         except (OSError, msgspec.MsgspecError) as error:
             raise UserError(f"{folder / _SUBMITTED} can't be read: {error}") from error
