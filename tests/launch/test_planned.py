@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Place
 from ledger_lab.launch.job import job_environ, note_run, read_job
+from ledger_lab.launch.local import make_trainings
 from ledger_lab.launch.planned import carry_out, training_command
 from ledger_lab.launch.plans import (
     Plan,
@@ -140,3 +142,29 @@ def test_submissions_are_numbered_and_an_unfinished_one_is_told(tmp_path: Path) 
     assert [(each.folder.name, each.job) for each in read_submissions(tmp_path, "s")] == [("001", "17"), ("002", "18")]
     assert read_run_dir(second, 0) is None, "a refused run has no directory"
     assert read_plan(second, PLAN.sha256) == [TRAINING]
+
+
+def test_a_signal_that_comes_while_a_training_is_being_started_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = submitted(tmp_path, None)
+    heard: list[int] = []
+
+    class Process:
+        def __init__(self, *_: object, **__: object) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+        def send_signal(self, signum: int) -> None:
+            heard.append(signum)
+
+        def poll(self) -> int:
+            return 143 if heard else 0
+
+    monkeypatch.setattr("ledger_lab.launch.local.subprocess.Popen", Process)
+    former = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        assert make_trainings([str(folder), "1", PLAN.sha256]) == 75
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
+    assert heard == [signal.SIGTERM] and (folder / "exits" / "0").read_text() == "143\n"

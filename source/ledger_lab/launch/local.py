@@ -168,6 +168,8 @@ def make_trainings(argv: Sequence[str]) -> int:
                     stderr=log,
                     env={**os.environ, _JOB: f"{socket.gethostname()}:{os.getpid()}", _QUEUE_S: f"{queue_s:.3f}"},
                 )
+            if asked:  # the signal came while the process was being started
+                running[index].send_signal(asked[-1])
         time.sleep(_LOOK_EVERY_S)
         for index, process in [*running.items()]:
             if (status := process.poll()) is not None:
