@@ -6,6 +6,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -14,6 +15,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
+
+if TYPE_CHECKING:
+    import torch
 
 _KINDS = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
 
@@ -55,23 +59,7 @@ def bench_optimizers(argv: Sequence[str]) -> int:
 
     import torch
 
-    torch.manual_seed(0)
-    widths = [args.observations, *args.hidden]
-    modules: list[list[torch.nn.Module]] = []
-    for _ in ("policy", "value"):
-        layers: list[torch.nn.Module] = []
-        for width, following in zip(widths, widths[1:], strict=False):
-            layers += [torch.nn.Linear(width, following), torch.nn.ELU()]
-        modules.append([*layers, torch.nn.Linear(widths[-1], 1)])
-    networks = torch.nn.ModuleList(torch.nn.Sequential(*layers) for layers in modules).to(args.device)
-    parameters = list(networks.parameters())
-    batch = torch.randn(args.minibatch, args.observations, device=args.device)
-
-    def gradients() -> None:
-        networks.zero_grad()
-        sum((network(batch).square().mean() for network in networks), torch.zeros((), device=args.device)).backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-
+    parameters, gradients = gradient_step(args.observations, args.hidden, args.minibatch, args.device)
     optimizers = {kind: torch.optim.Adam(parameters, lr=1e-3, **options) for kind, options in _KINDS.items()}
     steps: dict[str, Callable[[], object]] = {"gradients": gradients}
     steps |= {kind: optimizer.step for kind, optimizer in optimizers.items()}
@@ -92,3 +80,39 @@ def bench_optimizers(argv: Sequence[str]) -> int:
     make_console().print(table)
     write_findings(args.json, hardware=hardware_facts(), medians_us=medians_us)
     return 0
+
+
+def gradient_step(
+    observations: int, hidden_dims: Sequence[int], minibatch: int, device: str
+) -> tuple[list[torch.nn.Parameter], Callable[[], None]]:
+    """Make a policy and a value network on random observations.
+
+    Args:
+        observations: Number of values of an observation.
+        hidden_dims: Widths of the hidden layers.
+        minibatch: Number of observations.
+        device: Their device.
+
+    Returns:
+        The parameters of both networks, and a function that computes their gradients and clips them.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    widths = [observations, *hidden_dims]
+    modules: list[list[torch.nn.Module]] = []
+    for _ in ("policy", "value"):
+        layers: list[torch.nn.Module] = []
+        for width, following in zip(widths, widths[1:], strict=False):
+            layers += [torch.nn.Linear(width, following), torch.nn.ELU()]
+        modules.append([*layers, torch.nn.Linear(widths[-1], 1)])
+    networks = torch.nn.ModuleList(torch.nn.Sequential(*layers) for layers in modules).to(device)
+    parameters = list(networks.parameters())
+    batch = torch.randn(minibatch, observations, device=device)
+
+    def gradients() -> None:
+        networks.zero_grad()
+        sum((network(batch).square().mean() for network in networks), torch.zeros((), device=device)).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+
+    return parameters, gradients

@@ -12,6 +12,9 @@ from pathlib import Path
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
 import pytest
 
+from ledger_lab.terminal.surroundings import let_threads_sleep
+
+let_threads_sleep()  # before a test imports torch: the workers of the suite share the cores
 pytest.register_assert_rewrite("tests.fakes.robots")
 
 ROOT = Path(__file__).parents[1]

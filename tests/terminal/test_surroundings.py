@@ -196,3 +196,21 @@ def test_an_unknown_run_among_many_is_answered_with_the_nearest(
     assert build_report(["speed", "--log_root", str(tmp_path)]) == 0
     assert {"aaaa", "bbbb"} <= {run.declared.run_id for run in read_ledger(tmp_path).runs}
     assert "bbbb" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("variables", "spins"),
+    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+)
+def test_threads_of_openmp_soon_sleep_unless_the_user_says_otherwise(
+    variables: dict[str, str], spins: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.terminal.surroundings import accept_surroundings
+
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that pytest restores it
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    accept_surroundings()
+    assert os.environ.get("GOMP_SPINCOUNT") == spins

@@ -423,7 +423,10 @@ def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> No
     from ledger_lab.runners.process_group import ALONE
     from ledger_lab.training.resume import require_same_declaration
 
-    code, hardware = {"ledger_lab": "a" * 64, "acme_tasks": "b" * 64}, {"cpu_cores": 2, "torch_threads": 2}
+    code, hardware = (
+        {"ledger_lab": "a" * 64, "acme_tasks": "b" * 64},
+        {"cpu_cores": 2, "act_threads": 1, "learn_threads": 2},
+    )
     write(tmp_path, git={"commit": "aaa"}, code_sha256=code, versions={"torch": "2.10"}, hardware=hardware)
     _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
     same = resumed.declared
@@ -445,8 +448,8 @@ def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> No
         require_same_declaration(replace(same, panel_id="p1-bb"), resumed, ALONE, True)
     elsewhere = require_same_declaration(replace(same, hardware={**hardware, "cpu_cores": 4}), resumed, ALONE, False)
     assert elsewhere.reasons == ("other hardware: hardware.cpu_cores: 4 != 2",)
-    spread = replace(same, hardware={**hardware, "torch_threads": 4})
-    reason = "torch computes in 4 threads now, in 2 before: its sums may round differently"
+    spread = replace(same, hardware={**hardware, "learn_threads": 4})
+    reason = "torch's threads for rollout and learning are 1 and 4 now, 1 and 2 before: sums may round differently"
     assert require_same_declaration(spread, resumed, ALONE, False).reasons == (reason,)
 
 
@@ -464,7 +467,6 @@ def test_a_run_without_code_hashes_counts_as_changed_code(tmp_path: Path) -> Non
 
 def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gymnasium as gym
-    import torch
 
     from ledger_lab.meters import package_sha256
     from ledger_lab.runners.code import code_sha256
@@ -497,7 +499,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
         row = declaration(plan)
         assert list(row.code_sha256) == ["ledger_lab", module.stem, terms.stem]
         assert row.code_sha256[terms.stem] == package_sha256(terms.stem)
-        assert row.hardware["torch_threads"] == torch.get_num_threads()
+        assert (row.hardware["act_threads"], row.hardware["learn_threads"]) == (1, 1), "the networks are small"
         common = _common(plan)
         assert [common[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
         assert common["the version of torch"] == row.versions["torch"]

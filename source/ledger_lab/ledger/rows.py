@@ -97,6 +97,11 @@ class _Hardware(TypedDict, total=False):
     cpu_cores: Count | None
     memory_bytes: Count | None
     torch_threads: Count | None
+    """Threads of torch in the whole process; in rows of earlier versions."""
+    act_threads: Count
+    """Threads of torch in the forward passes of the rollout."""
+    learn_threads: Count
+    """Threads of torch in the gradient steps."""
     accelerator: str | None
     accelerator_memory_bytes: Count | None
 

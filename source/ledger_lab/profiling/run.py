@@ -132,6 +132,7 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
             writer = RunWriter(journal.append, clock, run_id=plan.run_id, directory=scratch, device=plan.device)
             record = functools.partial(record_checkpoint, plan, writer)  # saving includes the work of a training
             trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, record)
+            trainer.compute_in(plan.threads)
             if request.into:
                 _train_for_nsys(stages, trainer, ranges, on_gpu=on_gpu)
                 return

@@ -17,6 +17,7 @@ from ledger_lab.recipes.libraries import LIBRARIES, require_library
 from ledger_lab.recipes.rules import count
 from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners.lean_imports import functions_compiled_later, postpone_compiler
+from ledger_lab.runners.threads import Threads, in_threads
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -129,8 +130,18 @@ class Trainer(ABC):
         self._env, self._agent_cfg, self._batch = env, agent_cfg, batch
         self._run_dir, self._clock, self._record = run_dir, clock, record
         self._saved: CheckpointSaved | None = None
-        for owner, name, phase in (*self._build(), (env.unwrapped.sim, "step", Phase.SIMULATE)):
+        self._metered = (*self._build(), (env.unwrapped.sim, "step", Phase.SIMULATE))
+        for owner, name, phase in self._metered:
             clock.instrument(owner, name, phase)
+
+    def compute_in(self, threads: Threads) -> None:
+        """Let torch compute each phase in its number of threads. Call it once, before :meth:`train`.
+
+        Args:
+            threads: The numbers of threads.
+        """
+        for owner, name, phase in self._metered:
+            setattr(owner, name, in_threads(getattr(owner, name), threads.of(phase)))
 
     @abstractmethod
     def _build(self) -> Sequence[tuple[object, str, Phase]]:

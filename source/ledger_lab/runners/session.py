@@ -29,6 +29,7 @@ from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.lean_imports import import_environment
 from ledger_lab.runners.ovphysx_rays import ordered_rays
+from ledger_lab.runners.threads import torch_threads
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -185,6 +186,9 @@ def simulation_app(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any])
 def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBasedRLEnv]:
     """Create an environment, and close it at the end of the context. A process can have one at a time.
 
+    On the CPU, torch computes in one thread within the context. So the actions of a policy that is scored do not depend
+    on the number of cores; :meth:`~ledger_lab.runners.adapter.Trainer.compute_in` gives the learner more threads.
+
     Args:
         task: Gymnasium id.
         env_cfg: Resolved configuration.
@@ -198,6 +202,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     ):
         env = gym.make(task, cfg=env_cfg)
         closing.callback(env.close)
+        if env_cfg.sim.device == "cpu":
+            closing.enter_context(torch_threads(1))
         closing.enter_context(ended_when_unstable(env))
         yield env
 

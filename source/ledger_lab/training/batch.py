@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners import Adapter, BatchPlan
 from ledger_lab.runners.configs import require_values, resolve_configs
+from ledger_lab.runners.threads import Threads, threads_for
 from ledger_lab.training.request import TrainRequest
 
 
@@ -60,6 +63,22 @@ def plan_batch(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
         return adapter.plan(agent_cfg)
     except ValueError as error:
         raise UserError(f"the agent's configuration: {error}") from error
+
+
+def plan_threads(adapter: Adapter, agent_cfg: Any, batch: BatchPlan, num_envs: int, device: str) -> Threads:
+    """Choose the threads of torch for a training. Call it before the simulation starts, which leaves torch one thread.
+
+    Args:
+        adapter: The library.
+        agent_cfg: The library's configuration.
+        batch: The batch arithmetic.
+        num_envs: Environments per process.
+        device: Device of the networks.
+    """
+    widths = read_setting(agent_cfg, adapter.dialect.overrides["hidden_dims"])
+    known = isinstance(widths, list | tuple) and len(widths) > 0 and all(type(width) is int for width in widths)
+    minibatch = num_envs * batch.horizon // batch.minibatches_of(num_envs)
+    return threads_for(torch.get_num_threads(), widths if known else None, num_envs, minibatch, device)
 
 
 def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any, effective_batch: int) -> str:

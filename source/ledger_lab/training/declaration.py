@@ -82,7 +82,8 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         git=git_facts(Path(__file__).parent),
         hardware={
             **hardware_facts(),
-            "torch_threads": torch.get_num_threads(),
+            "act_threads": plan.threads.act,
+            "learn_threads": plan.threads.learn,
             "accelerator": gpu_model(plan.device),
             "accelerator_memory_bytes": (
                 None if plan.device == "cpu" else torch.cuda.get_device_properties(plan.device).total_memory

@@ -28,8 +28,9 @@ from ledger_lab.runners.engine import with_default_engine
 from ledger_lab.runners.memory import require_memory
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
+from ledger_lab.runners.threads import Threads
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
-from ledger_lab.training.batch import check_batch, plan_batch, scale_learning_rate
+from ledger_lab.training.batch import check_batch, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.request import TrainRequest
@@ -65,6 +66,8 @@ class TrainPlan:
     seed: int
     """Seed of the training. The configurations hold the seed of the process: this seed plus the rank."""
     batch: BatchPlan
+    threads: Threads
+    """Threads of torch in this process."""
     panel: Panel
     simulation: dict[str, Any]
     """Fields of the panel's identity that describe the simulation."""
@@ -263,6 +266,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         device=device,
         seed=seed,
         batch=batch,
+        threads=plan_threads(adapter, agent_cfg, batch, env_cfg.scene.num_envs, device),
         panel=panel,
         simulation=simulation,
         identity=PanelIdentity.of(panel, simulation),

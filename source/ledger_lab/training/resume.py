@@ -174,12 +174,21 @@ def _changes(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) ->
             "which the ledger records"
         )
     reasons = [f"other code: {code}"] if code else []
-    threads, before = (machine.pop("torch_threads", None) for machine in (machine_now, machine_then))
+    threads, before = _take_threads(machine_now), _take_threads(machine_then)
     if machine := few_differences({"hardware": machine_now}, {"hardware": machine_then}):
         reasons.append(f"other hardware: {machine}")
     if now.device == "cpu" and before is not None and threads != before:
-        reasons.append(f"torch computes in {threads} threads now, in {before} before: its sums may round differently")
+        reasons.append(
+            f"torch's threads for rollout and learning are {threads} now, {before} before: sums may round differently"
+        )
     return reasons
+
+
+def _take_threads(machine: dict[str, Any]) -> str | None:
+    """Remove the threads of torch from the facts of a machine, and return them in words; ``None`` if unknown."""
+    all_phases = machine.pop("torch_threads", None)
+    act, learn = machine.pop("act_threads", all_phases), machine.pop("learn_threads", all_phases)
+    return None if learn is None else f"{act} and {learn}"
 
 
 def _split(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

@@ -254,6 +254,7 @@ def _train_and_judge(
         view = None if slots is None else TrainingView(env, slots)
         record = functools.partial(record_checkpoint, plan, writer)
         trainer = plan.adapter.trainer(env if view is None else view, plan.agent_cfg, writer.directory, clock, record)
+        trainer.compute_in(plan.threads)
         stack.enter_context(lossy_event_files(functools.partial(show_loss, console)))
 
         def snapshot() -> CheckpointSaved:
