@@ -119,6 +119,16 @@ def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
     assert "no training is queued" in capfd.readouterr().out
 
 
+def test_a_study_is_not_reported_while_a_run_without_a_job_seems_to_run(
+    asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "ledger", "0badc0de", status=Status.COMPLETED, cohort="s", seed=2)
+    write_run(tmp_path / "ledger", "1badc0de", status=None, pid=os.getpid(), cohort="s", seed=1)
+    assert run_study(asked(4)) == 0
+    said = capfd.readouterr().out
+    assert "s seed 1: run 1badc0de: running" in said and "cohort s" not in said
+
+
 def test_a_refused_training_is_shown_with_its_output(
     asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,18 @@ def test_each_engine_has_an_example_and_implements_the_interface() -> None:
         ('partition = "gpu\\n#SBATCH --uid=0"', "partition"),
         ('account = "a b"', "account = 'a b': use letters"),
         ('options = ["--array=0-9"]', "--array is set by LedgerLab"),
+        ('options = ["--arr=0-9"]', "--arr is set by LedgerLab"),
+        ('options = ["--clusters=all"]', "--clusters is set by LedgerLab .*, or contradicts"),
+        ('container = "lab.sif"', "container = 'lab.sif': give an absolute path"),
+        ('container = "/a/lab.sif"\nlog_root = "/a:b"', "apptainer takes no ':'"),
+        ('log_root = "/ledger/%u"', "log_root = '/ledger/%u': Slurm takes no '%'"),
+        ('modules = [""]', "modules: ''"),
+        ('python = " "', "python = ' ': give the path of a program"),
+        ('project = "lab"', "project 'lab': give an absolute path"),
+        ('time = "2-00"\ngrace_s = 70000', "Slurm takes at most 65535"),
+        ('[environment]\nindex = "3"', "environment: index has a meaning in the batch script"),
+        ('[environment]\nPWD = "/"', "environment: bash sets PWD itself"),
+        ('[environment]\nSLURM_ARRAY_TASK_ID = "3"', "environment: SLURM_ARRAY_TASK_ID has a meaning"),
         ('options = ["--comment=$(id)"]', "without spaces and quotes"),
         ('modules = ["cuda; id"]', "modules: 'cuda; id'"),
         ('[environment]\n"A B" = "x"', "'A B' is not the name of an environment variable"),
@@ -45,7 +57,8 @@ def test_each_engine_has_an_example_and_implements_the_interface() -> None:
 )
 def test_a_wrong_value_is_refused(tmp_path: Path, change: str, said: str) -> None:
     path = tmp_path / "lab.toml"
-    path.write_text(f"{GOOD}{change}\n")
+    keys = [line for line in GOOD.splitlines() if f"\n{line.partition(' = ')[0]} = " not in f"\n{change}"]
+    path.write_text("\n".join([*keys, change, ""]))
     with pytest.raises(UserError, match=said) as refused:
         load_site(str(path))
     assert str(path) in str(refused.value) and "\n" not in str(refused.value)

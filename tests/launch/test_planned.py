@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Place
 from ledger_lab.launch.job import job_environ, note_run, read_job
+from ledger_lab.launch.local import make_trainings
 from ledger_lab.launch.planned import carry_out, training_command
 from ledger_lab.launch.plans import (
     Plan,
@@ -30,6 +32,7 @@ JOB = SchedulerJob(engine="slurm", job="17", index=0, restarts=1, nodes=["node1"
 TRAINING = PlannedTraining(
     what="s seed 1", start=("--task", "T"), resume=("--log_root", "/l"), program="/lab/train.py", directory="/lab"
 )
+PLAN = Plan(name="s", trainings=(TRAINING,))
 LOCAL = {"LEDGER_LAB_LOCAL_JOB": "here:1", "LEDGER_LAB_QUEUE_S": "0"}
 
 
@@ -65,7 +68,7 @@ def test_a_training_knows_its_job_and_notes_its_run(tmp_path: Path) -> None:
 
 def submitted(root: Path, run_dir: Path | None) -> Path:
     folder = new_folder(root, "s")
-    write_folder(folder, {"plan.jsonl": Plan(name="s", trainings=(TRAINING,)).to_lines()})
+    write_folder(folder, {"plan.jsonl": PLAN.to_lines()})
     if run_dir is not None:
         run_file(folder, 0).write_text(str(run_dir))
     return folder
@@ -92,10 +95,10 @@ def test_a_requeued_training_resumes_its_run(
         monkeypatch.setenv(name, value)
     if goes_on is None:
         with pytest.raises(SystemExit) as ended:
-            carry_out(["local", str(folder), "0"])
+            carry_out(["local", str(folder), "0", PLAN.sha256])
         assert ended.value.code == 0
     else:
-        carry_out(["local", str(folder), "0"])
+        carry_out(["local", str(folder), "0", PLAN.sha256])
     assert executed == ([] if goes_on is None else [[str(run_dir) if each == "RUN" else each for each in goes_on]])
 
 
@@ -109,25 +112,59 @@ def test_a_node_without_a_home_gets_a_folder_for_caches(tmp_path: Path, monkeypa
         monkeypatch.setenv(name, value)
     for home in (str(tmp_path / "missing"), str(tmp_path)):
         monkeypatch.setenv("HOME", home)
-        carry_out(["local", str(folder), "0"])
+        carry_out(["local", str(folder), "0", PLAN.sha256])
     scratch, own = homes
     assert Path(scratch).is_dir() and Path(scratch).parent == tmp_path and own == str(tmp_path)
 
 
 def test_a_node_without_the_folder_refuses_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="set log_root to a folder that all nodes share"):
-        carry_out(["slurm", str(tmp_path / "none"), "0"])
+        carry_out(["slurm", str(tmp_path / "none"), "0", PLAN.sha256])
+
+
+def noted(folder: Path, job: str) -> Submission:
+    return Submission(
+        folder=folder, site="lab", job=job, submitted_at="2026-01-01T00:00:00+00:00", plan_sha256=PLAN.sha256
+    )
 
 
 def test_submissions_are_numbered_and_an_unfinished_one_is_told(tmp_path: Path) -> None:
     first = submitted(tmp_path, None)
-    with pytest.raises(UserError, match="another program submits the same"):
+    with pytest.raises(UserError, match="another program submitted at the same time"):
         write_folder(first, {})
-    with pytest.raises(UserError, match="jobs named ledger_lab-s-001, cancel them, and remove the folder"):
+    with pytest.raises(
+        UserError, match="Call again in a minute; .* jobs named ledger_lab-s-001, cancel them, and remove the folder"
+    ):
         read_submissions(tmp_path, "s")
-    note_submission(Submission(folder=first, site="lab", job="17", submitted_at="2026-01-01T00:00:00+00:00"))
+    note_submission(noted(first, "17"))
     second = submitted(tmp_path, tmp_path / "refused")
-    note_submission(Submission(folder=second, site="lab", job="18", submitted_at="2026-01-01T00:00:00+00:00"))
+    note_submission(noted(second, "18"))
     assert [(each.folder.name, each.job) for each in read_submissions(tmp_path, "s")] == [("001", "17"), ("002", "18")]
     assert read_run_dir(second, 0) is None, "a refused run has no directory"
-    assert read_plan(second) == [TRAINING]
+    assert read_plan(second, PLAN.sha256) == [TRAINING]
+
+
+def test_a_signal_that_comes_while_a_training_is_being_started_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = submitted(tmp_path, None)
+    heard: list[int] = []
+
+    class Process:
+        def __init__(self, *_: object, **__: object) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+        def send_signal(self, signum: int) -> None:
+            heard.append(signum)
+
+        def poll(self) -> int:
+            return 143 if heard else 0
+
+    monkeypatch.setattr("ledger_lab.launch.local.subprocess.Popen", Process)
+    former = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        assert make_trainings([str(folder), "1", PLAN.sha256]) == 75
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
+    assert heard == [signal.SIGTERM] and (folder / "exits" / "0").read_text() == "143\n"

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.launch import slurm
+from ledger_lab.errors import UserError
+from ledger_lab.launch import slurm_commands
 from ledger_lab.launch.plans import Plan, PlannedTraining, read_plan
-from ledger_lab.launch.slurm import ENGINE, SlurmSite, explain_ending, queue_seconds, read_squeue, slurm_seconds
+from ledger_lab.launch.slurm import ENGINE, SlurmSite, slurm_seconds
+from ledger_lab.launch.slurm_commands import explain_ending, never_starts, queue_seconds, read_squeue
 
 GOLDEN = Path(__file__).parent / "golden"
 SIMPLE = SlurmSite(name="simple", log_root=Path("/shared/ledger"), environment={}, time="01:00:00", python="python3")
@@ -77,7 +79,7 @@ def test_a_plan_has_one_training_a_line_that_reads_back(tmp_path: Path) -> None:
     (tmp_path / "plan.jsonl").write_text(planned.to_lines())
     first, _ = (tmp_path / "plan.jsonl").read_text().splitlines()
     assert json.loads(first)["start"][-1] == "env.name='; touch /tmp/owned #"
-    assert read_plan(tmp_path) == [*planned.trainings]
+    assert read_plan(tmp_path, planned.sha256) == [*planned.trainings]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_time_limits_are_read_as_slurm_reads_them(text: str, seconds: int) -> No
     assert slurm_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "4h", "1:2:3:4", "-5", "UNLIMITED", "1-"])
+@pytest.mark.parametrize("text", ["", "4h", "1:2:3:4", "-5", "UNLIMITED", "1-", "٣"])
 def test_other_time_limits_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HOURS:MINUTES:SECONDS"):
         slurm_seconds(text)
@@ -98,6 +100,7 @@ def test_the_time_in_the_queue_is_from_the_last_submission_to_the_start() -> Non
     job = "JobId=7 SubmitTime=2026-01-01T10:00:00 EligibleTime=2026-01-01T10:00:00 StartTime=2026-01-01T10:01:30 End=x"
     assert queue_seconds(job) == 90.0
     assert queue_seconds("JobId=7 StartTime=Unknown SubmitTime=2026-01-01T10:00:00") is None
+    assert queue_seconds("JobId=7 StartTime=2026-01-01T09:59:59 SubmitTime=2026-01-01T10:00:00") is None
     assert queue_seconds("") is None
 
 
@@ -115,8 +118,8 @@ def test_waiting_and_running_trainings_are_read_from_the_queue() -> None:
     "reason", ["PartitionTimeLimit", "PartitionConfig", "Job's account not known, so it can't use"]
 )
 def test_jobs_that_never_start_are_recognised(reason: str) -> None:
-    assert slurm.never_starts(f"{reason}\n") == reason
-    assert slurm.never_starts("Priority\nResources\nJobArrayTaskLimit\nNone\n") is None
+    assert never_starts(f"{reason}\n") == reason
+    assert never_starts("Priority\nResources\nJobArrayTaskLimit\nNone\n") is None
 
 
 def test_endings_without_a_row_are_explained() -> None:
@@ -201,14 +204,14 @@ def test_slurms_refusals_become_one_line_with_the_way_out(tmp_path: Path, monkey
     )
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(slurm.UserError, match=r"^sbatch: .*Invalid account.*: correct account or partition"):
+    with pytest.raises(UserError, match=r"^sbatch: .*Invalid account.*: correct account or partition"):
         ENGINE.submit(tmp_path)
     (tmp_path / "sbatch").write_text("#!/bin/bash\nexec sleep 60\n")
-    monkeypatch.setattr(slurm, "_ANSWER_S", 0.2)
-    with pytest.raises(slurm.UserError, match=r"within 0.2 s: .* cancel it with scancel --name=ledger_lab-\S+$"):
+    monkeypatch.setattr(slurm_commands, "_ANSWER_S", 0.2)
+    with pytest.raises(UserError, match=r"after 0.2 s: .* look with squeue --name=ledger_lab-\S+,"):
         ENGINE.submit(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    with pytest.raises(slurm.UserError, match="sbatch is not installed here"):
+    with pytest.raises(UserError, match="sbatch is not installed here"):
         ENGINE.submit(tmp_path)
 
 

@@ -196,7 +196,7 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
     )
     if request.cancel:
         elsewhere.cancel(console)
-    elif request.status or (queued and not missing):
+    elif request.status or (not missing and not elsewhere.all_ended()):
         elsewhere.show(console)
     elif missing:
         for line in _planning_lines(study):

@@ -11,7 +11,7 @@ from ledger_lab.commands.study_runs import ENDED_FROM_OUTSIDE, is_made, runs_mad
 from ledger_lab.commands.submit import hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Queued, Site
-from ledger_lab.launch.plans import Plan, Submission, latest_by_name, read_submissions
+from ledger_lab.launch.plans import Plan, Submission, job_name, latest_by_name, new_folder, read_submissions
 from ledger_lab.ledger import Run, Status
 from ledger_lab.studies import Study, Training
 
@@ -42,13 +42,13 @@ class StudyElsewhere:
             UserError: If the engine does not answer, or an earlier submission was to another cluster.
         """
         self._study, self._engine, self._site, self._runs = study, engine, site, runs
+        self._folder = new_folder(site.log_root, study.name)  # before the queue is asked; see hand_over
         self._submissions = read_submissions(site.log_root, study.name)
         self._known = self._ask()
 
     def _ask(self) -> dict[str, _Known]:
         """Return what is known of each submitted training that the ledger does not show to have ended, by its name."""
-        open_ends = ENDED_FROM_OUTSIDE | {Status.RUNNING}
-        ended = {name_of(each) for each in self._study.trainings() if is_made(each, self._runs, open_ends)}
+        ended = self._ended()
         known: dict[str, _Known] = {}
         latest = latest_by_name(self._submissions)
         for submission in self._submissions:
@@ -59,9 +59,26 @@ class StudyElsewhere:
                 raise UserError(
                     f"{submission.folder} was submitted to cluster {submission.site}: use --on {submission.site}"
                 )
+            if not self._engine.job_id.fullmatch(submission.job):
+                raise UserError(
+                    f"{submission.folder}/submission.json: {submission.job!r} is no job of {self._engine.name}: "
+                    f"restore the file; or cancel the job {job_name(submission.folder)}, and remove the folder"
+                )
             queued = self._engine.queued(submission)
             known |= {name: _Known(submission, index, queued.get(index)) for name, index in own.items()}
         return known
+
+    def _ended(self) -> set[str]:
+        """Return the names of the trainings that the ledger shows to have ended for good."""
+        open_ends = ENDED_FROM_OUTSIDE | {Status.RUNNING}
+        return {name_of(each) for each in self._study.trainings() if is_made(each, self._runs, open_ends)}
+
+    def all_ended(self) -> bool:
+        """Tell whether all trainings have ended for good.
+
+        A run whose job has vanished is neither queued nor missing until it counts as lost.
+        """
+        return self._ended() == {name_of(each) for each in self._study.trainings()}
 
     def missing(self) -> list[Training]:
         """Return the trainings that are neither made nor queued."""
@@ -105,7 +122,7 @@ class StudyElsewhere:
         if dry_run:
             show_files(self._engine, self._site, plan, console)
             return
-        submission = hand_over(self._engine, self._site, plan)
+        submission = hand_over(self._engine, self._site, plan, self._folder)
         console.print(
             f"submitted {len(trainings)} trainings to {self._site.name} as job {submission.job} "
             f"({submission.folder}); --status shows them, --cancel ends them",

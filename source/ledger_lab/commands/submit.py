@@ -14,7 +14,7 @@ from ledger_lab.commands.first_look import require_known
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.launch import requested_processes
 from ledger_lab.launch.elsewhere import Elsewhere, requested_elsewhere
-from ledger_lab.launch.engine import Engine, Site, load_site
+from ledger_lab.launch.engine import Engine, Site, UnclearSubmissionError, load_site
 from ledger_lab.launch.plans import (
     PLAN,
     Plan,
@@ -63,7 +63,7 @@ def _submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
     if elsewhere.dry_run:
         show_files(engine, site, plan, console)
         return
-    submission = hand_over(engine, site, plan)
+    submission = hand_over(engine, site, plan, new_folder(site.log_root, _SINGLE))
     console.print(
         f"submitted to {site.name} as job {submission.job}",
         f"output: {submission.output(0)}",
@@ -128,18 +128,20 @@ def show_files(engine: Engine, site: Site, plan: Plan, console: Console) -> None
     """Print the files of a submission, and the command that would submit them."""
     folder = new_folder(site.log_root, plan.name)
     for name, content in _files(engine, site, plan, folder).items():
-        console.print(f"# {folder / name}", *content.splitlines(), "", sep="\n", soft_wrap=True)
+        console.print(f"# {folder / name}", content.rstrip("\n"), "", sep="\n", soft_wrap=True)
     command = shlex.join(engine.submit_command(folder))
     console.print(f"cd {shlex.quote(str(folder))} && {command}", soft_wrap=True)
 
 
-def hand_over(engine: Engine, site: Site, plan: Plan) -> Submission:
+def hand_over(engine: Engine, site: Site, plan: Plan, folder: Path) -> Submission:
     """Write the files of a plan, and submit them.
 
     Args:
         engine: The engine.
         site: Where it runs.
         plan: The trainings.
+        folder: Folder of the submission, from :func:`~ledger_lab.launch.plans.new_folder`. Ask for it before you decide
+            what is to be submitted; if another program then submits first, this function refuses.
 
     Returns:
         The submission.
@@ -149,14 +151,15 @@ def hand_over(engine: Engine, site: Site, plan: Plan) -> Submission:
             cancel it.
     """
     engine.check(site, plan)
-    folder = new_folder(site.log_root, plan.name)
     write_folder(folder, _files(engine, site, plan, folder))
     try:
         job = engine.submit(folder)
+    except UnclearSubmissionError:
+        raise
     except UserError:
         _remove(folder)
         raise
-    submission = Submission(folder=folder, site=site.name, job=job, submitted_at=now())
+    submission = Submission(folder=folder, site=site.name, job=job, submitted_at=now(), plan_sha256=plan.sha256)
     try:
         note_submission(submission)
     except OSError as error:

@@ -16,6 +16,7 @@ All nodes write into one ledger, so collecting results means reading it.
 from __future__ import annotations
 
 import importlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -35,6 +36,8 @@ ENGINES = ("local", "slurm")
 """Engines; each is a module of this folder."""
 
 _VERSION = 1
+_OF_BASH = frozenset(["BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "PWD", "SHELLOPTS", "UID"])
+"""Environment variables that bash sets itself; a script can't set them, or loses its way with them."""
 _CLUSTERS = "clusters"
 
 
@@ -85,6 +88,10 @@ class Place:
     """Names this start among all that may use the port."""
 
 
+class UnclearSubmissionError(UserError):
+    """It is unknown whether a job was submitted, or one was and can't be cancelled; the message says what to do."""
+
+
 class Engine(ABC):
     """Runs trainings on other machines, or later."""
 
@@ -92,6 +99,8 @@ class Engine(ABC):
     """Value of the key ``engine``, and name of its module."""
     site: ClassVar[type[Site]]
     """Keys of its files in ``config/clusters``."""
+    job_id: ClassVar[re.Pattern[str]]
+    """What an id of a job looks like."""
 
     @abstractmethod
     def check(self, site: Any, plan: Plan) -> None:
@@ -123,6 +132,8 @@ class Engine(ABC):
         """Submit the files in a folder, and return the id of the job.
 
         Raises:
+            UnclearSubmissionError: If a job may have been submitted all the same. Then the files must stay, so that the
+                next call does not submit the same again.
             UserError: If the engine refuses them; then nothing is submitted.
         """
 
@@ -215,9 +226,13 @@ def _site(path: Path, content: dict[str, Any]) -> tuple[Engine, Site]:
         raise UserError(f"{path}: {error}") from error
     if not site.log_root.is_absolute():
         raise UserError(f"{path}: log_root {str(site.log_root)!r}: give an absolute path that all nodes share")
+    if site.project is not None and not site.project.is_absolute():
+        raise UserError(f"{path}: project {str(site.project)!r}: give an absolute path")
     for name, value in site.environment.items():
         if not name.isidentifier() or not name.isascii():
             raise UserError(f"{path}: environment: {name!r} is not the name of an environment variable")
+        if name in _OF_BASH:
+            raise UserError(f"{path}: environment: bash sets {name} itself: leave it out")
         require_one_line(path, f"environment.{name}", value)
     return engine, site
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import socket
@@ -11,7 +12,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
@@ -28,6 +28,7 @@ _JOB = "LEDGER_LAB_LOCAL_JOB"
 """Environment variable with the id of the job."""
 _QUEUE_S = "LEDGER_LAB_QUEUE_S"
 """Environment variable with the time from the submission to the start of a training [s]."""
+_PLANNED = ("-m", "ledger_lab.launch.planned", "local")
 _LOOK_EVERY_S = 0.2
 
 
@@ -44,6 +45,7 @@ class Local(Engine):
 
     name = "local"
     site = LocalSite
+    job_id = re.compile(r"[^:]+:\d+:\d+")
 
     def check(self, site: LocalSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -53,10 +55,11 @@ class Local(Engine):
     def files(self, site: LocalSite, plan: Plan, name: str) -> dict[str, str]:
         """Return ``job.sh``; see :class:`~ledger_lab.launch.engine.Engine`."""
         exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in site.environment.items())
+        program = f"{shlex.quote(sys.executable)} -P -m ledger_lab.launch.local"
         return {
             _SCRIPT: "#!/bin/bash\n"
             f"# {name}: makes the trainings in plan.jsonl, {plan.at_once or 1} at a time.\n"
-            f'{exports}exec {shlex.quote(sys.executable)} -m ledger_lab.launch.local "$PWD" {plan.at_once or 1}\n'
+            f'{exports}exec {program} "$PWD" {plan.at_once or 1} {plan.sha256}\n'
         }
 
     def submit_command(self, folder: Path) -> list[str]:
@@ -134,14 +137,14 @@ def make_trainings(argv: Sequence[str]) -> int:
     """Make the trainings of a plan.
 
     Args:
-        argv: Folder of the submission, and how many run at the same time.
+        argv: Folder of the submission, how many run at the same time, and SHA-256 of the plan.
 
     Returns:
         0, or 75 if a signal has ended it.
     """
-    folder, at_once = Path(argv[0]), int(argv[1])
-    submitted = datetime.now(UTC)
-    waiting = list(range(len(read_plan(folder))))
+    folder, at_once, plan_sha256 = Path(argv[0]), int(argv[1]), argv[2]
+    submitted = time.monotonic()
+    waiting = list(range(len(read_plan(folder, plan_sha256))))
     running: dict[int, subprocess.Popen[bytes]] = {}
     asked: list[int] = []
 
@@ -156,15 +159,17 @@ def make_trainings(argv: Sequence[str]) -> int:
         while waiting and len(running) < at_once and not asked:
             index = waiting.pop(0)
             (folder / "started" / str(index)).touch()
-            queue_s = (datetime.now(UTC) - submitted).total_seconds()
+            queue_s = time.monotonic() - submitted
             with (folder / "output" / f"{index}.log").open("ab") as log:
                 running[index] = subprocess.Popen(
-                    [sys.executable, "-m", "ledger_lab.launch.planned", "local", str(folder), str(index)],
+                    [sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     env={**os.environ, _JOB: f"{socket.gethostname()}:{os.getpid()}", _QUEUE_S: f"{queue_s:.3f}"},
                 )
+            if asked:  # the signal came while the process was being started
+                running[index].send_signal(asked[-1])
         time.sleep(_LOOK_EVERY_S)
         for index, process in [*running.items()]:
             if (status := process.poll()) is not None:

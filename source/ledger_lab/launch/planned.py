@@ -1,4 +1,4 @@
-"""``python -m ledger_lab.launch.planned ENGINE FOLDER INDEX``: carries out one training of a plan, on its node.
+"""``python -m ledger_lab.launch.planned ENGINE FOLDER INDEX SHA256``: carries out one training of a plan, on its node.
 
 If an earlier part of the job has made a run with a saved state, the training resumes it. This process then becomes
 ``train.py``, or the launcher of its processes, so that signals and exit statuses pass.
@@ -21,6 +21,7 @@ from ledger_lab.launch.plans import PlannedTraining, read_plan, read_run_dir, ru
 from ledger_lab.launch.torchrun import torchrun_argv, torchrun_environ, torchrun_nodes_argv
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.find import find_run
+from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.script import run_script
 
 _LOOK_EVERY_S = 5.0
@@ -30,21 +31,21 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
     """Become the training.
 
     Args:
-        argv: Name of the engine, folder of the submission, and index of the training.
+        argv: Name of the engine, folder of the submission, index of the training, and SHA-256 of the plan.
 
     Raises:
         SystemExit: With status 0 if the run has ended already.
-        UserError: If the plan can't be read, or the training can't be started.
+        UserError: If the plan can't be read or was changed, or the training can't be started.
     """
     engine, folder, index = load_engine(argv[0]), Path(argv[1]).resolve(), int(argv[2])
-    training = read_plan(folder)[index]
+    training = read_plan(folder, argv[3])[index]
     place = engine.place(os.environ, index, training.nodes)
     run = _earlier_run(folder, index)
     if run is not None and _has_ended(run):
-        print(f"run {run.run_id} has ended already: nothing is left to do", flush=True)
+        make_console().print(f"run {run.run_id} has ended already: nothing is left to do", soft_wrap=True)
         sys.exit(0)
     if run is not None:
-        print(f"part {place.job.restarts + 1} of the job resumes run {run.run_id}", flush=True)
+        make_console().print(f"part {place.job.restarts + 1} of the job resumes run {run.run_id}", soft_wrap=True)
     command = training_command(training, None if run is None else run.directory, place)
     environ = {**os.environ, **job_environ(place.job, run_file(folder, index)), **_writable_home(os.environ)}
     if training.nodes > 1 or training.processes > 1:
@@ -95,7 +96,9 @@ def _earlier_run(folder: Path, index: int) -> Run | None:
     run, told = find_run(str(directory), directory), False
     while run.attempts and run.attempts[-1].status is Status.RUNNING and not run.proven:
         if not told:
-            print(f"run {run.run_id} has no recorded end: waiting until it counts as lost", flush=True)
+            make_console().print(
+                f"run {run.run_id} has no recorded end: waiting until it counts as lost", soft_wrap=True
+            )
         told = True
         time.sleep(_LOOK_EVERY_S)
         run = find_run(str(directory), directory)
@@ -109,7 +112,7 @@ def _writable_home(environ: Mapping[str, str]) -> dict[str, str]:
     if home and os.access(home, os.W_OK):
         return {}
     scratch = tempfile.mkdtemp(prefix="ledger_lab_home_")
-    print(f"HOME={home} can't be written to: using {scratch}", flush=True)
+    make_console().print(f"HOME={home} can't be written to: using {scratch}", soft_wrap=True)
     return {"HOME": scratch}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -59,6 +60,11 @@ class Plan:
         """Return the content of ``plan.jsonl``."""
         return "".join(msgspec.json.encode(asdict(training)).decode() + "\n" for training in self.trainings)
 
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the content of ``plan.jsonl``."""
+        return hashlib.sha256(self.to_lines().encode()).hexdigest()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
@@ -71,10 +77,12 @@ class Submission:
     job: str
     """Id of the job, as the engine gives it."""
     submitted_at: str
+    plan_sha256: str
+    """SHA-256 of ``plan.jsonl`` when it was submitted."""
 
     def trainings(self) -> list[PlannedTraining]:
         """Read the trainings, by index."""
-        return read_plan(self.folder)
+        return read_plan(self.folder, self.plan_sha256)
 
     def exit_status(self, index: int) -> int | None:
         """Return the exit status of a training's last part; ``None`` if none has ended."""
@@ -107,34 +115,50 @@ def read_run_dir(folder: Path, index: int) -> Path | None:
     return directory if directory.is_dir() else None
 
 
-def read_plan(folder: Path) -> list[PlannedTraining]:
+def read_plan(folder: Path, sha256: str) -> list[PlannedTraining]:
     """Read ``plan.jsonl``.
+
+    Without the check of its content, a shortened file would hide trainings, which would be submitted again; and whoever
+    can write to the file could choose what the job runs.
 
     Args:
         folder: Folder of a submission.
+        sha256: SHA-256 of the file when it was submitted.
 
     Raises:
-        UserError: If the file is missing or damaged.
+        UserError: If the file is missing, or is not the one that was submitted.
     """
     try:
-        lines = (folder / PLAN).read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=PlannedTraining) for line in lines]
-    except (OSError, msgspec.MsgspecError) as error:
+        content = (folder / PLAN).read_bytes()
+    except OSError as error:
         raise UserError(
             f"{folder / PLAN} can't be read ({error}): the nodes must see this folder; set log_root to a folder that "
             "all nodes share"
         ) from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise UserError(
+            f"{folder / PLAN} was changed after its submission: restore it; or cancel the job that submission.json "
+            "names, and remove the folder"
+        )
+    return [msgspec.json.decode(line, type=PlannedTraining) for line in content.splitlines()]
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """Return the submissions in the folder of a name, in order; people may keep copies beside them."""
+    return sorted((each for each in folder.glob("[0-9]*") if each.name.isdecimal()), key=lambda each: int(each.name))
 
 
 def new_folder(log_root: Path, name: str) -> Path:
     """Return the folder that the next submission of a name will have, ``submissions/NAME/NUMBER``."""
     folder = log_root.resolve() / _FOLDER / name
-    numbers = [int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal()]
-    return folder / f"{max(numbers, default=0) + 1:03}"
+    return folder / f"{max((int(each.name) for each in _numbered(folder)), default=0) + 1:03}"
 
 
 def write_folder(folder: Path, files: dict[str, str]) -> None:
     """Write the files of a submission. Only one of several programs can write the same folder.
+
+    Only this user can write to the folder and its files, whatever the umask. Only this user can read the files of the
+    engine, because they hold the environment variables of the site.
 
     Args:
         folder: The folder; it must not exist.
@@ -145,25 +169,33 @@ def write_folder(folder: Path, files: dict[str, str]) -> None:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
+        folder.mkdir(mode=0o755)
         for name in ("output", "started", "exits", "runs"):
-            (folder / name).mkdir()
+            (folder / name).mkdir(mode=0o755)
         for name, content in files.items():
             with whole_file(folder / name) as path:
+                path.touch(mode=0o644 if name == PLAN else 0o600)
                 path.write_text(content, encoding="utf-8")
     except OSError as error:
         if error.errno == errno.EEXIST:
             raise UserError(
-                f"{folder} exists: another program submits the same; wait, and look with --status"
+                f"{folder} exists: another program submitted at the same time: look with --status"
             ) from error
         raise UserError(f"cannot write to {folder}: {error.strerror}: correct log_root of the cluster") from error
 
 
 def note_submission(submission: Submission) -> None:
     """Write which job has taken a plan."""
-    content = {"version": 1, "site": submission.site, "job": submission.job, "submitted_at": submission.submitted_at}
+    noted = _Noted(
+        version=1,
+        site=submission.site,
+        job=submission.job,
+        submitted_at=submission.submitted_at,
+        plan_sha256=submission.plan_sha256,
+    )
     with whole_file(submission.folder / _SUBMITTED) as path:
-        path.write_bytes(msgspec.json.encode(content) + b"\n")
+        path.touch(mode=0o644)
+        path.write_bytes(msgspec.json.encode(noted) + b"\n")
 
 
 def now() -> str:
@@ -178,6 +210,7 @@ class _Noted(msgspec.Struct, kw_only=True):
     site: str
     job: str
     submitted_at: str
+    plan_sha256: str
 
 
 def read_submissions(log_root: Path, name: str) -> list[Submission]:
@@ -191,17 +224,26 @@ def read_submissions(log_root: Path, name: str) -> list[Submission]:
         UserError: If a submission was interrupted, or its file is damaged.
     """
     found = []
-    for folder in sorted((log_root.resolve() / _FOLDER / name).glob("[0-9]*"), key=lambda each: int(each.name)):
+    for folder in _numbered(log_root.resolve() / _FOLDER / name):
         try:
             noted = msgspec.json.decode((folder / _SUBMITTED).read_bytes(), type=_Noted)
         except FileNotFoundError:
             raise UserError(
-                f"{folder}: this submission is not complete: another program is submitting, or was interrupted. Look "
-                f"for jobs named {job_name(folder)}, cancel them, and remove the folder"
+                f"{folder}: this submission is not complete: another program is submitting, or was interrupted. Call "
+                f"again in a minute; if it stays like this, look for jobs named {job_name(folder)}, cancel them, and "
+                "remove the folder"
             ) from None
         except (OSError, msgspec.MsgspecError) as error:
             raise UserError(f"{folder / _SUBMITTED} can't be read: {error}") from error
-        found.append(Submission(folder=folder, site=noted.site, job=noted.job, submitted_at=noted.submitted_at))
+        found.append(
+            Submission(
+                folder=folder,
+                site=noted.site,
+                job=noted.job,
+                submitted_at=noted.submitted_at,
+                plan_sha256=noted.plan_sha256,
+            )
+        )
     return found
 
 

@@ -20,31 +20,25 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch.engine import Engine, Place, Queued, Site
+from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
 from ledger_lab.launch.plans import Plan, Submission, job_name
+from ledger_lab.launch.slurm_commands import ask_slurm, explain_ending, never_starts, queue_seconds, read_squeue
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 
 _SCRIPT = "job.sbatch"
-_ANSWER_S = 60.0
-"""Longest time that a command of Slurm may take [s]."""
+_MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes")
+"""Messages of ``sbatch`` after which the controller may have taken the job."""
 _GRACE_SHARE = 0.9
 """Share of the time between the signal and the time limit that a training may use."""
 _FIRST_PORT, _PORTS = 20_000, 10_000
 """Ports of rendezvous; they are below those that systems give to outgoing connections."""
-_NEVER = re.compile(
-    r"PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|"
-    r"QOSNotAllowed|account not (known|permitted)"
-)
-"""Reasons for which a job waits that only its owner can remove."""
 _WORD = re.compile(r"[\w.,:/@+-]+")
 _OPTION = re.compile(r"--[a-z][a-z-]*(=[\w.,:/@+*&|!()\[\]%=-]+)?")
 _OWN = frozenset(
@@ -52,9 +46,11 @@ _OWN = frozenset(
         "account",
         "array",
         "chdir",
+        "clusters",
         "cpus-per-task",
         "error",
         "export",
+        "gpus-per-node",
         "gpus-per-task",
         "gres",
         "job-name",
@@ -68,11 +64,17 @@ _OWN = frozenset(
         "partition",
         "requeue",
         "signal",
+        "test-only",
         "time",
+        "wait",
         "wrap",
     ]
 )
 """Options of ``sbatch`` that the script sets itself, or that contradict it."""
+_OWN_VARIABLES = frozenset(["index", "last", "now", "status", "step", "task", "time_is_up"])
+"""Variables of the script."""
+_LONGEST_GRACE_S = 65_535
+"""Longest time that Slurm takes for ``--signal`` [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,18 +113,34 @@ class SlurmSite(Site):
             raise ValueError(
                 f"grace_s = {self.grace_s}: must be above 0 and below the time limit, time = {self.time!r}"
             )
+        if self.grace_s > _LONGEST_GRACE_S:
+            raise ValueError(f"grace_s = {self.grace_s}: Slurm takes at most {_LONGEST_GRACE_S}")
         if self.gpus < 0 or (self.cpus is not None and self.cpus < 1):
             raise ValueError("gpus must be at least 0, and cpus at least 1")
-        for key in ("partition", "account", "memory", "python"):
+        if self.container is not None and not self.container.is_absolute():
+            raise ValueError(f"container = {str(self.container)!r}: give an absolute path that all nodes share")
+        if set("%\\") & set(str(self.log_root)):  # Slurm replaces them, and then can't open the output
+            raise ValueError(f"log_root = {str(self.log_root)!r}: Slurm takes no '%' and no backslash in it")
+        if self.container is not None and set(":,") & set(str(self.log_root)):
+            raise ValueError(f"log_root = {str(self.log_root)!r}: apptainer takes no ':' and no ',' in it")
+        if not self.python.isprintable() or not self.python.strip():
+            raise ValueError(f"python = {self.python!r}: give the path of a program, without control characters")
+        for key in self.environment:
+            if key in _OWN_VARIABLES or key.startswith(("SLURM_", "LEDGER_LAB_")):
+                raise ValueError(f"environment: {key} has a meaning in the batch script: leave it out")
+        for key in ("partition", "account", "memory"):
             if (value := getattr(self, key)) is not None and not _WORD.fullmatch(value):
                 raise ValueError(f"{key} = {value!r}: use letters, digits and . , : / @ + - _")
-        if bad := next((each for each in self.modules if not _WORD.fullmatch(each)), None):
-            raise ValueError(f"modules: {bad!r}: use letters, digits and . , : / @ + - _")
+        if bad := [each for each in self.modules if not _WORD.fullmatch(each)]:
+            raise ValueError(f"modules: {bad[0]!r}: use letters, digits and . , : / @ + - _")
         for option in self.options:
             if not _OPTION.fullmatch(option):
                 raise ValueError(f"options: {option!r}: write options like '--qos=normal', without spaces and quotes")
-            if (name := option[2:].partition("=")[0]) in _OWN:
-                raise ValueError(f"options: --{name} is set by LedgerLab, or by a key of its own: leave it out")
+            name = option[2:].partition("=")[0]
+            if any(own.startswith(name) for own in _OWN):  # sbatch takes beginnings of names
+                raise ValueError(
+                    f"options: --{name} is set by LedgerLab or by a key of its own, or contradicts them: leave it out"
+                )
 
     @property
     def gpus_per_node(self) -> int:
@@ -144,7 +162,7 @@ def slurm_seconds(time: str) -> int:
     Raises:
         ValueError: If it is none of them.
     """
-    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", time)
+    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", time, re.ASCII)
     if found is None:
         raise ValueError(f"time = {time!r}: write it as HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
     days, *rest = found.groups()
@@ -157,12 +175,13 @@ def slurm_seconds(time: str) -> int:
 
 
 _BODY = """\
-set -u
+{prepare}set -u
 index=$SLURM_ARRAY_TASK_ID
 task=${{SLURM_ARRAY_JOB_ID}}_$index # $SLURM_JOB_ID can mean all tasks of the array
-show_job() {{ scontrol show job --oneliner "$task"; }}
+# In UTC, because local time jumps when daylight saving time begins or ends.
+show_job() {{ TZ=UTC SLURM_TIME_FORMAT=standard scontrol show job --oneliner "$task"; }}
 
-{prepare}LEDGER_LAB_SLURM_JOB=$(show_job)
+LEDGER_LAB_SLURM_JOB=$(show_job)
 LEDGER_LAB_NODES=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export LEDGER_LAB_SLURM_JOB LEDGER_LAB_NODES
 
@@ -176,7 +195,8 @@ trap 'pass_on TERM' TERM
 rm -f "exits/$index"
 touch "started/$index"
 srun {srun} \\
-    {command} slurm "$PWD" "$index" &
+    {command} slurm "$PWD" "$index" \\
+    {plan_sha256} &
 step=$!
 [[ -z $time_is_up ]] || pass_on USR1
 wait "$step"
@@ -194,7 +214,9 @@ echo "$status" >"exits/$index"
 # failure (1), a refusal (2) and Ctrl-C (130), the job ends. A job that its owner has cancelled is no longer RUNNING.
 if ((status == {requeue} || status == 143)); then
     now=$(show_job)
-    if [[ $now != *JobState=RUNNING* ]]; then
+    if [[ $now != *JobState=* ]]; then
+        echo "job.sbatch: Slurm does not answer, so the job is not requeued: submit the training again"
+    elif [[ $now != *JobState=RUNNING* ]]; then
         echo "job.sbatch: Slurm has ended the job, or requeues it by itself"
     elif [[ $now =~ \\ PreemptTime=[0-9] ]]; then
         echo "job.sbatch: preempted; requeueing $task"
@@ -215,13 +237,14 @@ class Slurm(Engine):
 
     name = "slurm"
     site = SlurmSite
+    job_id = re.compile(r"[0-9]{1,20}")
 
     def check(self, site: SlurmSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
         if site.container is not None and not site.container.exists():
             raise UserError(f"cluster {site.name}: no container {site.container}: build it, or correct the path")
-        _slurm("sbatch", "--version")
-        if "DOWN" in (said := _slurm("scontrol", "ping")) and "UP" not in said:
+        ask_slurm("sbatch", "--version")
+        if "DOWN" in (said := ask_slurm("scontrol", "ping")) and "UP" not in said:
             raise UserError(
                 f"Slurm does not answer ({said.splitlines()[0]}): try again later, or ask the administrators"
             )
@@ -254,13 +277,14 @@ class Slurm(Engine):
             "--kill-on-bad-exit=0",
             *(["--label"] if plan.nodes > 1 else []),
         ]
-        prepare = [f"module load {each}" for each in site.modules]
+        prepare = [f"module load {each} || exit 2" for each in site.modules]
         prepare += [f"export {key}={shlex.quote(value)}" for key, value in site.environment.items()]
         body = _BODY.format(
             prepare="".join(f"{line}\n" for line in prepare) + ("\n" if prepare else ""),
             grace_s=site.grace_s,
             srun=" ".join(srun),
-            command=shlex.join([*_container(site), site.python, "-m", "ledger_lab.launch.planned"]),
+            command=shlex.join([*_container(site), site.python, "-P", "-m", "ledger_lab.launch.planned"]),
+            plan_sha256=plan.sha256,
             requeue=EXIT_REQUEUE,
             state=STATE_FILE,
         )
@@ -268,7 +292,8 @@ class Slurm(Engine):
         return {
             _SCRIPT: "#!/bin/bash\n"
             f"{header}#\n# Array task N makes the training in line N of plan.jsonl, counted from 0.\n"
-            f"# To submit it by hand, run `sbatch {_SCRIPT}` in this folder.\n\n{body}"
+            f"# To submit it by hand, run `sbatch {_SCRIPT}` in this folder.\n"
+            f"# The last argument of srun's command is the SHA-256 of plan.jsonl: a changed plan is refused.\n\n{body}"
         }
 
     def submit_command(self, folder: Path) -> list[str]:
@@ -277,14 +302,28 @@ class Slurm(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        unsure = f"; if the job was submitted all the same, cancel it with scancel --name={job_name(folder)}"
-        job = _slurm(*self.submit_command(folder), cwd=folder, unsure=unsure).strip().partition(";")[0]
-        if (never := never_starts(_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))) is not None:
+        name = job_name(folder)
+        way = f"look with squeue --name={name}, cancel with scancel what you find, and remove {folder}"
+        try:
+            said = ask_slurm(*self.submit_command(folder), cwd=folder)
+        except UserError as error:
+            if _MAY_HAVE_SUBMITTED.search(str(error)):
+                raise UnclearSubmissionError(f"{error}: the job may be submitted all the same: {way}") from error
+            raise
+        job = said.strip().rpartition("\n")[2].partition(";")[0]
+        if not self.job_id.fullmatch(job):
+            raise UnclearSubmissionError(f"sbatch printed {said[:80]!r} instead of the id of a job: {way}")
+        try:
+            never = never_starts(ask_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))
+        except UserError:  # the job is submitted all the same, and --status asks again
+            return job
+        if never is not None:
             try:
-                _slurm(*self.cancel_command(job))
+                ask_slurm(*self.cancel_command(job))
             except UserError as error:
-                raise UserError(
-                    f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}"
+                raise UnclearSubmissionError(
+                    f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}, and remove "
+                    f"{folder}"
                 ) from error
             raise UserError(
                 f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus "
@@ -294,8 +333,10 @@ class Slurm(Engine):
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
+        # With the name, because a controller that lost its state gives ids a second time.
+        ours = (f"--jobs={submission.job}", f"--name={job_name(submission.folder)}")
         try:
-            said = _slurm("squeue", "--noheader", "--array", f"--jobs={submission.job}", "--format=%K|%T|%r|%N")
+            said = ask_slurm("squeue", "--noheader", "--array", *ours, "--format=%K|%T|%r|%N")
         except UserError as error:
             if "Invalid job id" in str(error):  # all of it ended long ago
                 return {}
@@ -305,11 +346,13 @@ class Slurm(Engine):
     def ending(self, submission: Submission, index: int) -> str | None:
         """Explain how a training ended; see :class:`~ledger_lab.launch.engine.Engine`."""
         try:
-            return explain_ending(_slurm("scontrol", "show", "job", "--oneliner", f"{submission.job}_{index}"))
+            said = ask_slurm("scontrol", "show", "job", "--oneliner", f"{submission.job}_{index}")
         except UserError as error:
             if "Invalid job id" in str(error):
                 return None
             raise
+        ours = f"JobName={job_name(submission.folder)}" in said.split()
+        return explain_ending(said) if ours else None
 
     def cancel_command(self, job: str) -> list[str]:
         """Return the command that cancels a job."""
@@ -317,7 +360,7 @@ class Slurm(Engine):
 
     def cancel(self, submission: Submission) -> None:
         """End all trainings of a submission; see :class:`~ledger_lab.launch.engine.Engine`."""
-        _slurm(*self.cancel_command(submission.job))
+        ask_slurm(*self.cancel_command(submission.job))
 
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -327,6 +370,8 @@ class Slurm(Engine):
             array = environ["SLURM_ARRAY_JOB_ID"]
         except KeyError as error:
             raise UserError(f"{error.args[0]} is not set: {_SCRIPT} starts this program, within a job") from error
+        if not names:
+            raise UserError("LEDGER_LAB_NODES is empty: scontrol does not answer on this node: submit again later")
         port = _FIRST_PORT + (int(job) + 997 * restarts) % _PORTS
         return Place(
             job=SchedulerJob(
@@ -349,107 +394,6 @@ def _container(site: SlurmSite) -> list[str]:
         return []
     gpus = ["--nv"] if site.gpus else []
     return ["apptainer", "exec", *gpus, "--bind", str(site.log_root), str(site.container)]
-
-
-def queue_seconds(job: str) -> float | None:
-    """Return how long a job waited for its present start [s], by Slurm's clock; ``None`` if unknown.
-
-    Slurm sets ``SubmitTime`` anew when it requeues a job.
-
-    Args:
-        job: What ``scontrol show job --oneliner`` prints.
-    """
-    times = {key: value for key, value in re.findall(r"\b(SubmitTime|StartTime)=(\S+)", job)}
-    try:
-        submitted, started = (datetime.fromisoformat(times[key]) for key in ("SubmitTime", "StartTime"))
-    except (KeyError, ValueError):
-        return None
-    return max(0.0, (started - submitted).total_seconds())
-
-
-def read_squeue(said: str) -> dict[int, Queued]:
-    """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``."""
-    found = {}
-    for line in said.splitlines():
-        index, state, reason, nodes = (line.split("|") + [""] * 3)[:4]
-        runs = state not in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
-        where = f" on {nodes}" if nodes else ""
-        why = f" ({reason})" if not runs and reason not in ("", "None") else ""
-        if index.isdecimal():
-            found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
-    return found
-
-
-def never_starts(reasons: str) -> str | None:
-    """Return why a job waits for ever, from ``squeue --format=%r``; ``None`` if it does not.
-
-    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
-    """
-    return next((line.strip() for line in reasons.splitlines() if _NEVER.search(line)), None)
-
-
-def explain_ending(job: str) -> str | None:
-    """Explain an end from what ``scontrol show job --oneliner`` prints; ``None`` if it tells nothing."""
-    fields = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S*)", job))
-    state = fields.get("JobState")
-    if state is None:
-        return None
-    if fields.get("ExitCode") == "0:53":  # slurmd's own signal for this
-        return (
-            f"Slurm could not open the output file on {fields.get('NodeList', 'the node')}: log_root must be a folder "
-            "that all nodes share"
-        )
-    reason = fields.get("Reason", "None")
-    return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")
-
-
-def _slurm(*command: str, cwd: Path | None = None, unsure: str = "") -> str:
-    """Run a command of Slurm, and return what it printed.
-
-    Args:
-        command: The command.
-        cwd: Where to run it; ``None`` for here.
-        unsure: What to add to the message if it is unknown whether the command has had an effect.
-
-    Raises:
-        UserError: If Slurm is not installed, does not answer, or refuses the command.
-    """
-    try:
-        finished = subprocess.run(
-            command, capture_output=True, text=True, timeout=_ANSWER_S, cwd=cwd, stdin=subprocess.DEVNULL
-        )
-    except FileNotFoundError as error:
-        raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
-    except subprocess.TimeoutExpired as error:
-        raise UserError(
-            f"{command[0]}: Slurm does not answer within {_ANSWER_S:g} s: try again later, or ask the administrators"
-            f"{unsure}"
-        ) from error
-    if finished.returncode:
-        said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
-        reasons = [re.sub(r"^\S+: error: ", "", line) for line in said] or [f"exit status {finished.returncode}"]
-        raise UserError(f"{command[0]}: {'; '.join(dict.fromkeys(reasons))}{_way_out(' '.join(said))}")
-    return finished.stdout
-
-
-_WAYS_OUT = {
-    "Invalid account": "correct account or partition in the file of the cluster",
-    "Invalid partition": "correct partition in the file of the cluster",
-    "invalid partition": "correct partition in the file of the cluster",
-    "time limit": "correct time in the file of the cluster",
-    "Requested node configuration": "correct gpus, cpus, memory or --nodes",
-    "Node count": "use fewer --nodes",
-    "Invalid job array": "Slurm takes fewer tasks in an array (MaxArraySize): split the study",
-    "Unable to contact": "try again later, or ask the administrators",
-    "is DOWN": "Slurm does not answer: try again later, or ask the administrators",
-    "configuration source": "this machine has no configuration of Slurm: use one from which you can submit jobs",
-}
-"""Parts of Slurm's messages, with what to do."""
-
-
-def _way_out(said: str) -> str:
-    """Return what to do after a refusal of Slurm."""
-    return next((f": {way}" for part, way in _WAYS_OUT.items() if part in said), "")
 
 
 ENGINE = Slurm()

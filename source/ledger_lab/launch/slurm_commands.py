@@ -1,0 +1,140 @@
+"""Runs the commands of Slurm, and reads what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import Queued
+
+_ANSWER_S = 60.0
+"""Longest time that a command of Slurm may take [s]."""
+_NOT_OURS = re.compile(r"SBATCH_|SQUEUE_|SCANCEL_|SLURM_(?!CONF|JWT)")
+"""Environment variables that would change what the commands of Slurm do. ``SBATCH_ARRAY_INX`` replaces the option in
+the script; ``SQUEUE_STATES`` hides jobs, so that they would be submitted again; an enclosing job sets its own."""
+_NEVER = re.compile(
+    r"PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|"
+    r"QOSNotAllowed|account not (known|permitted)"
+)
+"""Reasons for which a job waits that only its owner can remove."""
+
+
+def ask_slurm(*command: str, cwd: Path | None = None) -> str:
+    """Run a command of Slurm, and return what it printed.
+
+    Args:
+        command: The command.
+        cwd: Where to run it; ``None`` for here.
+
+    Raises:
+        UserError: If Slurm is not installed, does not answer, or refuses the command.
+    """
+    try:
+        finished = subprocess.run(
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_ANSWER_S,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if not _NOT_OURS.match(name)},
+        )
+    except FileNotFoundError as error:
+        raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
+    except OSError as error:
+        raise UserError(f"{command[0]} can't be started ({error.strerror}): ask the administrators") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"{command[0]} timed out after {_ANSWER_S:g} s: Slurm does not answer: try again later, or ask the "
+            "administrators"
+        ) from error
+    if finished.returncode:
+        said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
+        reasons = [re.sub(r"^\S+: error: ", "", line) for line in said] or [f"exit status {finished.returncode}"]
+        raise UserError(f"{command[0]}: {'; '.join(dict.fromkeys(reasons))}{_way_out(' '.join(said))}")
+    return finished.stdout
+
+
+_WAYS_OUT = {
+    "Invalid account": "correct account or partition in the file of the cluster",
+    "Invalid partition": "correct partition in the file of the cluster",
+    "invalid partition": "correct partition in the file of the cluster",
+    "time limit": "correct time in the file of the cluster",
+    "Requested node configuration": "correct gpus, cpus, memory or --nodes",
+    "Node count": "use fewer --nodes",
+    "Invalid job array": "Slurm takes fewer tasks in an array (MaxArraySize): split the study",
+    "Unable to contact": "try again later, or ask the administrators",
+    "is DOWN": "Slurm does not answer: try again later, or ask the administrators",
+    "configuration source": "this machine has no configuration of Slurm: use one from which you can submit jobs",
+}
+"""Parts of Slurm's messages, with what to do."""
+
+
+def _way_out(said: str) -> str:
+    """Return what to do after a refusal of Slurm."""
+    return next((f": {way}" for part, way in _WAYS_OUT.items() if part in said), "")
+
+
+def queue_seconds(job: str) -> float | None:
+    """Return how long a job waited for its present start [s], by Slurm's clock; ``None`` if the times contradict that.
+
+    Slurm sets ``SubmitTime`` anew when it requeues a job.
+
+    Args:
+        job: What ``scontrol show job --oneliner`` prints.
+    """
+    times = {key: value for key, value in re.findall(r"\b(SubmitTime|StartTime)=(\S+)", job)}
+    try:
+        submitted, started = (datetime.fromisoformat(times[key]) for key in ("SubmitTime", "StartTime"))
+    except (KeyError, ValueError):
+        return None
+    waited_s = (started - submitted).total_seconds()
+    return waited_s if waited_s >= 0.0 else None
+
+
+def read_squeue(said: str) -> dict[int, Queued]:
+    """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``.
+
+    Raises:
+        UserError: If it printed anything else. A training that is missed here would be submitted again.
+    """
+    found = {}
+    for line in said.splitlines():
+        if (parts := re.fullmatch(r"([0-9]+)\|(\w+)\|(.*)\|(.*)", line.strip())) is None:
+            raise UserError(
+                f"squeue printed {line[:80]!r}, which LedgerLab does not understand: ask the administrators"
+            )
+        index, state, reason, nodes = parts.groups()
+        runs = state not in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+        where = f" on {nodes}" if nodes else ""
+        why = f" ({reason})" if not runs and reason not in ("", "None") else ""
+        found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
+    return found
+
+
+def never_starts(reasons: str) -> str | None:
+    """Return why a job waits for ever, from ``squeue --format=%r``; ``None`` if it does not.
+
+    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
+    """
+    return next((line.strip() for line in reasons.splitlines() if _NEVER.search(line)), None)
+
+
+def explain_ending(job: str) -> str | None:
+    """Explain an end from what ``scontrol show job --oneliner`` prints; ``None`` if it tells nothing."""
+    fields = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S*)", job))
+    state = fields.get("JobState")
+    if state is None:
+        return None
+    if fields.get("ExitCode") == "0:53":  # slurmd's own signal for this
+        return (
+            f"Slurm could not open the output file on {fields.get('NodeList', 'the node')}: log_root must be a folder "
+            "that all nodes share"
+        )
+    reason = fields.get("Reason", "None")
+    return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")

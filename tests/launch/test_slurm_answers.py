@@ -1,0 +1,192 @@
+"""Whatever the commands of Slurm answer, no job is lost, submitted twice, or mistaken for another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.commands.study_on import StudyElsewhere
+from ledger_lab.commands.submit import hand_over
+from ledger_lab.errors import UserError
+from ledger_lab.launch import slurm_commands
+from ledger_lab.launch.engine import UnclearSubmissionError
+from ledger_lab.launch.plans import Plan, PlannedTraining, Submission, new_folder, read_submissions
+from ledger_lab.launch.slurm import ENGINE, SlurmSite
+from ledger_lab.launch.slurm_commands import read_squeue
+from ledger_lab.studies import load_study
+from ledger_lab.terminal.console import make_console
+
+TRAINING = PlannedTraining(what="s seed 1", start=(), resume=(), program="train.py", directory="/")
+PLAN = Plan(name="s", trainings=(TRAINING,))
+ANSWERS = {"sbatch": "echo 17", "squeue": "echo '0|PENDING|Priority|'", "scontrol": ":", "scancel": ":"}
+
+type Site = Callable[..., SlurmSite]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Returns a cluster whose commands do what a test says; each notes its arguments in a file of its name."""
+
+    def make(**answers: str) -> SlurmSite:
+        programs = tmp_path / "bin"
+        programs.mkdir(exist_ok=True)
+        for name, answer in (ANSWERS | answers).items():
+            (programs / name).write_text(f'#!/bin/bash\necho "$@" >>{tmp_path}/{name}\n{answer}\n')
+            (programs / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+        return SlurmSite(name="lab", log_root=tmp_path / "ledger", environment={}, time="10")
+
+    return make
+
+
+def submit(site: SlurmSite) -> Submission:
+    return hand_over(ENGINE, site, PLAN, new_folder(site.log_root, PLAN.name))
+
+
+def test_a_job_is_not_lost_if_the_queue_does_not_answer_after_its_submission(site: Site, tmp_path: Path) -> None:
+    submit(site(squeue="echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1"))
+    assert [each.job for each in read_submissions(tmp_path / "ledger", "s")] == ["17"]
+
+
+@pytest.mark.parametrize(
+    ("sbatch", "said"),
+    [
+        ("echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv' >&2; exit 1", "Socket"),
+        ("[[ $1 == --version ]] || sleep 60", "sbatch timed out"),
+        ("echo welcome", "sbatch printed 'welcome"),
+        ("", "sbatch printed ''"),
+    ],
+)
+def test_a_job_that_may_be_submitted_is_named_and_not_submitted_again(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str, said: str
+) -> None:
+    monkeypatch.setattr(slurm_commands, "_ANSWER_S", 5.0 if "sleep" in sbatch else 60.0)
+    lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\n{sbatch}")
+    with pytest.raises(UnclearSubmissionError, match=f"{said}.*squeue --name=ledger_lab-s-001.*remove {tmp_path}"):
+        submit(lab)
+    with pytest.raises(UserError, match="jobs named ledger_lab-s-001, cancel them, and remove the folder"):
+        read_submissions(tmp_path / "ledger", "s")
+
+
+def test_a_refused_job_leaves_nothing_and_one_that_cannot_be_cancelled_stays_named(site: Site, tmp_path: Path) -> None:
+    never = "echo PartitionTimeLimit"
+    with pytest.raises(UserError, match="and is cancelled"):
+        submit(site(squeue=never))
+    assert [*(tmp_path / "ledger" / "submissions" / "s").iterdir()] == []
+    with pytest.raises(UnclearSubmissionError, match=r"cancel it with scancel 17, and remove /"):
+        submit(site(squeue=never, scancel="exit 1"))
+    assert (tmp_path / "ledger" / "submissions" / "s" / "001" / "plan.jsonl").is_file()
+
+
+def test_variables_of_the_shell_do_not_change_what_slurm_is_asked(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SBATCH_ARRAY_INX", "SQUEUE_STATES", "SCANCEL_STATE", "SLURM_CLUSTERS", "SLURM_JOB_ID"):
+        monkeypatch.setenv(name, "strange")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    lab = site(sbatch=f"env >>{tmp_path}/seen; echo 17", squeue=f"env >>{tmp_path}/seen; echo '0|RUNNING|None|n'")
+    assert ENGINE.queued(submit(lab))[0].said == "running on n"
+    seen = (tmp_path / "seen").read_text()
+    assert "strange" not in seen and "SLURM_CONF=/etc/slurm.conf" in seen
+
+
+def test_a_job_of_another_name_with_the_same_id_is_not_ours(site: Site, tmp_path: Path) -> None:
+    submission = submit(site(scontrol="echo JobId=17 JobName=other JobState=FAILED Reason=None"))
+    assert ENGINE.ending(submission, 0) is None
+    site(scontrol="echo JobId=17 JobName=ledger_lab-s-001 JobState=FAILED Reason=None")
+    assert ENGINE.ending(submission, 0) == "failed"
+    ENGINE.queued(submission)
+    assert "--jobs=17 --name=ledger_lab-s-001 " in (tmp_path / "squeue").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize("said", ["Welcome to the cluster", "JOBID STATE", "17_0|RUNNING|None|n", "\ufffd"])
+def test_a_queue_that_cannot_be_read_is_not_taken_for_an_empty_one(said: str) -> None:
+    with pytest.raises(UserError, match="squeue printed"):
+        read_squeue(f"0|RUNNING|None|n\n{said}\n")
+
+
+@pytest.mark.parametrize(("squeue", "said"), [("printf '\\377'", "squeue printed"), ("exit 3", "exit status 3")])
+def test_strange_answers_end_in_one_line(site: Site, squeue: str, said: str) -> None:
+    submission = submit(site())
+    site(squeue=squeue)
+    with pytest.raises(UserError, match=said) as refused:
+        ENGINE.queued(submission)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_command_that_cannot_be_started_ends_in_one_line(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = site()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin" / "sbatch").write_bytes(b"\x7fELF")
+    with pytest.raises(UserError, match=r"sbatch can't be started \(Exec format error\)"):
+        submit(lab)
+
+
+@pytest.fixture
+def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyElsewhere]:
+    """Returns what one call of study.py knows of a study of one seed."""
+    (tmp_path / "s.toml").write_text("version = 1\nseeds = [1]\n")
+    lab = site()
+    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), ENGINE, lab, [])
+
+
+def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], tmp_path: Path) -> None:
+    first, second = elsewhere(), elsewhere()
+    first.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+    with pytest.raises(UserError, match="another program submitted at the same time: look with --status"):
+        second.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+    assert (tmp_path / "sbatch").read_text().count("job.sbatch") == 1
+    assert elsewhere().missing() == []
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("plan.jsonl", '{"what"', '{"WHAT"', "plan.jsonl was changed after its submission: restore it"),
+        ("submission.json", '"17"', '"--me"', "'--me' is no job of slurm: restore the file"),
+        ("submission.json", '"17"', '"17,18"', "'17,18' is no job of slurm"),
+    ],
+)
+def test_files_that_were_changed_are_refused(
+    elsewhere: Callable[[], StudyElsewhere], tmp_path: Path, file: str, old: str, new: str, said: str
+) -> None:
+    elsewhere().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+    path = tmp_path / "ledger" / "submissions" / "s" / "001" / file
+    content = path.read_text()
+    assert old in content
+    path.write_text(content.replace(old, new))
+    with pytest.raises(UserError, match=said):
+        elsewhere()
+
+
+def test_a_shortened_plan_does_not_hide_trainings(site: Site) -> None:
+    lab, two = site(), Plan(name="s", trainings=(TRAINING, TRAINING))
+    submission = hand_over(ENGINE, lab, two, new_folder(lab.log_root, "s"))
+    (submission.folder / "plan.jsonl").write_text(PLAN.to_lines())
+    with pytest.raises(UserError, match="was changed after its submission"):
+        submission.trainings()
+
+
+def test_others_cannot_write_to_a_submission_or_read_its_environment(site: Site) -> None:
+    former = os.umask(0)
+    try:
+        folder = submit(site()).folder
+    finally:
+        os.umask(former)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+    assert modes.pop("job.sbatch") == 0o600
+    assert {modes.pop(name) for name in ("plan.jsonl", "submission.json")} == {0o644}
+    assert set(modes.values()) == {0o755}
+
+
+def test_copies_beside_the_submissions_are_left_alone(site: Site) -> None:
+    folder = submit(site()).folder
+    folder.with_name("001.bak").mkdir()
+    folder.with_name("2 old").mkdir()
+    assert [each.folder.name for each in read_submissions(folder.parents[2], "s")] == ["001"]
+    assert new_folder(folder.parents[2], "s").name == "002"
