@@ -81,7 +81,7 @@ def examine_machine(argv: Sequence[str]) -> int:
     try:
         request = DoctorRequest.parse(argv)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(visible(f"error: {error}"), file=sys.stderr)
         return 2
     began_s = time.monotonic()
     findings: dict[str, Finding] = {}
