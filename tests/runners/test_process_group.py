@@ -202,7 +202,7 @@ def test_a_difference_in_one_process_is_reported(monkeypatch: pytest.MonkeyPatch
 
     assert differs({}, {"--new": 1}).startswith("--new is missing on rank 0 (a) and 1 on rank 1 (b): start all")
     assert differs({"--old": None}, {}).startswith("--old is None on rank 0 (a) and missing on rank 1 (b): start all")
-    assert "code and packages" in differs({"the source of a": "1"}, {"the source of a": "2"})
+    assert "same request, code, packages" in differs({"the source of a": "1"}, {"the source of a": "2"})
     monkeypatch.setattr(group, "gather", lambda mine: [mine, dict(mine)])
     ranks.require_same(group, {"--task": "T"})
 

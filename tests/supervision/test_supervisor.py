@@ -436,6 +436,20 @@ def test_a_closed_standard_error_does_no_harm(tmp_path: Path) -> None:
     assert attempt_of(tmp_path).shutdown is not None
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_closed_stream_does_not_change_the_status(stream: str) -> None:
+    program = f"import sys; from ledger_lab.supervision.forked import exit_with; sys.{stream}.write('x'); exit_with(7)"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    unread, written = os.pipe()
+    streams = {"stdout": None, "stderr": None, stream: written}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=streams["stdout"], stderr=streams["stderr"], env=buffered
+    )
+    os.close(written)
+    os.close(unread)
+    assert process.wait(60) == 7
+
+
 def test_an_error_of_any_length_is_reported(tmp_path: Path) -> None:
     with worker(tmp_path, "fail_at_length") as process:
         assert process.wait(60) == 1

@@ -57,6 +57,24 @@ def end_worker(status: int) -> NoReturn:
     os._exit(status)
 
 
+def exit_with(status: int) -> NoReturn:
+    """Exit with a status, even if nobody reads the standard streams any more. Python alone would exit with 120 then.
+
+    Args:
+        status: Exit status.
+
+    Raises:
+        SystemExit: Always.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # what is left in the stream goes nowhere
+            with open(os.devnull, "w") as null:
+                os.dup2(null.fileno(), stream.fileno())
+    sys.exit(status)
+
+
 def end_with(parent_pid: int) -> None:
     """Receive SIGTERM when the parent dies; if it is dead already, exit at once.
 

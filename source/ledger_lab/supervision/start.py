@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from ledger_lab.meters import Suspensions, process_started_ns
 from ledger_lab.supervision.attempt import GRACE_S
-from ledger_lab.supervision.forked import become_worker, end_with, end_worker, open_standard_streams
+from ledger_lab.supervision.forked import become_worker, end_with, end_worker, exit_with, open_standard_streams
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.supervisor import Supervisor
 from ledger_lab.terminal.console import tell_error
@@ -87,7 +87,7 @@ def run_supervised(
         except Exception as error:  # noqa: BLE001 - the exit status says how the attempt ended, and not the report
             with suppress(OSError):
                 tell_error(error)
-    sys.exit(status)
+    exit_with(status)
 
 
 def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
