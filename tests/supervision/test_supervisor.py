@@ -450,6 +450,11 @@ def test_a_closed_stream_does_not_change_the_status(stream: str) -> None:
     assert process.wait(60) == 7
 
 
+def test_a_stream_that_the_program_closed_does_not_change_the_status() -> None:
+    program = "import sys; from ledger_lab.supervision.forked import exit_with; sys.stdout.close(); exit_with(7)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 7
+
+
 def test_an_error_of_any_length_is_reported(tmp_path: Path) -> None:
     with worker(tmp_path, "fail_at_length") as process:
         assert process.wait(60) == 1

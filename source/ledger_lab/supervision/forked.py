@@ -51,9 +51,7 @@ def end_worker(status: int) -> NoReturn:
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed, or nobody reads any more
-            stream.flush()
+    _flush_standard_streams()
     os._exit(status)
 
 
@@ -66,13 +64,20 @@ def exit_with(status: int) -> NoReturn:
     Raises:
         SystemExit: Always.
     """
+    _flush_standard_streams()
+    sys.exit(status)
+
+
+def _flush_standard_streams() -> None:
+    """Write what the standard streams hold back. If nobody reads a stream any more, the rest goes nowhere."""
     for stream in (sys.stdout, sys.stderr):
+        if stream.closed:
+            continue
         try:
             stream.flush()
-        except OSError:  # what is left in the stream goes nowhere
+        except OSError:
             with open(os.devnull, "w") as null:
                 os.dup2(null.fileno(), stream.fileno())
-    sys.exit(status)
 
 
 def end_with(parent_pid: int) -> None:
