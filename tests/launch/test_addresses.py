@@ -13,7 +13,17 @@ from types import SimpleNamespace
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch import World, bound_listener, hub_address, listening_address, machine_addresses, require_private
+from ledger_lab.launch import (
+    World,
+    addresses,
+    bound_listener,
+    hub_address,
+    interface_towards,
+    listening_address,
+    machine_addresses,
+    own_address_towards,
+    require_private,
+)
 
 NAMES = {
     "node-0": "10.0.0.7",
@@ -105,6 +115,23 @@ def test_addresses_of_gloo_and_nccl_follow_the_named_interfaces(monkeypatch: pyt
         "10.0.0.7",
         "8.8.8.8",
     ]
+
+
+def test_a_machine_whose_name_means_loopback_listens_where_its_peers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"10.0.0.9": "10.0.0.7", "127.0.0.1": "127.0.0.1", "10.9.9.9": "192.168.0.1"}
+    monkeypatch.setattr(addresses, "own_address_towards", own.__getitem__)
+    interfaces(monkeypatch, lo="127.0.0.1", eth0="8.8.8.8", eth1="10.0.0.7")
+    assert interface_towards(["127.0.0.1", "10.0.0.9"]) is None, "the name leads to an address that others reach"
+    for name in ("debian", "unknown"):
+        monkeypatch.setattr(socket, "gethostname", lambda name=name: name)
+        assert interface_towards(["127.0.0.1", "", "10.9.9.9", "10.0.0.9"]) == "eth1"
+        assert interface_towards(["127.0.0.1"]) is None, "all processes are on this machine"
+
+
+def test_the_own_address_is_that_of_the_route_to_the_other_machine() -> None:
+    assert own_address_towards("localhost") == own_address_towards("127.0.0.1") == "127.0.0.1"
+    with pytest.raises(OSError, match="unknown"):
+        own_address_towards("nowhere")
 
 
 def test_processes_of_several_machines_do_not_meet_at_a_public_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,8 +92,9 @@ class Cluster:
         (folder / "slurm.conf").write_text(_CONF.format(folder=folder, net=net))
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
         self._addresses = {"control": f"{net}.1", "node1": f"{net}.11", "node2": f"{net}.12"}
-        hosts = "".join(f"{address} {name}\n" for name, address in self._addresses.items())
-        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+        for here in self._addresses:  # as Debian writes it, with an address for the own name that no other node reaches
+            hosts = {**self._addresses, "localhost": "127.0.0.1", here: "127.0.1.1"}
+            (folder / f"hosts-{here}").write_text("".join(f"{address} {name}\n" for name, address in hosts.items()))
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
@@ -141,7 +142,7 @@ class Cluster:
     def _open_space(self, name: str) -> None:
         """Start the first process of a namespace, which holds it open."""
         begin = (
-            f"hostname {name} && mount --bind {shlex.quote(str(self.folder / 'hosts'))} /etc/hosts"
+            f"hostname {name} && mount --bind {shlex.quote(str(self.folder / f'hosts-{name}'))} /etc/hosts"
             " && ip link set lo up && exec sleep infinity"
         )
         unshared = ("--net", "--uts", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")

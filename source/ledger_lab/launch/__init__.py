@@ -3,8 +3,10 @@
 from ledger_lab.launch.addresses import (
     bound_listener,
     hub_address,
+    interface_towards,
     listening_address,
     machine_addresses,
+    own_address_towards,
     require_private,
 )
 from ledger_lab.launch.torchrun import requested_processes, torchrun_argv, torchrun_environ
@@ -16,7 +18,9 @@ __all__ = [
     "bound_listener",
     "hub_address",
     "listening_address",
+    "interface_towards",
     "machine_addresses",
+    "own_address_towards",
     "read_world",
     "require_private",
     "requested_processes",

@@ -57,6 +57,56 @@ def machine_addresses(environ: Mapping[str, str]) -> list[str]:
     return addresses if environ.get("GLOO_SOCKET_IFNAME") else [socket.gethostname(), *addresses]
 
 
+def own_address_towards(peer: str) -> str:
+    """Return the address of this machine from which it sends to another one. Nothing is sent.
+
+    Args:
+        peer: Name or address of the other machine.
+
+    Raises:
+        OSError: If the name is unknown, or no network leads there.
+    """
+    address = _resolved(peer)
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))  # the port of the discard protocol; a datagram socket only looks up the route
+        return str(probe.getsockname()[0]).partition("%")[0]
+
+
+def interface_towards(peers: Iterable[str]) -> str | None:
+    """Return the network interface that leads to other machines, where this machine's own name does not.
+
+    gloo listens at the address of the machine's own name. Debian writes ``127.0.1.1`` beside this name into
+    ``/etc/hosts``, and no other machine reaches that.
+
+    Args:
+        peers: Addresses of the processes, this one's among them; empty ones are skipped.
+
+    Returns:
+        The name of the interface. ``None`` if the own name leads to another address than loopback, or no interface
+        leads to another machine.
+    """
+    import psutil  # imported only for trainings on several machines
+
+    try:
+        if not ipaddress.ip_address(_resolved(socket.gethostname())).is_loopback:
+            return None
+    except OSError:
+        pass  # a name that is unknown leads nowhere
+    known = {
+        each.address.partition("%")[0]: interface
+        for interface, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+    }
+    for peer in peers:
+        try:
+            own = own_address_towards(peer) if peer else ""
+        except OSError:
+            continue
+        if own in known and not ipaddress.ip_address(own).is_loopback:  # a loopback address leads to this machine
+            return known[own]
+    return None
+
+
 def require_private(names: Iterable[str], *, allow: bool) -> None:
     """Refuse to listen at a public address.
 

@@ -25,7 +25,16 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import scratch_folder
-from ledger_lab.launch import STORE, World, bound_listener, hub_address, machine_addresses, require_private
+from ledger_lab.launch import (
+    STORE,
+    World,
+    bound_listener,
+    hub_address,
+    interface_towards,
+    machine_addresses,
+    own_address_towards,
+    require_private,
+)
 from ledger_lab.ledger.endings import RanksDifferError
 
 _JOIN_S = 300.0
@@ -283,14 +292,19 @@ def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) ->
     if world.size == 1:
         yield ALONE
         return
+    given = dict(os.environ)
     if world.one_machine:
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, _LOOPBACK_INTERFACE)
     else:
         require_private([os.environ["MASTER_ADDR"], *machine_addresses(os.environ)], allow=allow_public_address)
-    with scratch_folder("ledger_lab_rank_") as folder:
+    with scratch_folder("ledger_lab_rank_") as folder, _restored(given, "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         try:
-            store = _meet(world)
+            store, addresses = _meet(world)
+            if not world.one_machine and "GLOO_SOCKET_IFNAME" not in os.environ:
+                if interface := interface_towards(addresses):
+                    os.environ["GLOO_SOCKET_IFNAME"] = interface
+                require_private(machine_addresses(os.environ), allow=allow_public_address)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
                 store=store,
@@ -312,14 +326,30 @@ def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) ->
         dist.destroy_process_group()
 
 
-def _meet(world: World) -> dist.Store:
-    """Wait until all processes have connected, and return their common store."""
+@contextmanager
+def _restored(given: Mapping[str, str], *names: str) -> Iterator[None]:
+    """Give environment variables their former values back at the end of the context."""
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+            if name in given:
+                os.environ[name] = given[name]
+
+
+def _meet(world: World) -> tuple[dist.Store, list[str]]:
+    """Wait until all processes have connected.
+
+    Returns:
+        Their common store, and the address from which each process reaches the first one; empty where none does.
+    """
     server = _server(world)
     store = dist.PrefixStore(f"ledger_lab/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
     keys = [f"joined/{rank}" for rank in range(world.size)]
     deadline_s = time.monotonic() + _JOIN_S
     try:
-        store.set(keys[world.rank], "")
+        store.set(keys[world.rank], "" if world.one_machine else _address_towards_first())
         while not store.check(keys):  # the store's own wait ignores Ctrl-C
             if time.monotonic() > deadline_s:
                 missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
@@ -328,11 +358,19 @@ def _meet(world: World) -> dist.Store:
                     "at the messages on their machines"
                 )
             time.sleep(_LOOK_S)
+        return store, [store.get(key).decode() for key in keys]
     except RuntimeError as error:
         raise UserError(
             f"the rendezvous store of the processes is gone ({first_line(error)}): look at the messages of rank 0"
         ) from error
-    return store
+
+
+def _address_towards_first() -> str:
+    """Return the address from which this machine reaches the first one; empty if there is none."""
+    try:
+        return own_address_towards(os.environ["MASTER_ADDR"])
+    except OSError:
+        return ""
 
 
 def _server(world: World) -> dist.Store:
