@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def install(folder: Path, name: str, answers: Mapping[str, str], monkeypatch: py
     """
     programs, notes = folder / "bin", folder / f"{name}.calls"
     programs.mkdir(exist_ok=True)
-    cases = "".join(f"*{pattern!r}*)\n{answer}\n;;\n" for pattern, answer in answers.items())
+    cases = "".join(f"*{shlex.quote(pattern)}*)\n{answer}\n;;\n" for pattern, answer in answers.items())
     (programs / name).write_text(f'#!/bin/bash\necho "$*" >>{notes}\ncase "$*" in\n{cases}esac\n')
     (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
@@ -36,4 +37,4 @@ def printing(path: Path) -> str:
 
 def failing(message: str, status: int = 1) -> str:
     """Return commands of bash that fail with a message."""
-    return f"echo {message!r} >&2; exit {status}"
+    return f"echo {shlex.quote(message)} >&2; exit {status}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -180,10 +181,10 @@ def read_indexes(written: str, completions: int) -> set[int]:
     """
     found: set[int] = set()
     for part in written.split(",") if written else []:
-        first, _, last = part.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) >= completions:
+        parts = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
+        if parts is None or (last := int(parts.group(2) or parts.group(1))) >= completions:
             raise UserError(f"kubectl printed the indexes {written[:80]!r}, which LedgerLab does not understand")
-        found.update(range(int(first), int(last or first) + 1))
+        found.update(range(int(parts.group(1)), last + 1))
     return found
 
 
