@@ -212,7 +212,7 @@ def test_all_trainings_are_one_request(infra: Sky, tmp_path: Path) -> None:
         ({"volumes ls": "echo hello"}, "sky printed 'hello"),
         ({"volumes ls": failing("Could not connect to SkyPilot API server")}, "sky api status"),
         ({"jobs launch": failing("ValueError: Invalid accelerator L5")}, "Invalid accelerator"),
-        ({"jobs launch": failing("Kubernetes is not enabled. Run `sky check`"), "jobs queue": "exit 1"}, "run `sky check`"),
+        ({"jobs launch": failing("Not enabled. Run `sky check`"), "jobs queue": "exit 1"}, "run `sky check`"),
         ({"jobs launch": failing("request failed")}, "sky: request failed"),
     ],
 )  # fmt: skip
