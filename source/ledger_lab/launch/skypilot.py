@@ -335,7 +335,7 @@ def _jobs_of(submission: Submission) -> dict[int, _Job]:
     if len(found) != len(_numbers(ids)):
         raise UserError(
             f"SkyPilot does not know all jobs {ids} named {name}: use the API server to which they were submitted (see "
-            "sky api info)"
+            f"sky api info); if it is gone for good, remove {submission.folder}"
         )
     return found
 
