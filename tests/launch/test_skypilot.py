@@ -1,7 +1,7 @@
-"""SkyPilot reads the file of the jobs as it was meant, and whatever ``sky`` answers, no job is lost or submitted twice.
+"""SkyPilot reads the file of the jobs as it was meant. Whatever ``sky`` answers, no job is lost or submitted twice.
 
-No job can be started here, because that needs a cluster. SkyPilot's own parser reads the file. A stand-in for ``sky``
-notes its arguments, and answers as the source code of SkyPilot 0.14.1 prints.
+No job can be started here, because that needs a cluster. SkyPilot's own parser reads the file, and the real ``sky`` takes
+the commands. A stand-in for ``sky`` answers in the form that the source code of SkyPilot 0.14.1 prints.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def test_all_trainings_are_one_request(infra: Sky, tmp_path: Path) -> None:
         ({"volumes ls": "echo hello"}, "sky printed 'hello"),
         ({"volumes ls": failing("Could not connect to SkyPilot API server")}, "sky api status"),
         ({"jobs launch": failing("ValueError: Invalid accelerator L5")}, "Invalid accelerator"),
-        ({"jobs launch": failing("Not enabled. Run `sky check`"), "jobs queue": "exit 1"}, "run `sky check`"),
+        ({"jobs launch": failing("k8s not enabled: `sky check`"), "jobs queue": "exit 1"}, "run `sky check`"),
         ({"jobs launch": failing("request failed")}, "sky: request failed"),
     ],
 )  # fmt: skip
@@ -268,6 +268,32 @@ def test_what_skypilot_cannot_do_is_refused(infra: Sky, tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="sky is not installed here: install SkyPilot"):
         submit(site)
+
+
+@pytest.mark.slow
+def test_the_real_sky_takes_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = ROOT / ".venv-engines" / "bin"
+    if not (programs / "sky").exists():
+        pytest.skip("the environment of the engines is not installed (requirements-engines.lock)")
+    for name, value in {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "SKYPILOT_API_SERVER_ENDPOINT": "http://127.0.0.1:1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    for name, content in ENGINE.files(FULL, PLAN, NAME).items():
+        (tmp_path / name).write_text(content)
+    nobody = "^sky: sky.exceptions.ApiServerConnectionError: Could not connect .*: the API server does not answer"
+    with pytest.raises(UserError, match=nobody) as refused:
+        ENGINE.submit(tmp_path)
+    assert not isinstance(refused.value, UnclearSubmissionError) and "\n" not in str(refused.value)
+    gone = Submission(
+        folder=tmp_path, site="full", job="ledger-lab-study-001-0badc0de:1-3", submitted_at="", plan_sha256=""
+    )
+    for command in (ENGINE.queued, ENGINE.cancel):
+        with pytest.raises(UserError, match=nobody):
+            command(gone)
 
 
 def test_each_state_of_a_job_is_told(infra: Sky, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ SUBMIT_SCRIPT = "submit.sh"
 _LONGEST_REASON = 400
 """Characters of a message that are shown."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CHAINED = re.compile("(?:The above exception was the direct cause|During handling of the above exception).*:\n")
+"""Lines between the messages of a chain of Python's exceptions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +127,10 @@ def read_submit_script(folder: Path) -> list[str]:
 
 
 def _one_line(said: str) -> str:
-    """Return a message as one line without control characters."""
-    lines = [line.strip() for line in _COLOUR.sub("", said).splitlines() if line.strip()]
+    """Return a message as one line without control characters; of a chain of Python's exceptions, the last message."""
+    lines = [line.strip() for line in _CHAINED.split(_COLOUR.sub("", said))[-1].splitlines() if line.strip()]
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        lines = lines[-1:]
     return visible("; ".join(dict.fromkeys(lines)))[:_LONGEST_REASON]
 
 

@@ -52,7 +52,9 @@ _ENDED = frozenset(
 )
 _WAITS = frozenset(["PENDING", "SUBMITTED", "STARTING", "RECOVERING"])
 _RUNS = frozenset(["RUNNING", "WINDING_DOWN", "CANCELLING"])
-_REFUSED = re.compile(r"not installed|can't be started|Usage:|Invalid|ValueError|not enabled|not found|No cloud")
+_REFUSED = re.compile(
+    r"not installed|can't be started|Usage:|Invalid|ValueError|not enabled|not found|No cloud|Could not connect"
+)
 """Messages of ``sky jobs launch`` after which nothing was submitted."""
 
 SKY = Program(
