@@ -129,7 +129,8 @@ def test_a_pod_has_no_rights_that_it_does_not_need() -> None:
     pod = job_of(FULL, plan(1, processes=4))["spec"]["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
     user = pod["securityContext"]
-    assert (user["runAsNonRoot"], user["runAsUser"], user["runAsGroup"], user["fsGroup"]) == (True, 4321, 0, 0)
+    assert (user["runAsNonRoot"], user["runAsUser"], user["runAsGroup"]) == (True, 4321, 0)
+    assert "fsGroup" not in user  # it would change the group of other people's files in the volume
     rights = pod["containers"][0]["securityContext"]
     assert rights == {
         "allowPrivilegeEscalation": False,
@@ -225,6 +226,7 @@ user = 1000
         ("memory = '32 GB'", "memory: '32 GB': write it as Kubernetes does"),
         ("mount = '/other'", "mount = '/other': must be log_root or a folder above it"),
         ("mount = 'ledger'", "mount = 'ledger'"),
+        ("mount = '/'", "mount = '/': it would hide LedgerLab in the image"),
         ("log_root = '/a/../b'", "log_root = '/a/../b'"),
         ("project = 'lab'", "project 'lab': give an absolute path"),
         ("tolerations = ['gpu:Never']", "tolerations: 'gpu:Never': write them as KEY"),

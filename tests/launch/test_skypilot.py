@@ -1,7 +1,7 @@
 """SkyPilot reads the file of the jobs as it was meant. Whatever ``sky`` answers, no job is lost or submitted twice.
 
-No job can be started here, because that needs a cluster. SkyPilot's own parser reads the file, and the real ``sky`` takes
-the commands. A stand-in for ``sky`` answers in the form that the source code of SkyPilot 0.14.1 prints.
+No job can be started here, because that needs a cluster. SkyPilot's own parser reads the file, and the real ``sky``
+takes the commands. A stand-in for ``sky`` answers in the form that SkyPilot 0.14.1 prints.
 """
 
 from __future__ import annotations

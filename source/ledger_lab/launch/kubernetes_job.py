@@ -12,6 +12,8 @@ Pods write into a volume that this machine mounts at the same path. These facts 
 6. Kubernetes replaces ``$(NAME)`` in arguments and in values of variables. ``$$`` stands for ``$``.
 7. Deleting a Job in the background removes it at once, while its pods still save their states. With foreground deletion
    it stays until they have ended, so the trainings count as queued until then.
+8. The image lets any user of group 0 write where it must. ``fsGroup`` is left out: with some storage, it changes the
+   group of all files in the volume, also of files that are not ours.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 ENGINE_NAME = "kubernetes"
 JOB_FILE = "job.yaml"
 _CONTAINER = "training"
+_INDEX = "$(JOB_COMPLETION_INDEX)"
+"""Argument that Kubernetes replaces by the index of the pod."""
 _GRACE_SHARE = 0.9
 """Share of the grace period of a pod that a training may use to save its state."""
 _KILLED = (137, 143, 255)
@@ -202,12 +206,18 @@ def _pod(site: KubernetesSite, plan: Plan, job: str, folder: Path) -> dict[str, 
         volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": _SHARED_MEMORY}})
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
     node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    arguments = part_arguments(folder, ENGINE_NAME, "$(JOB_COMPLETION_INDEX)", plan.sha256, site.python)
+    arguments = part_arguments(folder, ENGINE_NAME, _INDEX, plan.sha256, site.python)
     limits = without_nulls({"memory": site.memory, "nvidia.com/gpu": site.gpus or None})
     container = {
         "name": _CONTAINER,
         "image": site.container,
-        "args": ["bash", "-c", PART_SCRIPT, JOB_FILE, *(_unless_index(each) for each in arguments)],
+        "args": [
+            "bash",
+            "-c",
+            PART_SCRIPT,
+            JOB_FILE,
+            *(each if each == _INDEX else _literal(each) for each in arguments),
+        ],
         "env": [
             *({"name": key, "value": _literal(value)} for key, value in site.environment.items()),
             {"name": "LEDGER_LAB_KUBERNETES_JOB", "value": job},
@@ -233,8 +243,6 @@ def _pod(site: KubernetesSite, plan: Plan, job: str, folder: Path) -> dict[str, 
             "runAsNonRoot": True,
             "runAsUser": site.user,
             "runAsGroup": 0,
-            "fsGroup": 0,
-            "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "nodeSelector": dict(site.node_selector) or None,
@@ -257,8 +265,3 @@ def _toleration(written: str) -> dict[str, str]:
 def _literal(text: str) -> str:
     """Return a text that Kubernetes takes as it is, without replacing variables in it."""
     return text.replace("$", "$$")
-
-
-def _unless_index(argument: str) -> str:
-    """Return an argument that Kubernetes takes as it is, unless it is the index."""
-    return argument if argument == "$(JOB_COMPLETION_INDEX)" else _literal(argument)

@@ -49,6 +49,8 @@ class VolumeSite(Site):
                 raise ValueError(f"{key} = {value!r}: give a path without '..', ':', '$' and control characters")
         if not self.volume_path.is_absolute() or not self.log_root.is_relative_to(self.volume_path):
             raise ValueError(f"mount = {str(self.mount)!r}: must be log_root or a folder above it: {self.log_root}")
+        if self.project.is_relative_to(self.volume_path):
+            raise ValueError(f"mount = {str(self.volume_path)!r}: it would hide LedgerLab in the image: {self.project}")
 
     def require_mounted(self, volume: str) -> None:
         """Refuse to go on if this machine can't have mounted the volume.
