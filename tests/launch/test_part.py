@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from ledger_lab.launch.part import PART_SCRIPT, part_arguments
+from ledger_lab.launch.part import PART_SCRIPT
 from ledger_lab.launch.plans import Plan, PlannedTraining, write_folder
 
 TRAIN = """\
@@ -32,7 +32,7 @@ def start(root: Path, argument: str) -> subprocess.Popen[str]:
     plan, folder = Plan(name="s", trainings=(training,)), root / "it's $HOME"
     if not folder.exists():
         write_folder(folder, {"plan.jsonl": plan.to_lines()})
-    arguments = part_arguments(folder, "kubernetes", "0", plan.sha256, sys.executable)
+    arguments = [str(folder), "kubernetes", "0", plan.sha256, sys.executable]
     command = ["bash", "-c", PART_SCRIPT, "job.yaml", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRON)
 
@@ -66,7 +66,7 @@ def test_the_exit_status_is_that_of_the_training(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_the_node_does_not_share_is_refused(tmp_path: Path) -> None:
-    arguments = part_arguments(tmp_path / "missing", "kubernetes", "0", "0", sys.executable)
+    arguments = [str(tmp_path / "missing"), "kubernetes", "0", "0", sys.executable]
     part = subprocess.run(["bash", "-c", PART_SCRIPT, "job.yaml", *arguments], capture_output=True, text=True)
     assert part.returncode == 2
     assert f"can't write to {tmp_path}/missing here: the machine that submits and the nodes must share" in part.stdout

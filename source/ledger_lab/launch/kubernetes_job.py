@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.documents import yaml_text
-from ledger_lab.launch.part import PART_SCRIPT, part_arguments
+from ledger_lab.launch.part import PART_SCRIPT
 from ledger_lab.launch.plans import Plan
 from ledger_lab.launch.programs import SUBMIT_SCRIPT, submit_script, without_nulls
 from ledger_lab.launch.volumes import VolumeSite, require_names, unique_name
@@ -206,7 +206,7 @@ def _pod(site: KubernetesSite, plan: Plan, job: str, folder: Path) -> dict[str, 
         volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": _SHARED_MEMORY}})
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
     node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    arguments = part_arguments(folder, ENGINE_NAME, _INDEX, plan.sha256, site.python)
+    arguments = [_literal(str(folder)), ENGINE_NAME, _INDEX, plan.sha256, _literal(site.python)]
     limits = without_nulls({"memory": site.memory, "nvidia.com/gpu": site.gpus or None})
     container = {
         "name": _CONTAINER,

@@ -7,7 +7,6 @@ It is constant: all values are its arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from ledger_lab.errors import UserError
 
@@ -44,23 +43,11 @@ last=$?
 echo "$status" >"exits/$index"
 exit "$status"
 """
-"""Carries out one training of a plan, in bash. It holds no ``$(`` and no ``$$``, which Kubernetes would replace."""
+"""Carries out one training of a plan, in bash. Its arguments are the folder of the submission, the engine, the index of
+the training, the SHA-256 of the plan, and Python. It holds no ``$(`` and no ``$$``, which Kubernetes would replace."""
 
 _PARTS = "LEDGER_LAB_PARTS"
 """Environment variable with the number of starts of the training, this one included."""
-
-
-def part_arguments(folder: Path, engine: str, index: str, plan_sha256: str, python: str) -> list[str]:
-    """Return the arguments of :data:`PART_SCRIPT`.
-
-    Args:
-        folder: Folder of the submission.
-        engine: Name of the engine.
-        index: Index of the training, or how the engine writes it.
-        plan_sha256: SHA-256 of the plan.
-        python: Python on the node.
-    """
-    return [str(folder), engine, index, plan_sha256, python]
 
 
 def earlier_parts(environ: Mapping[str, str]) -> int:

@@ -23,7 +23,7 @@ import msgspec
 from ledger_lab.documents import yaml_text
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, UnclearSubmissionError
-from ledger_lab.launch.part import PART_SCRIPT, earlier_parts, part_arguments
+from ledger_lab.launch.part import PART_SCRIPT, earlier_parts
 from ledger_lab.launch.plans import Plan, Submission, job_name
 from ledger_lab.launch.programs import (
     SUBMIT_SCRIPT,
@@ -176,8 +176,7 @@ class SkyPilot(Engine):
         """Return ``task.yaml`` and ``submit.sh``; see :class:`~ledger_lab.launch.engine.Engine`."""
         job = unique_name(name, (str(site.log_root), site.volume, plan.sha256))
         folder = site.submission_folder(plan, name)
-        before, index, *after = part_arguments(folder, self.name, f'"${_RANK}"', plan.sha256, site.python)[1:]
-        first = " ".join([shlex.join([str(folder), before]), index, shlex.join(after)])
+        arguments = f'{shlex.join([str(folder), self.name])} "${_RANK}" {shlex.join([plan.sha256, site.python])}'
         resources = {
             "infra": site.infra,
             "image_id": f"docker:{site.container}",
@@ -194,7 +193,7 @@ class SkyPilot(Engine):
             "volumes": {str(site.volume_path): site.volume},
             "config": {"kubernetes": {"pod_config": {"spec": {"securityContext": {"runAsUser": 0, "runAsGroup": 0}}}}},
             "envs": {**site.environment, "LEDGER_LAB_SKYPILOT_JOB": job},
-            "run": f"set -- {first}\n{PART_SCRIPT}",
+            "run": f"set -- {arguments}\n{PART_SCRIPT}",
         }
         head = (
             f"# {name}: the job of rank N makes the training in line N of plan.jsonl, counted from 0.\n"
