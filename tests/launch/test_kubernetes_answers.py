@@ -73,13 +73,9 @@ def left(site: KubernetesSite) -> list[Path]:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Submission:
+def recorded(cluster: Cluster) -> Submission:
     """Returns a submission whose job is the recorded one, of eight trainings."""
-    folder = tmp_path / "shared" / "ledger" / "submissions" / "s" / "001"
-    (folder / "started").mkdir(parents=True)
-    return Submission(
-        folder=folder, site="lab", job="lab/robots/ledger-lab-s-001-0badc0de", submitted_at="", plan_sha256=""
-    )
+    return dataclasses.replace(submit(cluster({})), job="lab/robots/ledger-lab-s-001-0badc0de")
 
 
 def recorded_answers(tmp_path: Path, **changes: object) -> dict[str, str]:
@@ -93,7 +89,7 @@ def recorded_answers(tmp_path: Path, **changes: object) -> dict[str, str]:
 
 def test_a_submission_is_one_job_in_the_named_cluster(cluster: Cluster, tmp_path: Path) -> None:
     submission = submit(cluster({}))
-    assert re.fullmatch(r"lab/robots/ledger-lab-s-001-[0-9a-f]{8}", submission.job)
+    assert re.fullmatch(r"lab/robots/ledger-lab-s-001-[0-9a-f-]+", submission.job)
     assert ENGINE.job_id.fullmatch(submission.job)
     made = [each for each in calls(tmp_path) if " create " in each]
     assert made == [f"{TARGET} create --filename=job.yaml --validate=strict --output=name"]
@@ -185,7 +181,7 @@ def test_a_job_whose_answer_was_lost_is_found_and_one_that_may_exist_is_named(cl
     site = cluster({"create": failing(TIMED_OUT), "get job": failing("Unable to connect to the server: EOF")})
     with pytest.raises(UnclearSubmissionError) as unclear:
         submit(site)
-    name = r"kubectl --context=lab --namespace=robots delete job ledger-lab-s-002-\w+ --cascade=foreground"
+    name = r"kubectl --context=lab --namespace=robots delete job ledger-lab-s-002-[0-9a-f-]+ --cascade=foreground"
     assert re.search(
         f"may be submitted all the same: cancel it with {name}.*remove {site.log_root}", str(unclear.value)
     )

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ledger_lab.launch.part import PART_SCRIPT
-from ledger_lab.launch.plans import Plan, PlannedTraining, write_folder
+from ledger_lab.launch.plans import Plan, PlannedTraining
 
 TRAIN = """\
 import json, os, signal, sys
@@ -30,8 +30,9 @@ def start(root: Path, argument: str) -> subprocess.Popen[str]:
     (root / "train.py").write_text(TRAIN)
     training = PlannedTraining(what="s", start=(argument,), resume=(), program="train.py", directory=str(root))
     plan, folder = Plan(name="s", trainings=(training,)), root / "it's $HOME"
-    if not folder.exists():
-        write_folder(folder, {"plan.jsonl": plan.to_lines()})
+    for name in ("started", "output", "exits", "runs"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "plan.jsonl").write_text(plan.to_lines())
     arguments = [str(folder), "kubernetes", "0", plan.sha256, sys.executable]
     command = ["bash", "-c", PART_SCRIPT, "job.yaml", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRON)

@@ -74,7 +74,8 @@ class VolumeSite(Site):
             plan: The plan.
             name: Name of the job; see :func:`~ledger_lab.launch.plans.job_name`.
         """
-        return self.log_root / "submissions" / plan.name / name.rpartition("-")[2]
+        number = name.removeprefix(f"ledger_lab-{plan.name}-").partition("-")[0]
+        return self.log_root / "submissions" / plan.name / number
 
 
 def require_names(what: str, names: Collection[str], form: re.Pattern[str], hint: str) -> None:
