@@ -71,7 +71,7 @@ class WatchRequest(Request):
         examples=(
             "watch.py",
             "watch.py --follow 30",
-            "watch.py --quiet || echo look",
+            "watch.py --log_root /shared/ledger --quiet",
             "watch.py --json - --kind hung lost silent",
         ),
     )
