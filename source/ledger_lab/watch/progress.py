@@ -189,16 +189,3 @@ def _best(judged: Sequence[PanelResult], panel_id: str) -> tuple[float, tuple[fl
     screenings = [row for row in judged if row.purpose == "screening" and row.panel_id == panel_id]
     scores = [share_of(row.outcomes) for row in confirmations or screenings]
     return max(scores, default=None)
-
-
-def is_superseded(run: Run, others: Sequence[Run]) -> bool:
-    """Tell whether a later run has taken the place of a run that was preempted or lost: same cohort and seed.
-
-    Args:
-        run: The run.
-        others: All runs of the ledger, oldest first.
-    """
-    if run.cohort is None:
-        return False
-    later = [other for other in others if other.cohort == run.cohort and other.declared_at > run.declared_at]
-    return any(other.declared.seed == run.declared.seed for other in later)

@@ -6,7 +6,8 @@ with the same settings as a live run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,11 +18,11 @@ from ledger_lab.ledger import Ledger, Run
 from ledger_lab.studies import Study
 from ledger_lab.watch.alerts import most_severe_first, queue_alerts, run_alerts, silent_jobs
 from ledger_lab.watch.budget_alerts import budget_alerts
-from ledger_lab.watch.comparable import earlier_runs
+from ledger_lab.watch.comparable import is_comparable, is_superseded_by, near_runs
 from ledger_lab.watch.limits import Limits
 from ledger_lab.watch.machines import idle_alerts
 from ledger_lab.watch.model import Alert, Spend, State, Watch
-from ledger_lab.watch.progress import WatchedRun, is_superseded, run_time, waiting_training
+from ledger_lab.watch.progress import WatchedRun, run_time, waiting_training
 from ledger_lab.watch.queues import QueuedTraining
 from ledger_lab.watch.signs import changed_directories, state_of
 from ledger_lab.watch.spend import cohort_spend, study_spend
@@ -120,11 +121,10 @@ class _Watcher:
             UserError: If it can't be read any more.
         """
         state = state_of(run, self.now, self.limits)
-        earlier = [] if state is State.ENDED else earlier_runs(run, self.ledger.runs)
         watched = WatchedRun(
             run=run,
             state=state,
-            earlier=tuple(map(self._time_of, earlier)),
+            earlier=() if state is State.ENDED else tuple(self._earlier(run)),
             job=self._job(run),
             study=None if run.cohort is None else self._study_of_cohort.get(run.cohort),
             asked_price=self.price,
@@ -140,7 +140,15 @@ class _Watcher:
         age_s = (self.now - watched.last_row_at).total_seconds()
         if watched.state not in (State.LOST, State.PREEMPTED) or age_s > self.limits.forget_after_s:
             return False
-        return not is_superseded(watched.run, self.ledger.runs)
+        return not self._is_superseded(watched.run)
+
+    def _is_superseded(self, run: Run) -> bool:
+        """Tell whether a later run has taken the place of a run."""
+        for other in self.ledger.runs:
+            with suppress(UserError):
+                if is_superseded_by(run, other):
+                    return True
+        return False
 
     def waiting(self) -> list[QueuedTraining]:
         """Return the trainings without a run in the ledger."""
@@ -192,6 +200,13 @@ class _Watcher:
                 at = each.last_row_at
                 found[start.job.job] = max(at, found.get(start.job.job, at))
         return found
+
+    def _earlier(self, run: Run) -> Iterator[RunTime]:
+        """Yield the times of the other runs with the same settings. They may still go on."""
+        for other in near_runs(run, self.ledger.runs):
+            with suppress(UserError):  # it can't be read any more, and is noted where it is needed itself
+                if is_comparable(run, other):
+                    yield self._time_of(other)
 
     def _time_of(self, run: Run) -> RunTime:
         """Return the time of a run to its target, and its whole time."""
