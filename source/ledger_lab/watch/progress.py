@@ -74,13 +74,12 @@ class WatchedRun:
     @cached_property
     def left_s(self) -> Estimate | None:
         """Time that it has left [s]."""
-        facts, declared = self.facts, self.run.declared
         if self.state is State.ENDED:
             return None
-        bound_s = seconds_to_last_iteration(facts.updates, declared.max_iterations, facts.loop_s)
-        if not declared.stop_at_target:
+        bound_s = seconds_to_last_iteration(self.run)
+        if not self.run.declared.stop_at_target:
             return time_to_last_iteration(bound_s, "because it does not stop at its target")
-        return time_left(self.earlier, facts.wall_s, bound_s)
+        return time_left(self.earlier, self.facts.wall_s, bound_s)
 
     @cached_property
     def left_usd(self) -> Estimate | None:

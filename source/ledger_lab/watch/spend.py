@@ -67,8 +67,8 @@ class Arm:
 
     @cached_property
     def live(self) -> list[WatchedRun]:
-        """Runs that go on now, and make progress."""
-        return [each for each in self.runs if each.state is State.RUNNING]
+        """Runs that go on now. With a plan, hung and silent runs are not among them: they must be made again."""
+        return [each for each in self.runs if each.state is State.RUNNING or (self.planned is None and each.is_live)]
 
     @cached_property
     def resumable(self) -> list[WatchedRun]:
