@@ -33,16 +33,16 @@ def run_alerts(watched: WatchedRun, log_root: str, now: datetime, limits: Limits
         now: The time.
         limits: Thresholds.
     """
-    state = watched.state
+    state, job = watched.state, watched.job
     if state is State.HUNG:
         yield _hung(watched, now)
     elif state is State.SILENT:
         yield _silent(watched, now)
-    elif state is State.LOST and watched.job is None:
+    elif state is State.LOST and (job is None or (job.runs and job.started_at is None)):
         yield _lost(watched, log_root, now)
-    elif state in (State.LOST, State.PREEMPTED) and watched.job is not None:
-        yield from silent_jobs([watched.job], watched.last_row_at, watched.usd_per_hour, now, limits)
-    if watched.is_live:
+    elif state in (State.LOST, State.PREEMPTED) and job is not None:
+        yield from silent_jobs([job], watched.last_row_at, watched.usd_per_hour, now, limits)
+    if watched.is_live and watched.run.attempts:
         yield from _health(watched)
         yield from _overdue(watched, log_root)
 
