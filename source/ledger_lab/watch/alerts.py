@@ -79,16 +79,16 @@ def _lost(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
     since, host = watched.last_row_at, watched.host or "its machine"
     here = host == socket.gethostname()
     where = "it was on this machine" if here else f"the ledger can't see whether {host} is still paid for"
-    state = (watched.run.directory / STATE_FILE).is_file()
+    way_out = f"look at {host}, give it back if nothing runs there, and start the training again"
+    if (watched.run.directory / STATE_FILE).is_file():
+        way_out = _resume_command(watched, log_root)
     return _of_run(
         watched,
         AlertKind.LOST,
         Severity.WARNING,
         since,
         f"no row for {_ago(since, now)}, and none that says how it ended; {where}",
-        _resume_command(watched, log_root)
-        if state
-        else f"look at {host}, give it back if nothing runs there, and start the training again",
+        way_out,
     )
 
 
