@@ -33,7 +33,7 @@ from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 
 _SCRIPT = "job.sbatch"
-_MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes")
+_MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes|receive failure|shutdown failure|reset by peer")
 """Messages of ``sbatch`` after which the controller may have taken the job."""
 _GRACE_SHARE = 0.9
 """Share of the time between the signal and the time limit that a training may use."""
@@ -193,7 +193,7 @@ trap 'time_is_up=yes; pass_on USR1' USR1
 trap 'pass_on TERM' TERM
 
 rm -f "exits/$index"
-touch "started/$index"
+echo "$SLURM_ARRAY_JOB_ID" >"started/$index"
 srun {srun} \\
     {command} slurm "$PWD" "$index" \\
     {plan_sha256} &
@@ -302,8 +302,7 @@ class Slurm(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        name = job_name(folder)
-        way = f"look with squeue --name={name}, cancel with scancel what you find, and remove {folder}"
+        way = f"call again, and LedgerLab looks for it by its name, {job_name(folder)}"
         try:
             said = ask_slurm(*self.submit_command(folder), cwd=folder)
         except UserError as error:
@@ -326,22 +325,36 @@ class Slurm(Engine):
                     f"{folder}"
                 ) from error
             raise UserError(
-                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus "
-                "or memory in the file of the cluster"
+                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus, "
+                "memory or options in the file of the cluster"
             )
         return job
 
+    def find(self, folder: Path) -> str | None:
+        """Return the id of the job of an interrupted submission; see :class:`~ledger_lab.launch.engine.Engine`.
+
+        A task that has started has written the id. Other tasks are in the queue, or were, a few minutes ago.
+        """
+        written = [path.read_text(encoding="ascii", errors="replace") for path in folder.glob("started/*")]
+        name = f"--name={job_name(folder)}"
+        said = ask_slurm("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
+        found = sorted({*said.split(), *(each.strip() for each in written)})
+        if bad := [each for each in found if not self.job_id.fullmatch(each)]:
+            raise UserError(f"{bad[0][:80]!r} is not the id of a job of {folder}: ask the administrators")
+        if len(found) > 1:
+            raise UserError(
+                f"{folder}: jobs {', '.join(found)} come from this submission: cancel them with scancel "
+                f"{' '.join(found)}, and remove the folder"
+            )
+        return found[0] if found else None
+
     def queued(self, submission: Submission) -> dict[int, Queued]:
-        """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
-        # With the name, because a controller that lost its state gives ids a second time.
-        ours = (f"--jobs={submission.job}", f"--name={job_name(submission.folder)}")
-        try:
-            said = ask_slurm("squeue", "--noheader", "--array", *ours, "--format=%K|%T|%r|%N")
-        except UserError as error:
-            if "Invalid job id" in str(error):  # all of it ended long ago
-                return {}
-            raise
-        return read_squeue(said)
+        """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`.
+
+        The name of a job is unique. A controller that lost its state gives ids a second time.
+        """
+        name = f"--name={job_name(submission.folder)}"
+        return read_squeue(ask_slurm("squeue", "--noheader", "--federation", "--array", name, "--format=%K|%T|%r|%N"))
 
     def ending(self, submission: Submission, index: int) -> str | None:
         """Explain how a training ended; see :class:`~ledger_lab.launch.engine.Engine`."""
