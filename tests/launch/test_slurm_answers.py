@@ -303,6 +303,10 @@ def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], 
         ("plan.jsonl", '{"what"', '{"WHAT"', "plan.jsonl was changed after its submission: restore it"),
         ("submission.json", '"17"', '"--me"', "'--me' is no job of slurm: restore the file"),
         ("submission.json", '"17"', '"17,18"', "'17,18' is no job of slurm"),
+        ("submission.json", '"slurm"', '"job"', "submitted with engine job: keep this engine"),
+        ("submission.json", "ledger_lab-", "other,", "submission.json can't be read .*: restore it"),
+        ("submission.json", 'Z","plan', '","plan', "submission.json can't be read"),
+        ("submission.json", '"version":1', '"version":2', "submission.json can't be read"),
     ],
 )
 def test_files_that_were_changed_are_refused(
@@ -332,9 +336,20 @@ def test_others_cannot_write_to_a_submission_or_read_its_environment(site: Site)
     finally:
         os.umask(former)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+    assert folder.parent.stat().st_mode & 0o002 == 0, "nobody else can replace the folder"
     assert modes.pop("job.sbatch") == 0o600
     assert {modes.pop(name) for name in ("plan.jsonl", "submission.json")} == {0o644}
     assert set(modes.values()) == {0o755}
+
+
+def test_hidden_jobs_of_another_user_are_not_taken_for_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    submission = submit(site(squeue="", scontrol="echo 'PrivateData             = jobs,usage'"))
+    assert ENGINE.queued(submission) == {}
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    with pytest.raises(UserError, match="hides the jobs of other users"):
+        ENGINE.queued(submission)
+    site(squeue="", scontrol="echo 'PrivateData             = none'")
+    assert ENGINE.queued(submission) == {}
 
 
 def test_copies_beside_the_submissions_are_left_alone(site: Site) -> None:

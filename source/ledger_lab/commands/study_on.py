@@ -165,7 +165,12 @@ class StudyElsewhere(StudyTrainings):
 
     def _engine_of(self, submission: Submission) -> Engine:
         """Return the engine of a submission, which must be to this cluster."""
-        if (submission.engine, submission.site) != (self._engine.name, self._site.name):
+        if submission.site == self._site.name and submission.engine != self._engine.name:
+            raise UserError(
+                f"{submission.folder} was submitted with engine {submission.engine}: keep this engine in the file of "
+                f"cluster {self._site.name} until its trainings have ended"
+            )
+        if submission.site != self._site.name:
             raise UserError(
                 f"{submission.folder} was submitted to cluster {submission.site}: use --on {submission.site}"
             )

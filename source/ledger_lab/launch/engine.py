@@ -191,7 +191,13 @@ class Engine(ABC):
 
 
 def load_engine(name: str) -> Engine:
-    """Return an engine by its name in :data:`ENGINES`."""
+    """Return an engine by its name in :data:`ENGINES`.
+
+    Raises:
+        UserError: If there is no such engine.
+    """
+    if name not in ENGINES:
+        raise UserError(f"engine {name!r}: {nearest(name, ENGINES)}")
     engine: Engine = importlib.import_module(f"ledger_lab.launch.{name}").ENGINE
     return engine
 
@@ -227,9 +233,10 @@ def _site(path: Path, content: dict[str, Any]) -> tuple[Engine, Site]:
     if content.pop("version", None) != _VERSION:
         raise UserError(f"{path}: begin with version = {_VERSION}")
     chosen = content.pop("engine", None)
-    if chosen not in ENGINES:
-        raise UserError(f"{path}: engine {chosen!r}: {nearest(str(chosen), ENGINES)}")
-    engine = load_engine(chosen)
+    try:
+        engine = load_engine(str(chosen))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     known = {each.name for each in fields(engine.site)} - {"name"}
     if unknown := sorted(content.keys() - known):
         raise UserError(f"{path}: unknown key {unknown[0]!r}: {nearest(unknown[0], [*known, 'version', 'engine'])}")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -226,7 +227,8 @@ def draft_submission(folder: Path, engine: str, site: str, plan: Plan) -> Draft:
 def write_folder(draft: Draft, files: dict[str, str]) -> None:
     """Write the files of a submission. Only one of several programs can write the same folder, and it appears complete.
 
-    Only this user can write to the folder and its files, whatever the umask. Only this user can read the files of the
+    Only this user can write to the folder and its files, whatever the umask, and at most the user's group can replace
+    the folder. Only this user can read the files of the
     engine, because they hold the environment variables of the site.
 
     Args:
@@ -238,7 +240,9 @@ def write_folder(draft: Draft, files: dict[str, str]) -> None:
     """
     folder, unfinished = draft.folder, None
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.parents[2].mkdir(parents=True, exist_ok=True)
+        for each in (folder.parents[1], folder.parent):
+            each.mkdir(mode=0o775, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=".unfinished_", dir=folder.parent))
         for path in (*(unfinished / name for name in ("output", "started", "exits", "runs")), unfinished):
             path.mkdir(exist_ok=True)
@@ -262,13 +266,13 @@ def write_folder(draft: Draft, files: dict[str, str]) -> None:
 class _Noted(msgspec.Struct, kw_only=True):
     """Content of ``submission.json``."""
 
-    version: int
+    version: Literal[1]
     engine: str
     site: str
-    job_name: str
+    job_name: Annotated[str, msgspec.Meta(pattern=r"^ledger_lab-[\w.+-]+$")]
     job: str | None
     """``None`` until the engine has answered."""
-    submitted_at: datetime
+    submitted_at: Annotated[datetime, msgspec.Meta(tz=True)]
     plan_sha256: str
     pid: int
     process: ProcessIdentity | None

@@ -18,6 +18,7 @@ and decides whether to requeue the job. These facts of Slurm determine how:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -353,6 +354,7 @@ class Slurm(Engine):
 
         The name of a job is unique. A controller that lost its state gives ids a second time.
         """
+        _require_visible(submission.folder)
         name = f"--name={job_name(submission.folder)}"
         return read_squeue(ask_slurm("squeue", "--noheader", "--federation", "--array", name, "--format=%K|%T|%r|%N"))
 
@@ -399,6 +401,20 @@ class Slurm(Engine):
             rendezvous=f"{names[0]}:{port}" if nodes > 1 else None,
             rendezvous_id=f"{job}-{restarts}",
         )
+
+
+def _require_visible(folder: Path) -> None:
+    """Refuse to ask about jobs of another user if the cluster hides them: they would be submitted again.
+
+    Raises:
+        UserError: If it does.
+    """
+    owner = folder.stat().st_uid
+    if os.getuid() in (owner, 0):
+        return
+    private = re.search(r"^PrivateData\s*=(.*)$", ask_slurm("scontrol", "show", "config"), re.MULTILINE)
+    if private is not None and "jobs" in private[1]:
+        raise UserError(f"{folder} belongs to user {owner}, and this cluster hides the jobs of other users: ask there")
 
 
 def _container(site: SlurmSite) -> list[str]:
