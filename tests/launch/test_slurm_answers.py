@@ -16,7 +16,7 @@ from ledger_lab.commands.study_on import StudyElsewhere
 from ledger_lab.commands.submit import complete_drafts, hand_over, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.launch import slurm_commands
-from ledger_lab.launch.engine import UnclearSubmissionError
+from ledger_lab.launch.engine import Queued, UnclearSubmissionError
 from ledger_lab.launch.plans import (
     Draft,
     Plan,
@@ -28,12 +28,14 @@ from ledger_lab.launch.plans import (
     read_drafts,
     read_submissions,
 )
-from ledger_lab.launch.slurm import ENGINE, SlurmSite
+from ledger_lab.launch.slurm import ENGINE, Slurm, SlurmSite
 from ledger_lab.launch.slurm_commands import read_squeue
+from ledger_lab.ledger import Status
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.studies import load_study
 from ledger_lab.terminal.console import make_console
 from tests.conftest import ROOT
+from tests.fakes.ledgers import write_run
 
 TRAINING = PlannedTraining(what="s seed 1", start=(), resume=(), program="train.py", directory="/")
 PLAN = Plan(name="s", trainings=(TRAINING,))
@@ -294,6 +296,19 @@ def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], 
     with pytest.raises(UserError, match="another program submitted at the same time: look with --status"):
         second.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
     assert (tmp_path / "sbatch").read_text().count("job.sbatch") == 1
+    assert elsewhere().missing() == []
+
+
+def test_a_training_that_ends_while_the_queue_is_asked_is_not_missing(
+    elsewhere: Callable[[], StudyElsewhere], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+
+    def queued(engine: Slurm, submission: Submission) -> dict[int, Queued]:
+        write_run(tmp_path / "ledger", "0badc0de", status=Status.COMPLETED, cohort="s", seed=1)
+        return {}
+
+    monkeypatch.setattr(Slurm, "queued", queued)
     assert elsewhere().missing() == []
 
 

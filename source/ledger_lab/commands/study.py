@@ -56,7 +56,7 @@ class StudyRequest(Request):
             f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
             "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
             "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
-            "report."
+            "report. Without --on, the program leaves out the trainings that wait or run on a cluster."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=(

@@ -293,7 +293,6 @@ class Slurm(Engine):
         return {
             _SCRIPT: "#!/bin/bash\n"
             f"{header}#\n# Array task N makes the training in line N of plan.jsonl, counted from 0.\n"
-            f"# To submit it by hand, run `sbatch {_SCRIPT}` in this folder.\n"
             f"# The last argument of srun's command is the SHA-256 of plan.jsonl: a changed plan is refused.\n\n{body}"
         }
 
