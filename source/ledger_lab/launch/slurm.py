@@ -193,6 +193,7 @@ pass_on() {{ [[ -z $step ]] || kill -s "$1" "$step" 2>/dev/null; }}
 trap 'time_is_up=yes; pass_on USR1' USR1
 trap 'pass_on TERM' TERM
 
+umask o-w # what this job writes decides what its next part runs
 rm -f "exits/$index"
 echo "$SLURM_ARRAY_JOB_ID" >"started/$index"
 srun {srun} \\
