@@ -422,7 +422,7 @@ def _advice(library: str, error: Exception) -> str:
     """Return why the processes may not reach each other, and what to try."""
     interfaces = ", ".join(name for _, name in socket.if_nameindex())
     variable = f"{library.upper()}_SOCKET_IFNAME"
-    now = f", now {os.environ[variable]}" if variable in os.environ else ""
+    now = f"; it is {os.environ[variable]} now" if variable in os.environ else ""
     interface = f"set {variable} to the network interface that connects the machines (here: {interfaces}{now})"
     ways = {
         "gloo": interface,
