@@ -32,7 +32,7 @@ from ledger_lab.ledger import SchedulerJob
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
 
-ENGINES = ("local", "slurm")
+ENGINES = ("local", "ray", "slurm")
 """Engines; each is a module of this folder."""
 
 _VERSION = 1
