@@ -29,7 +29,6 @@ _ANSWER_S = 60.0
 """Longest time in which a cluster answers [s]."""
 _GRACE_SHARE = 0.9
 """Share of the time between SIGTERM and SIGKILL that a training may use."""
-_GIB = 1024**3
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
 _RESOURCE = re.compile(r"[A-Za-z][\w.:-]*")
 _OWN_RESOURCES = frozenset(["CPU", "GPU", "memory", "object_store_memory"])
@@ -50,7 +49,7 @@ class RaySite(Site):
     cpus: int = 1
     """Processors of a training."""
     memory_gb: float | None = None
-    """Memory of a training [GiB]; ``None`` to reserve none. Ray does not enforce it."""
+    """Memory of a training [GB]; ``None`` to reserve none. Ray does not enforce it."""
     resources: Mapping[str, float] = field(default_factory=dict)
     """Further resources of a training, which the nodes were started with."""
     retries: int = 3
@@ -125,7 +124,7 @@ class Ray(Engine):
             plan_sha256=plan.sha256,
             cpus=site.cpus,
             gpus=site.gpus,
-            memory_bytes=None if site.memory_gb is None else round(site.memory_gb * _GIB),
+            memory_bytes=None if site.memory_gb is None else round(site.memory_gb * 1e9),
             resources=dict(site.resources),
             environment=dict(site.environment),
         )
@@ -137,7 +136,7 @@ class Ray(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        job = msgspec.json.decode((folder / _FILE).read_bytes(), type=RayJob)
+        job = RayJob.from_json((folder / _FILE).read_text(encoding="utf-8"))
         made = f"{job.address}/{job.name}"
         try:
             _ask_ray("submit", str(folder / _FILE))
@@ -154,7 +153,10 @@ class Ray(Engine):
             said = _ask_ray("states", submission.job)
         except UserError as error:
             raise UserError(f"{error}; if this cluster has ended for good, remove {submission.folder}") from error
-        states = msgspec.json.decode(said, type=dict[int, tuple[bool, str]] | None)
+        try:
+            states = msgspec.json.decode(said, type=dict[int, tuple[bool, str]] | None)
+        except msgspec.MsgspecError as error:  # a training that is missed here would be submitted again
+            raise UserError(f"Ray's client answered {said[:80]!r}, which LedgerLab does not understand") from error
         return {index: Queued(*state) for index, state in (states or {}).items()}
 
     def ending(self, submission: Submission, index: int) -> str | None:
@@ -204,9 +206,18 @@ def _ask_ray(*arguments: str) -> bytes:
             f"Ray does not answer within {_ANSWER_S:g} s: look at the cluster with `ray status`, and try again"
         ) from error
     if finished.returncode:
-        said = finished.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise UserError(said.removeprefix("error: ") or f"Ray's client ended with status {finished.returncode}")
+        raise UserError(_read_refusal(finished.stderr.decode(errors="replace"), finished.returncode))
     return finished.stdout
+
+
+def _read_refusal(said: str, status: int) -> str:
+    """Return in one line why a cluster refused, from what :mod:`~ledger_lab.launch.ray_commands` printed as errors."""
+    errors = re.findall(r"^error: (.+)$", said, re.MULTILINE)
+    if not errors:
+        last = next((line for line in reversed(said.splitlines()) if re.search(r"\w", line)), "nothing")
+        return f"Ray's client ended with status {status} and said: {last.strip()}"
+    token = ": the cluster has another token: see RAY_AUTH_TOKEN_PATH" if "InvalidAuthToken" in said else ""
+    return f"{errors[-1]}{token}"
 
 
 class _NoAnswerError(UserError):

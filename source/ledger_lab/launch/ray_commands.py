@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ledger_lab.errors import UserError, first_line
+from ledger_lab.errors import UserError
 from ledger_lab.launch import ray_job
 from ledger_lab.launch.ray_job import NAMESPACE, Job, RayJob
 from ledger_lab.terminal.script import run_script
@@ -26,6 +26,8 @@ _REACHED_S = 5.0
 """Longest time in which a cluster takes a connection [s]."""
 _ANSWER_S = 30.0
 """Longest time in which a job answers [s]."""
+_LONGEST_ERROR = 400
+"""Characters of an error of Ray that are told."""
 
 
 def ask(argv: Sequence[str]) -> None:
@@ -62,6 +64,11 @@ def _apart() -> Iterator[IO[bytes]]:
         yield answers
 
 
+def _in_one_line(error: Exception) -> str:
+    """Return the beginning of an error of Ray; some take pages."""
+    return " ".join(str(error).split())[:_LONGEST_ERROR]
+
+
 @contextmanager
 def _connected(address: str) -> Iterator[None]:
     """Connect to a cluster.
@@ -87,7 +94,7 @@ def _connected(address: str) -> Iterator[None]:
         # An address that is given here precedes RAY_ADDRESS.
         ray.init(address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # of many classes, also of gRPC
-        raise UserError(f"Ray at {address} refuses: {first_line(error)}") from error
+        raise UserError(f"Ray at {address} refuses: {_in_one_line(error)}") from error
     try:
         yield
     finally:
@@ -97,8 +104,8 @@ def _connected(address: str) -> Iterator[None]:
 def _submit(file: Path) -> str:
     """Make the actor of a job, wait until it answers, and return its name."""
     try:
-        job = msgspec.json.decode(file.read_bytes(), type=RayJob)
-    except (OSError, msgspec.MsgspecError) as error:
+        job = RayJob.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise UserError(f"{file} can't be read: {error}: submit the trainings again") from error
     with _connected(job.address):
         import ray
@@ -119,7 +126,7 @@ def _submit(file: Path) -> str:
             ray.get(made.states.remote(), timeout=_ANSWER_S)
         except Exception as error:
             ray.kill(made, no_restart=True)
-            raise UserError(f"the job does not begin in Ray, and is cancelled: {first_line(error)}") from error
+            raise UserError(f"the job does not begin in Ray, and is cancelled: {_in_one_line(error)}") from error
     return job.name
 
 
@@ -138,7 +145,7 @@ def _of_job(job: str, method: str) -> Any:
         except ray.exceptions.ActorDiedError:  # it has just ended
             return None
         except (ray.exceptions.RayError, TimeoutError) as error:
-            raise UserError(f"job {job} does not answer ({first_line(error)}): try again in a minute") from error
+            raise UserError(f"job {job} does not answer ({_in_one_line(error)}): try again in a minute") from error
 
 
 if __name__ == "__main__":

@@ -10,12 +10,15 @@ These facts of Ray determine how:
 2. Ray itself retries a task on any node, and does not tell. So tasks have no retries, and the actor submits them again.
 3. When a task is cancelled, Ray raises an exception at any point of its code. So only tasks that have not begun are
    cancelled like this; the others ask their job every second whether to end.
-4. When a worker ends, Ray kills its children. When something kills the worker, its children live on, so the kernel is
+4. A task that waits in ``ray.get`` or ``ray.wait`` gives its processors to other tasks. So trainings wait for answers
+   of their job in ``future()`` instead.
+5. When a worker ends, Ray kills its children. When something kills the worker, its children live on, so the kernel is
    told to send them SIGTERM.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -70,6 +73,18 @@ class RayJob:
     environment: dict[str, str]
     """Environment variables of the trainings."""
 
+    @classmethod
+    def from_json(cls, text: str) -> RayJob:
+        """Read the content of ``job.json``. Not by msgspec, which leaves something in the class that no pickle takes.
+
+        Raises:
+            ValueError: If it is something else.
+        """
+        try:
+            return cls(**json.loads(text))
+        except TypeError as error:
+            raise ValueError(f"it does not hold the keys of a job: {error}") from error
+
 
 @dataclass
 class _Training:
@@ -113,6 +128,8 @@ class Job:
         """
         self._job, self._folder = job, Path(folder)
         self._lock = threading.Lock()
+        self._mark = self._folder / "cancelled"  # outlives the actor
+        self._cancelled = self._mark.exists()
         self._trainings = [self._remembered(index) for index in range(job.trainings)]
         threading.Thread(target=self._work, daemon=True).start()
 
@@ -121,32 +138,29 @@ class Job:
         parts = int(_read(self._folder / "started" / str(index)) or 0)
         status = _read(self._folder / "exits" / str(index))
         ended = status is not None and not starts_again(int(status), parts, self._job.retries)
-        return _Training(parts=parts, since_s=time.monotonic(), ended=ended or self._is_cancelled())
-
-    def _is_cancelled(self) -> bool:
-        """Tell whether the job was cancelled; the file outlives the actor."""
-        return (self._folder / "cancelled").exists()
+        return _Training(parts=parts, since_s=time.monotonic(), ended=ended or self._cancelled)
 
     def states(self) -> dict[int, tuple[bool, str]]:
         """Return whether each training that has not ended runs, and its state in words, by index."""
+        fits = bool(self._fitting_nodes())
         with self._lock:
-            return {index: self._state(each) for index, each in enumerate(self._trainings) if not each.ended}
+            return {index: self._state(each, fits) for index, each in enumerate(self._trainings) if not each.ended}
 
-    def _state(self, training: _Training) -> tuple[bool, str]:
-        """Return the state of a training that has not ended."""
+    def _state(self, training: _Training, fits: bool) -> tuple[bool, str]:
+        """Return the state of a training that has not ended; ``fits`` tells whether any node can hold it."""
         if training.place is not None:
-            return True, f"{'ending' if self._is_cancelled() else 'running'} on {training.place}"
-        why = training.why
-        if training.task is not None and not self._fitting_nodes():
-            why = "; ".join([*([why] if why else []), "no node of the cluster has what it needs"])
-        return False, "waiting" + (f" ({why})" if why else "")
+            return True, f"{'ending' if self._cancelled else 'running'} on {training.place}"
+        why = [training.why, "" if fits else "no node of the cluster has what it needs"]
+        said = "; ".join(filter(None, why))
+        return False, f"waiting ({said})" if said else "waiting"
 
     def cancel(self) -> None:
         """End all trainings: those that run get SIGTERM, and SIGKILL if they do not end within the grace time."""
         import ray
 
         with self._lock:
-            (self._folder / "cancelled").touch()
+            self._mark.touch()
+            self._cancelled = True
             for training in self._trainings:
                 if training.task is None:
                     training.ended = True
@@ -166,7 +180,7 @@ class Job:
         """
         with self._lock:
             training = self._trainings[index]
-            if self._is_cancelled():
+            if self._cancelled:
                 return None
             training.node, training.why = node, ""
             training.place = next((each["NodeName"] for each in _nodes() if each["NodeID"] == node), node)
@@ -176,7 +190,7 @@ class Job:
 
     def asks_to_end(self) -> bool:
         """Tell whether the trainings are to end."""
-        return self._is_cancelled()
+        return self._cancelled
 
     def _work(self) -> None:
         """Submit tasks until all trainings have ended, and end the actor."""
@@ -185,13 +199,15 @@ class Job:
         itself = ray.get_runtime_context().current_actor
         try:
             while True:
-                with self._lock:
-                    self._submit_some(itself)
-                    tasks = {each.task: index for index, each in enumerate(self._trainings) if each.task is not None}
+                self._submit_some(itself)
+                tasks = {each.task: index for index, each in enumerate(self._trainings) if each.task is not None}
                 if not tasks:
                     break
                 for task in ray.wait(list(tasks), num_returns=1, timeout=_LOOK_EVERY_S)[0]:
-                    self._note_end(tasks[task], *_result(task))
+                    try:
+                        self._note_end(tasks[task], *_result(task))
+                    except OSError as error:  # a full disk must not end the other trainings
+                        print(f"training {tasks[task]}: {error}", file=sys.stderr, flush=True)
         finally:
             ray.kill(itself, no_restart=True)
 
@@ -199,24 +215,25 @@ class Job:
         """Submit as many tasks as may run at the same time."""
         import ray
 
-        waiting = [index for index, each in enumerate(self._trainings) if not each.ended and each.task is None]
-        running = sum(each.task is not None for each in self._trainings)
-        free = len(waiting) if self._job.at_once is None else self._job.at_once - running
-        for index in waiting[: max(0, free)]:
-            training = self._trainings[index]
-            others = self._fitting_nodes() - {training.node}
-            elsewhere = {"ray.io/node-id": f"!{training.node}"} if training.node is not None and others else None
-            task = ray.remote(train).options(
-                name=f"{self._job.name} {index}",
-                num_cpus=self._job.cpus,
-                num_gpus=self._job.gpus,
-                memory=self._job.memory_bytes,
-                resources=self._job.resources,
-                label_selector=elsewhere,
-                max_retries=0,
-            )
-            training.parts += 1
-            training.task = task.remote(itself, self._job, str(self._folder), index)
+        fitting = self._fitting_nodes()
+        with self._lock:
+            waiting = [index for index, each in enumerate(self._trainings) if not each.ended and each.task is None]
+            running = sum(each.task is not None for each in self._trainings)
+            free = len(waiting) if self._job.at_once is None else max(0, self._job.at_once - running)
+            for index in waiting[:free]:
+                training = self._trainings[index]
+                elsewhere = {"ray.io/node-id": f"!{training.node}"} if fitting - {training.node} else None
+                task = ray.remote(train).options(
+                    name=f"{self._job.name} {index}",
+                    num_cpus=self._job.cpus,
+                    num_gpus=self._job.gpus,
+                    memory=self._job.memory_bytes,
+                    resources=self._job.resources,
+                    label_selector=elsewhere if training.node is not None else None,
+                    max_retries=0,
+                )
+                training.parts += 1
+                training.task = task.remote(itself, self._job, str(self._folder), index)
 
     def _fitting_nodes(self) -> set[str]:
         """Return the ids of the nodes that have the resources of a training, whether or not these are free."""
@@ -228,25 +245,29 @@ class Job:
             if all(node["Resources"].get(name, 0) >= amount for name, amount in needed.items())
         }
 
-    def _note_end(self, index: int, status: int | None, why: str) -> None:
-        """Note the end of a part, and decide what follows."""
+    def _note_end(self, index: int, status: int | None, said: str) -> None:
+        """Note the end of a part, and decide what follows.
+
+        Args:
+            index: Index of the training.
+            status: Exit status; ``None`` if it was lost, or did not begin.
+            said: How it ended, in words.
+        """
         with self._lock:
             training = self._trainings[index]
-            place = training.place or "its node"
+            said = f"on {training.place}: {said}" if training.place else said
             training.task = training.place = None
             training.since_s = time.monotonic()
-            training.why = f"starts again: {why} on {place}"
-            if self._is_cancelled():
-                training.ended = True
-                return
-            training.ended = not starts_again(status, training.parts, self._job.retries)
-            if not training.ended:
-                self._say(index, f"{why} on {place}: the training starts again")
-            elif status is None or status in _STARTS_AGAIN:
-                self._say(index, f"{why} on {place}, after {training.parts} parts: submit the training again")
-            elif not (self._folder / "exits" / str(index)).exists():
-                self._say(index, why)
+            training.why = f"starts again, {said}"
+            again = starts_again(status, training.parts, self._job.retries)
+            training.ended = self._cancelled or not again
+            if status is not None:
                 (self._folder / "exits" / str(index)).write_text(f"{status}\n", encoding="ascii")
+            if not self._cancelled and again:
+                said += ": the training starts again"
+            elif not self._cancelled and (status is None or status in _STARTS_AGAIN):
+                said += f", after {training.parts} parts: submit the training again"
+            self._say(index, said)
 
     def _say(self, index: int, text: str) -> None:
         """Add a line to the output of a training."""
@@ -274,17 +295,17 @@ def _result(task: Any) -> tuple[int | None, str]:
     import ray
 
     try:
-        status = int(ray.get(task))
+        status = ray.get(task)
     except ray.exceptions.TaskCancelledError:
-        return _REFUSED, "cancelled"
+        return None, "cancelled"
     except ray.exceptions.RayTaskError as error:  # raised by train
         return _REFUSED, f"the training can't be started: {error.cause}: all nodes must see the folder and the program"
     except ray.exceptions.RayError as error:
         return None, f"lost ({type(error).__name__})"
-    return status, f"exit status {status}"
+    return (None, "cancelled") if status is None else (status, f"exit status {status}")
 
 
-def train(job: Any, spec: RayJob, folder: str, index: int) -> int:
+def train(job: Any, spec: RayJob, folder: str, index: int) -> int | None:
     """Carry out a training: the task.
 
     Args:
@@ -294,16 +315,16 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int:
         index: Index of the training.
 
     Returns:
-        The exit status of the training.
+        The exit status of the training; ``None`` if the job was cancelled before.
     """
     import ray
 
     output = Path(folder, "output", f"{index}.log")
     with output.open("ab") as log, output.open("rb") as copied:
         copied.seek(0, os.SEEK_END)
-        begun = ray.get(job.begin.remote(index, ray.get_runtime_context().get_node_id()))
+        begun = job.begin.remote(index, ray.get_runtime_context().get_node_id()).future().result()
         if begun is None:
-            return _STARTS_AGAIN[0]
+            return None
         environ = _environ(spec, *begun)
         program = shutil.which(spec.command[0], path=environ.get("PATH"))
         if program is None:
@@ -320,18 +341,19 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int:
             start_new_session=True,
         )
         asked_s: float | None = None
+        answer = job.asks_to_end.remote().future()
         while process.poll() is None:
             time.sleep(_LOOK_EVERY_S)
             _copy(copied)
-            if asked_s is None and _is_asked_to_end(job):
-                asked_s = time.monotonic()
-                process.terminate()
+            if asked_s is None and answer.done():
+                if answer.exception() is None and answer.result():
+                    asked_s = time.monotonic()
+                    process.terminate()
+                answer = job.asks_to_end.remote().future()
             elif asked_s is not None and time.monotonic() - asked_s > spec.grace_s:
                 os.killpg(process.pid, signal.SIGKILL)
         _copy(copied)
-    status = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    Path(folder, "exits", str(index)).write_text(f"{status}\n", encoding="ascii")
-    return status
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
 def _environ(spec: RayJob, part: int, node: str, queue_s: float) -> dict[str, str]:
@@ -348,13 +370,3 @@ def _copy(output: Any) -> None:
     if new := output.read():
         sys.stdout.write(new.decode("utf-8", errors="replace"))
         sys.stdout.flush()
-
-
-def _is_asked_to_end(job: Any) -> bool:
-    """Tell whether the job asks its trainings to end; a job that does not answer now asks for nothing."""
-    import ray
-
-    try:
-        return bool(ray.get(job.asks_to_end.remote(), timeout=10 * _LOOK_EVERY_S))
-    except (ray.exceptions.RayError, TimeoutError):
-        return False
