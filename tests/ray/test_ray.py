@@ -189,13 +189,15 @@ def test_a_training_that_the_system_ends_starts_again_elsewhere_a_limited_number
 ) -> None:
     site = Site(cluster, tmp_path, retries=1)
     job = site.submit(*LONG)
-    for attempt in (1, 2):
-        wait_for_training(site, attempt)
-        cluster.kill(rf"scripts/train\.py .*--log_root {site.log_root}", "TERM")
+    wait_for_training(site)
+    cluster.kill(f"^ray::{job.partition('/')[2]}")  # the kernel then sends SIGTERM to the training
+    wait_for_training(site, attempt=2)
+    cluster.kill(rf"scripts/train\.py .*--log_root {site.log_root}", "TERM")
     wait_until(site.ended, "the job ends", 60)
     (_, first, _, before, _), (_, second, _, after, _) = site.attempts()
     assert (first, second) == ("preempted", "preempted") and {before, after} == {*NODES}
-    assert "exit status 75" in site.printed() and "after 2 parts: submit the training again" in site.printed()
+    assert f"ray: on {before}: lost (WorkerCrashedError): the training starts again" in site.printed()
+    assert f"ray: on {after}: exit status 75, after 2 parts: submit the training again" in site.printed()
     assert site.ask("cancel", job).returncode == 0, "a job that has ended is no error"
 
 

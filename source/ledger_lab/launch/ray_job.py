@@ -40,6 +40,8 @@ _STARTS_AGAIN = (75, 143)
 """Exit statuses of a training that the system asked to end; see :mod:`ledger_lab.terminal.exit_status`."""
 _REFUSED = 2
 _LOOK_EVERY_S = 1.0
+_SEEN_S = 30.0
+"""How long a job that has ended waits for the question with which its submission looks whether it began [s]."""
 _ENDS_WITH_PARENT = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -130,6 +132,7 @@ class Job:
         self._lock = threading.Lock()
         self._mark = self._folder / "cancelled"  # outlives the actor
         self._cancelled = self._mark.exists()
+        self._seen = threading.Event()
         self._trainings = [self._remembered(index) for index in range(job.trainings)]
         threading.Thread(target=self._work, daemon=True).start()
 
@@ -142,6 +145,7 @@ class Job:
 
     def states(self) -> dict[int, tuple[bool, str]]:
         """Return whether each training that has not ended runs, and its state in words, by index."""
+        self._seen.set()
         fits = bool(self._fitting_nodes())
         with self._lock:
             return {index: self._state(each, fits) for index, each in enumerate(self._trainings) if not each.ended}
@@ -209,6 +213,7 @@ class Job:
                     except OSError as error:  # a full disk must not end the other trainings
                         print(f"training {tasks[task]}: {error}", file=sys.stderr, flush=True)
         finally:
+            self._seen.wait(_SEEN_S)
             ray.kill(itself, no_restart=True)
 
     def _submit_some(self, itself: Any) -> None:
