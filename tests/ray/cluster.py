@@ -82,6 +82,7 @@ class Cluster:
         finished = self.inside(
             *(str(RAY / "ray"), "start", f"--node-name={name}", "--node-ip-address=127.0.0.1", *options),
             *(f"--num-cpus={processors}", "--num-gpus=0", "--object-store-memory=80000000"),
+            PYTHONPATH="",  # the nodes have no LedgerLab in Ray's Python
         )
         logs = sorted(self.folder.glob("session_latest/logs/raylet*"), key=lambda path: path.stat().st_mtime)
         said = "".join(path.read_text(errors="replace")[-2000:] for path in logs[-2:])

@@ -240,7 +240,10 @@ def test_a_training_that_no_node_can_hold_waits_and_says_so(cluster: Cluster, tm
         "it says so",
         60,
     )
+    again = site.ask("submit", str(site.submission / "job.json"))
+    assert again.returncode == 2 and "Ray runs a job ledger_lab-some-001-" in again.stderr, "no job runs twice"
     assert "cancelled 1 trainings" in site.script("study", study, "--cancel").stdout
+    wait_until(site.ended, "the job ends", 60)
 
 
 def test_a_stranger_without_the_token_is_refused(cluster: Cluster, tmp_path: Path) -> None:

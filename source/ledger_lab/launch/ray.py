@@ -139,7 +139,7 @@ class Ray(Engine):
         job = RayJob.from_json((folder / _FILE).read_text(encoding="utf-8"))
         made = f"{job.address}/{job.name}"
         try:
-            _ask_ray("submit", str(folder / _FILE))
+            _ask_ray("submit", _FILE, cwd=folder)
         except _NoAnswerError as error:
             raise UnclearSubmissionError(
                 f"{error}: the job may be submitted all the same: cancel it with "
@@ -192,15 +192,19 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "ledger_lab.launch.ray_commands", *arguments]
 
 
-def _ask_ray(*arguments: str) -> bytes:
+def _ask_ray(*arguments: str, cwd: Path | None = None) -> bytes:
     """Ask a cluster, and return its answer.
+
+    Args:
+        arguments: Those of :mod:`~ledger_lab.launch.ray_commands`.
+        cwd: Where to run it; ``None`` for here.
 
     Raises:
         UserError: If Ray is not installed, does not answer, or refuses.
     """
     command = _command(*arguments)
     try:
-        finished = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S)
+        finished = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, cwd=cwd)
     except subprocess.TimeoutExpired as error:
         raise _NoAnswerError(
             f"Ray does not answer within {_ANSWER_S:g} s: look at the cluster with `ray status`, and try again"

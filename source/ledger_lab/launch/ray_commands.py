@@ -86,7 +86,7 @@ def _connected(address: str) -> Iterator[None]:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_S).close()
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise UserError(
             f"no Ray at {address} ({error}): start it, or correct address in the file of the cluster"
         ) from error

@@ -55,7 +55,7 @@ class RayJob:
     address: str
     """Host and port of the cluster."""
     name: str
-    """Begins the name of the actor."""
+    """Name of the actor; those of its tasks begin with it."""
     trainings: int
     """Number of trainings."""
     at_once: int | None
@@ -112,7 +112,7 @@ def starts_again(status: int | None, parts: int, retries: int) -> bool:
 
     Args:
         status: Exit status; ``None`` if the node or Ray's worker was lost.
-        parts: How often it has started.
+        parts: How often it was submitted as a task.
         retries: How often it may start again.
     """
     return (status is None or status in _STARTS_AGAIN) and parts <= retries
