@@ -22,9 +22,9 @@ from ledger_lab.launch.plans import (
     Plan,
     PlannedTraining,
     Submission,
+    draft_submission,
     new_folder,
     note_submission,
-    now,
     write_folder,
 )
 from ledger_lab.ledger import Status, cache, reader
@@ -162,11 +162,10 @@ def submitted(tmp_path: Path) -> Iterator[Submission]:
         PlannedTraining(what=f"s seed {seed}", start=(), resume=(), program="train.py", directory=str(tmp_path))
         for seed in (1, 2)
     )
-    plan, folder = Plan(name="s", trainings=trainings), new_folder(site.log_root, "s")
-    write_folder(folder, {PLAN: plan.to_lines(), **ENGINE.files(site, plan, "watched")})
-    job = ENGINE.submit(folder)
-    submission = Submission(folder=folder, site=site.name, job=job, submitted_at=now(), plan_sha256=plan.sha256)
-    note_submission(submission)
+    plan = Plan(name="s", trainings=trainings)
+    draft = draft_submission(new_folder(site.log_root, "s"), ENGINE.name, site.name, plan)
+    write_folder(draft, {PLAN: plan.to_lines(), **ENGINE.files(site, plan, draft.job_name)})
+    submission = note_submission(draft, ENGINE.submit(draft.folder))
     yield submission
     ENGINE.cancel(submission)
     until = time.monotonic() + 60

@@ -33,7 +33,7 @@ from ledger_lab.ledger import SchedulerJob
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
 
-ENGINES = ("local", "kubernetes", "skypilot", "slurm")
+ENGINES = ("local", "kubernetes", "ray", "skypilot", "slurm")
 """Engines; each is a module of this folder."""
 
 _VERSION = 1
