@@ -1,0 +1,31 @@
+"""Progress of live runs, forecasts of spend, and alerts about what costs money for nothing."""
+
+from ledger_lab.watch.limits import Limits
+from ledger_lab.watch.model import (
+    CONFIDENCE,
+    SCHEMA_VERSION,
+    Alert,
+    AlertKind,
+    Estimate,
+    RunProgress,
+    Severity,
+    Spend,
+    State,
+    Watch,
+)
+from ledger_lab.watch.queues import QueuedTraining
+
+__all__ = [
+    "CONFIDENCE",
+    "SCHEMA_VERSION",
+    "Alert",
+    "AlertKind",
+    "Estimate",
+    "Limits",
+    "QueuedTraining",
+    "RunProgress",
+    "Severity",
+    "Spend",
+    "State",
+    "Watch",
+]
