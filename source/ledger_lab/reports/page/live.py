@@ -1,40 +1,36 @@
-"""What goes on now, as the page shows it: what waits and runs, what needs attention, and what money is left."""
+"""What goes on now, as the page shows it: what waits and runs, what needs attention, and what money is left.
+
+All figures are words that are ready to show; :mod:`ledger_lab.commands.live_page` makes them from a watch of the
+ledger.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-Style = Literal["good", "short", "bad", "running", ""]
+Style = Literal["good", "short", "bad", "running", "word"]
 """Classes of the page's style sheet that colour a state."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """A state of a training, with its look."""
+class Look:
+    """How the page shows a state of a training."""
 
-    name: str
     sign: str
     style: Style
-    meaning: str
 
 
-STATES = (
-    State(name="hung", sign="■", style="bad", meaning="Its processes live, but it makes no progress."),
-    State(name="lost", sign="✖", style="bad", meaning="It vanished: no process, and no end in the ledger."),
-    State(name="failed", sign="✖", style="bad", meaning="It ended before its work was done, by a fault of its own."),
-    State(name="unknown", sign="?", style="short", meaning="It was submitted, and its cluster cannot be asked from here."),
-    State(name="preempted", sign="▲", style="short", meaning="It was ended from outside, and can be resumed."),
-    State(name="queued", sign="…", style="", meaning="It was submitted, and waits for a machine."),
-    State(name="running", sign="●", style="running", meaning="It trains."),
-    State(name="proven", sign="★", style="good", meaning="Fresh episodes confirmed that its policy reaches the target."),
-    State(name="ended", sign="–", style="", meaning="All its iterations are done, and no policy was confirmed."),
-)
-"""States, those that need attention first."""
-
-_BY_NAME = {state.name: state for state in STATES}
+LOOKS = {
+    "hung": Look(sign="■", style="bad"),
+    "silent": Look(sign="■", style="bad"),
+    "lost": Look(sign="✖", style="bad"),
+    "preempted": Look(sign="▲", style="short"),
+    "queued": Look(sign="…", style="word"),
+    "running": Look(sign="●", style="running"),
+    "ended": Look(sign="–", style="word"),
+}
+"""Looks of the states of :class:`ledger_lab.watch.State`, those that need attention first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,54 +44,58 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class LiveRun:
-    """A training that waits or runs, or has ended lately. All figures are words, ready to show."""
+    """A training that waits, runs, or was preempted or lost lately."""
 
-    key: str
+    name: str
     """Run id, or the name of a training that has no run yet."""
     state: str
-    """Name of one of :data:`STATES`."""
-    said: str = ""
+    """A key of :data:`LOOKS`."""
+    said: str
     """More about the state."""
-    task: str = ""
-    cohort: str = ""
-    progress: float | None = None
-    """Share of the way to the verdict, in [0, 1]; ``None`` if unknown."""
-    progress_said: str = ""
-    time_left: str = ""
-    usd_left: str = ""
-    spent: str = ""
-    silent: str = ""
-    """How long ago its last row was written."""
-    log: str = ""
-    """Last lines of its console."""
+    task: str
+    cohort: str
+    progress: float | None
+    """Share of the way to its end, in [0, 1]; ``None`` if unknown."""
+    iterations: str
+    score: str
+    """Its best score, against the target."""
+    time_left: str
+    usd_left: str
+    spent: str
     log_name: str = ""
+    """Name of the file with its console output; empty if there is none."""
+    log: str = ""
+    """Last lines of that file."""
     links: tuple[Link, ...] = ()
+    """Its newest policies and videos."""
 
     @property
-    def look(self) -> State:
-        """Its state."""
-        return _BY_NAME[self.state]
+    def look(self) -> Look:
+        """How its state is shown."""
+        return LOOKS[self.state]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
     """Something that needs attention."""
 
-    who: str
-    text: str
-    advice: str = ""
-    style: Style = "bad"
+    subject: str
+    sentence: str
+    way_out: str
+    style: Style
 
 
 @dataclass(frozen=True, kw_only=True)
-class CohortMoney:
-    """What a cohort has spent, and what it will spend."""
+class Money:
+    """What a cohort or a study has spent, and what it will spend."""
 
-    cohort: str
+    name: str
+    kind: str
     runs: str
     spent: str
+    rate: str
     forecast: str
-    said: str = ""
+    budget: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,21 +113,9 @@ class LivePart:
     runs: tuple[LiveRun, ...] = ()
     left_out: int = 0
     """Trainings that are not shown."""
+    counts: tuple[tuple[str, int], ...] = ()
+    """Number of trainings in each state that occurs, in the order of :data:`LOOKS`."""
     notices: tuple[Notice, ...] = ()
-    cohorts: tuple[CohortMoney, ...] = ()
-    counts: dict[str, int] = field(default_factory=dict)
-    """Number of trainings in each state."""
-
-    @property
-    def tally(self) -> list[tuple[State, int]]:
-        """The states that occur, those that need attention first."""
-        return [(state, self.counts[state.name]) for state in STATES if self.counts.get(state.name)]
-
-
-def count_states(names: Sequence[str]) -> dict[str, int]:
-    """Return how many trainings are in each state.
-
-    Args:
-        names: The state of each training.
-    """
-    return dict(Counter(names))
+    money: tuple[Money, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What could not be found out."""

@@ -17,6 +17,7 @@ from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.construct import CONSTRUCT
 from ledger_lab.reports.page.curves import CurveKeeper
 from ledger_lab.reports.page.episodes import OutcomeCollector, PanelEpisodes, PolicyOutcomes
+from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.series import Curve, TelemetrySeries
 from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repricing import repricing_lines
@@ -72,6 +73,8 @@ class PageRun:
     """Whether telemetry of this run was written, and left out of the ledger that is kept."""
     health_events: list[HealthEvent]
     sheets: list[PolicyOutcomes]
+    links: tuple[Link, ...] = ()
+    """Links to its files; none on a page that is done, because it is sent to people who lack these files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +133,7 @@ def build_model(
     left_out_runs: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
     memory: PageMemory | None = None,
+    links: Callable[[Run], tuple[Link, ...]] = lambda run: (),
 ) -> PageModel:
     """Compute everything that the page shows.
 
@@ -144,6 +148,7 @@ def build_model(
         left_out_runs: Runs of the ledger that are not among these.
         on_progress: Called with the number of runs read and the total; each run is read twice.
         memory: Memory of the pages that were made before; ``None`` for a single page.
+        links: Returns the links of a run.
 
     Returns:
         The model.
@@ -175,6 +180,7 @@ def build_model(
                 telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
                 health_events=_health_events(run),
                 sheets=sheets,
+                links=links(run),
             )
         )
     return PageModel(
