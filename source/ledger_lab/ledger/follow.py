@@ -33,6 +33,8 @@ class LedgerFollower:
         self._listed: dict[str, dict[str, Stamp | LedgerDamageError]] = {}
         self._directories: dict[str, Directory] = {}
         self._runs: dict[str, Run] = {}
+        self.changes = 0
+        """Number of readings that found something new."""
 
     def read(self, on_progress: OnProgress | None = None) -> Ledger:
         """Return the ledger as it is now; damaged runs are left out, and the damage is listed.
@@ -43,6 +45,7 @@ class LedgerFollower:
         listing = list_journals(self._root)
         changed = {name: own for name, own in listing.directories.items() if self._listed.get(name) != own}
         cache = Cache(self._root) if not self._listed and listing.size >= CACHED_FROM else None
+        self.changes += bool(changed) or listing.directories.keys() != self._listed.keys()
         read, _ = digest_directories(Listing(changed), cache, on_progress, earlier=self._directories)
         found = {each.name: each for each in read}
         kept = {name: found.get(name) or self._directories.get(name) for name in listing.directories}
