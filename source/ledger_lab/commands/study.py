@@ -16,7 +16,7 @@ from rich.console import Console
 from ledger_lab.commands.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study_on import StudyElsewhere
-from ledger_lab.commands.study_runs import ENDED_FROM_OUTSIDE, is_made, resumable_run, runs_of, train_arguments
+from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
@@ -25,7 +25,7 @@ from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
-from ledger_lab.studies import Study, check_arguments, load_study
+from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, check_arguments, is_made, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
 from ledger_lab.terminal.flags import Program

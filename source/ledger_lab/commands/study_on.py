@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from ledger_lab.commands.study_runs import ENDED_FROM_OUTSIDE, is_made, runs_made_by, train_arguments
+from ledger_lab.commands.study_runs import train_arguments
 from ledger_lab.commands.submit import hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Queued, Site
 from ledger_lab.launch.plans import Plan, Submission, job_name, latest_by_name, new_folder, read_submissions
 from ledger_lab.ledger import Run, Status
-from ledger_lab.studies import Study, Training
+from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, Training, is_made, runs_made_by
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,15 @@ class _Noted(msgspec.Struct, kw_only=True):
     plan_sha256: str
 
 
+def submission_names(log_root: Path) -> list[str]:
+    """Return the names of all studies and scripts with a submission.
+
+    Args:
+        log_root: Root of the ledger.
+    """
+    return sorted(folder.name for folder in (log_root.resolve() / _FOLDER).glob("*") if _numbered(folder))
+
+
 def read_submissions(log_root: Path, name: str) -> list[Submission]:
     """Return the submissions of a name, in order.
 

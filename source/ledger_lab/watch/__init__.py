@@ -14,6 +14,7 @@ from ledger_lab.watch.model import (
     Watch,
 )
 from ledger_lab.watch.queues import QueuedTraining
+from ledger_lab.watch.view import watch_ledger
 
 __all__ = [
     "CONFIDENCE",
@@ -28,4 +29,5 @@ __all__ = [
     "Spend",
     "State",
     "Watch",
+    "watch_ledger",
 ]

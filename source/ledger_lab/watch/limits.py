@@ -20,7 +20,7 @@ QUEUE_AFTER_S: Final = 4 * 3600.0
 clusters."""
 
 FORGET_AFTER_S: Final = 24 * 3600.0
-"""How long what has ended is still told [s]. Whoever looks once a day misses nothing, and old trouble ends by itself."""
+"""How long after its end a run or a machine is still told [s]: whoever looks once a day misses nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

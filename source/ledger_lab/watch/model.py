@@ -71,8 +71,8 @@ class Estimate:
     low: float | None
     """Lower end of the 80 % interval; ``None`` if there is none."""
     high: float | None
-    """Upper end of the 80 % interval. If :attr:`expected` is ``None``, it is an upper bound at the present speed. ``None``
-    if there is none."""
+    """Upper end of the 80 % interval. If :attr:`expected` is ``None``, it is an upper bound at the present speed;
+    ``None`` if there is none."""
     basis: str
     """Where the estimate comes from, in words."""
 
@@ -123,8 +123,8 @@ class RunProgress:
     usd_per_hour: float | None
     """What it costs while it goes on [USD/h]; ``None`` if it has no price."""
     left_s: Estimate | None
-    """Time until it ends: until a policy is confirmed if it stops then, at most until its last iteration [s]. ``None`` if
-    unknown."""
+    """Time until it ends: until a policy is confirmed if it stops then, at most until its last iteration [s]; ``None``
+    if unknown."""
     left_usd: Estimate | None
     """Cost of that time [USD]; ``None`` if unknown."""
     health: tuple[HealthSummary, ...] = ()

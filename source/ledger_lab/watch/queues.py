@@ -24,7 +24,11 @@ class QueuedTraining:
     said: str
     """State of the job in words."""
     submitted_at: datetime
+    started_at: datetime | None
+    """When the latest part of its job started; ``None`` if none has, or it is unknown."""
     run_directory: Path | None
     """Directory of the run that it made; ``None`` if it made none yet."""
+    output: Path
+    """File with what it printed."""
     cancel: str
     """Command that cancels the job."""
