@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -69,7 +69,8 @@ class _Writer:
 
     def go_on(self) -> NoReturn:
         """Read and write until an exception ends it."""
-        with self.console.status("", spinner="dots") if self.console.is_terminal else suppress() as status:
+        shown = self.console.status("") if self.console.is_terminal else nullcontext()
+        with shown as status:
             while True:
                 self._wait(status)
                 try:

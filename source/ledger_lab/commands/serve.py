@@ -1,4 +1,4 @@
-"""``scripts/serve.py``: shows the page of a ledger in a browser, while trainings run. Needs neither torch nor Isaac Lab."""
+"""``scripts/serve.py``: shows the page of a ledger in a browser while trainings run. Imports no torch or Isaac Lab."""
 
 from __future__ import annotations
 

@@ -42,7 +42,10 @@ const token = location.hash.slice(1);
 const say = (text) => { document.getElementById("said").textContent = text; };
 if (!token) say("This page needs its token: open the whole address that serve.py printed.");
 else fetch("enter", { headers: { Authorization: `Bearer ${token}` } }).then(
-  (answer) => answer.ok ? location.replace("./") : say("This is not the token of this server: open the address that serve.py printed last."),
+  (answer) => {
+    if (answer.ok) location.replace("./");
+    else say("This is not the token of this server: open the address that serve.py printed last.");
+  },
   () => say("The server gave no answer."),
 );
 """
@@ -51,9 +54,8 @@ _ENTRANCE = f"""<!doctype html>
 <body><p id="said" role="status">One moment …</p><noscript>This page needs JavaScript.</noscript>
 <script>{_SCRIPT}</script></body></html>
 """
-_ENTRANCE_POLICY = (
-    f"{_NOTHING}; connect-src 'self'; script-src 'sha256-{b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()}'"
-)
+_SCRIPT_SHA256 = b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+_ENTRANCE_POLICY = f"{_NOTHING}; connect-src 'self'; script-src 'sha256-{_SCRIPT_SHA256}'"
 
 
 class Gate:

@@ -1,4 +1,4 @@
-"""The files of a run that a page may show: policies, videos and the console. Links are never followed out of the run."""
+"""The files of a run that a page may show: policies, videos and the console. No link is followed out of the run."""
 
 from __future__ import annotations
 
@@ -79,8 +79,12 @@ def console_tail(run: Run, name: str, most_bytes: int) -> str:
     if size > most_bytes:
         text = text.partition("\n")[2] or text
     lines = _COLOURS.sub("", text).split("\n")
-    # A progress bar goes back to the beginning of its line: only what it showed last counts.
-    return "\n".join(visible(line.rstrip("\r").rpartition("\r")[2].replace("\t", "    ")) for line in lines).rstrip("\n")
+    return "\n".join(map(_shown, lines)).rstrip("\n")
+
+
+def _shown(line: str) -> str:
+    """Return a line as a terminal shows it. A progress bar goes back to its beginning: what it wrote last counts."""
+    return visible(line.rstrip("\r").rpartition("\r")[2].replace("\t", "    "))
 
 
 def open_below(folder: Path, path: str) -> int:

@@ -161,8 +161,8 @@ def render_frame(model: PageModel, mode: Mode = "done", version: int = 0, *, bar
 
     The template engine escapes every text from the ledger. Only the embedded JSON, styles and scripts are made safe
     here. The content security policy allows the two embedded scripts, by their hashes, and no network access. No policy
-    can forbid all navigation, but a page that is done has no link to another page. A page that lives links to files of the
-    runs on it.
+    can forbid all navigation, but a page that is done has no link to another page. A page that lives links to files of
+    the runs on it.
 
     Args:
         model: The page's content.

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from string import ascii_letters, digits
 
-from ledger_lab.ledger import HORIZON, PanelResult, Run
+from ledger_lab.ledger import HORIZON, Attempt, Evaluation, PanelResult, Run
 
 EPISODES = 2_000_000
 """Limit on the episodes of all sheets together; each takes one byte of the page."""
@@ -91,8 +91,8 @@ class OutcomeCollector:
 
     def _sheets(self, run: Run) -> list[PolicyOutcomes]:
         """Return the sheets of a run."""
-        journals = [journal for part in (*run.attempts, *run.evaluations) for journal in part.journals]
-        scores = sum(len(journal.places(PanelResult)) for journal in journals)
+        parts: list[Attempt | Evaluation] = [*run.attempts, *run.evaluations]
+        scores = sum(len(journal.places(PanelResult)) for part in parts for journal in part.journals)
         kept = self._kept.get(run.run_id)
         if scores and kept is not None and kept[:2] == (run.directory, scores):
             return kept[2]

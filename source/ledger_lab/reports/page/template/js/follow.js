@@ -24,7 +24,7 @@ function writing() {
   return { age, every: Number(every), due: Number(due), over, stale: over || age > Number(due) + LATE_S };
 }
 
-let polledAt = Date.now();
+let polledAt = 0;
 
 function tick() {
   tellAge();
@@ -38,9 +38,21 @@ function tick() {
   }
 }
 
+/** Says a span of time in one unit. */
+function span(seconds) {
+  const units = [
+    [90, 1, "s"],
+    [5400, 60, "min"],
+    [172_800, 3600, "h"],
+    [Infinity, 86_400, "days"],
+  ];
+  const [, size, unit] = units.find(([limit]) => seconds < limit);
+  return `${Math.round(seconds / size)} ${unit}`;
+}
+
 function tellAge() {
   const { age, due, over, stale } = writing();
-  const ago = `${duration(age)} ago`;
+  const ago = `${span(age)} ago`;
   const node = byId("age");
   node.classList.toggle("warn", stale || unanswered !== null);
   node.textContent = unanswered
@@ -48,7 +60,7 @@ function tellAge() {
     : over
       ? `The program that writes this page has ended: nothing new follows. This is from ${ago}.`
       : stale
-        ? `STALE: written ${ago}, and due every ${duration(due)}. The program that writes this page has probably ended.`
+        ? `STALE: written ${ago}, and due every ${span(due)}. The program that writes this page has probably ended.`
         : `Written ${ago}.`;
 }
 
