@@ -21,12 +21,15 @@ _MAY_START_AGAIN = (None, EXIT_REQUEUE, 128 + 15)
 """Exit statuses of trainings whose jobs may wait or run: none yet, or the system has ended a part of the job."""
 
 
-def ask_queues(log_root: Path, clusters: Sequence[str] = ()) -> tuple[list[QueuedTraining], list[str]]:
+def ask_queues(
+    log_root: Path, clusters: Sequence[str] = (), names: Sequence[str] | None = None
+) -> tuple[list[QueuedTraining], list[str]]:
     """Ask the engines of all submissions that have not ended yet.
 
     Args:
         log_root: Root of the ledger.
         clusters: Cluster files outside ``config/clusters``.
+        names: Names of the submissions; ``None`` for all.
 
     Returns:
         The trainings that wait or run; and in words, what could not be found out.
@@ -37,7 +40,7 @@ def ask_queues(log_root: Path, clusters: Sequence[str] = ()) -> tuple[list[Queue
     known = {site.name: (engine, site) for engine, site in map(load_site, clusters)}
     found: list[QueuedTraining] = []
     notes: list[str] = []
-    for name in submission_names(log_root):
+    for name in submission_names(log_root) if names is None else names:
         try:
             submissions = read_submissions(log_root, name)
         except UserError as error:

@@ -17,6 +17,7 @@ from ledger_lab.commands.compare import RunComparison, compare_runs, show_compar
 from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study_on import StudyElsewhere
 from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
+from ledger_lab.commands.watch import watch_study
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
@@ -30,6 +31,8 @@ from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import FlagGroup, Request, flag, log_root_flag
+from ledger_lab.watch.show import alert_lines
+from ledger_lab.watch.words import spend_words
 
 _ELSEWHERE = FlagGroup("other machines")
 
@@ -135,6 +138,8 @@ def run_study(argv: Sequence[str]) -> int:
     )
     for line in _planning_lines(study):
         console.print(line, soft_wrap=True)
+    if study.budget_usd is not None or study.budget_h is not None:
+        _show_watch(study, request.log_root, console)
     if request.dry_run:
         for training in missing:
             command = _command(train_arguments(training, study, runs, extra), request.log_root)
@@ -198,6 +203,7 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
         elsewhere.cancel(console)
     elif request.status or (not missing and not elsewhere.all_ended()):
         elsewhere.show(console)
+        _show_watch(study, site.log_root, console, request.on)
     elif missing:
         for line in _planning_lines(study):
             console.print(line, soft_wrap=True)
@@ -206,6 +212,15 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
         console.print()
         return _report(study, site.log_root)
     return 0
+
+
+def _show_watch(study: Study, log_root: Path, console: Console, *clusters: str) -> None:
+    """Print the spend of a study, its forecast and its budget, and the alerts about it."""
+    found = watch_study(study, log_root, clusters)
+    for spend in found.studies:
+        console.print(spend_words(spend), soft_wrap=True, markup=False)
+    for line in alert_lines(found.alerts):
+        console.print(line, soft_wrap=True)
 
 
 def _command(arguments: Sequence[str], log_root: Path) -> list[str]:

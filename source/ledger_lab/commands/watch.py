@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from rich.console import Console
 
@@ -100,7 +100,11 @@ class WatchRequest(Request):
         metavar="FILE",
     )
     quiet: bool = flag(False, "Print only alerts, and nothing if there are none.")
-    kind: tuple[_Kind, ...] = flag((), "Tell only these kinds of alerts; others do not change the exit status.")
+    kind: tuple[_Kind, ...] = flag(
+        (),
+        f"Tell only these kinds of alerts: {', '.join(get_args(_Kind))}. Others do not change the exit status.",
+        metavar="KIND",
+    )
     hung_after: float = _minutes(HUNG_AFTER_S, "A training is hung if only its supervisor has written for so long")
     idle_after: float = _minutes(IDLE_AFTER_S, "A machine is idle if it has started nothing for so long after its work")
     queue_after: float = _minutes(QUEUE_AFTER_S, "A queue is stuck if trainings wait and none has run for so long")
@@ -161,7 +165,7 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     if not request.log_root.is_dir():
         raise UserError(f"no ledger at {request.log_root}: train first, or name the root of a ledger with --log_root")
     own = [load_study(each) for each in request.study]
-    studies, notes = known_studies()
+    studies, notes = _known_studies()
     queues, unasked = ask_queues(request.log_root, request.on) if request.ask else ([], [])
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)
@@ -181,7 +185,7 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     return ledger, found
 
 
-def known_studies() -> tuple[list[Study], list[str]]:
+def _known_studies() -> tuple[list[Study], list[str]]:
     """Read the studies in ``config/studies``.
 
     Returns:
@@ -195,6 +199,28 @@ def known_studies() -> tuple[list[Study], list[str]]:
         except UserError as error:  # a file that is being edited must not silence all alerts
             notes.append(str(error))
     return studies, notes
+
+
+def watch_study(study: Study, log_root: Path, clusters: Sequence[str] = ()) -> Watch:
+    """Watch one study: its spend, and the alerts about it and its runs.
+
+    Args:
+        study: The study.
+        log_root: Root of the ledger, which need not exist.
+        clusters: Names or paths of clusters whose engines are asked; empty to ask none.
+    """
+    queues, notes = ask_queues(log_root, clusters, [study.name]) if clusters else ([], [])
+    found = watch_ledger(
+        read_ledger(log_root, tolerate_damage=True),
+        now=datetime.now(UTC),
+        studies=[study],
+        asked=[study.name],
+        queues=queues,
+        notes=notes,
+    )
+    own = {run.run_id for run in found.runs if run.study == study.name} | {study.name} | {job.job for job in queues}
+    own |= {f"{job.job}_{job.index}" for job in queues}
+    return replace(found, alerts=tuple(alert for alert in found.alerts if alert.subject in own))
 
 
 def _tell(request: WatchRequest, found: Watch, console: Console) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -76,6 +77,8 @@ def _silent(watched: WatchedRun, now: datetime) -> Alert:
 def _lost(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
     """Return the alert about a run that ended without a row that says so."""
     since, host = watched.progress.since, watched.progress.host or "its machine"
+    here = host == socket.gethostname()
+    where = "it was on this machine" if here else f"the ledger can't see whether {host} is still paid for"
     state = (watched.run.directory / STATE_FILE).is_file()
     again = f"{_SCRIPTS}/train.py --resume {watched.run.run_id} --log_root {shlex.quote(log_root)}"
     return _of_run(
@@ -83,8 +86,7 @@ def _lost(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
         AlertKind.LOST,
         Severity.WARNING,
         since,
-        f"no row for {_ago(since, now)}, and none that says how it ended; the ledger can't see whether {host} is "
-        "still rented",
+        f"no row for {_ago(since, now)}, and none that says how it ended; {where}",
         again if state else f"look at {host}, give it back if nothing runs there, and start the training again",
     )
 

@@ -72,6 +72,9 @@ def rest_of_run(left: Estimate) -> Part:
 def add_up(spent: float, parts: Sequence[Part], basis: str) -> Estimate:
     """Return the sum of what is spent and what is still to come.
 
+    A part of which only a bound is known counts as 0 for the lower end, and as its bound for the upper end. Then the sum
+    has no expected value.
+
     Args:
         spent: Spent so far.
         parts: What is still to come; independent of each other.
@@ -79,17 +82,20 @@ def add_up(spent: float, parts: Sequence[Part], basis: str) -> Estimate:
     """
     if not parts:
         return Estimate(expected=spent, low=spent, high=spent, basis="nothing is left to do")
-    if any(part.expected is None for part in parts):
-        bounds = [part.bound if part.expected is None else part.expected for part in parts]
-        known = [bound for bound in bounds if bound is not None]
-        high = spent + math.fsum(known) if len(known) == len(bounds) else None
-        return Estimate(expected=None, low=None, high=high, basis=basis)
-    expected = spent + math.fsum(part.expected or 0.0 for part in parts)
-    variances = [part.variance for part in parts if part.variance is not None]
-    if len(variances) < len(parts):
-        return Estimate(expected=expected, low=None, high=None, basis=basis)
-    spread = _quantile(parts) * math.sqrt(math.fsum(variances))
-    return Estimate(expected=expected, low=max(spent, expected - spread), high=expected + spread, basis=basis)
+    known = [part for part in parts if part.expected is not None]
+    bounds = [part.bound for part in parts if part.expected is None]
+    expected = spent + math.fsum(part.expected or 0.0 for part in known)
+    variances = [part.variance for part in known if part.variance is not None]
+    if len(variances) < len(known):
+        return Estimate(expected=None if bounds else expected, low=None, high=None, basis=basis)
+    spread = _quantile(known) * math.sqrt(math.fsum(variances))
+    more = [bound for bound in bounds if bound is not None]
+    return Estimate(
+        expected=None if bounds else expected,
+        low=max(spent, expected - spread),
+        high=expected + spread + math.fsum(more) if len(more) == len(bounds) else None,
+        basis=basis,
+    )
 
 
 def _quantile(parts: Sequence[Part]) -> float:

@@ -123,8 +123,8 @@ class RunProgress:
     usd_per_hour: float | None
     """What it costs while it goes on [USD/h]; ``None`` if it has no price."""
     left_s: Estimate | None
-    """Time until it ends: until a policy is confirmed if it stops then, at most until its last iteration [s]; ``None``
-    if unknown."""
+    """Time until it ends: until a policy is confirmed if it stops then, at most until its last iteration [s]. If it is
+    hung, silent, lost or preempted, it is the time that it takes once it goes on. ``None`` if unknown."""
     left_usd: Estimate | None
     """Cost of that time [USD]; ``None`` if unknown."""
     health: tuple[HealthSummary, ...] = ()
@@ -149,7 +149,7 @@ class Spend:
     planned: int | None
     """Trainings that the study file, or the declaration of the cohort, plans; ``None`` if there is no plan."""
     missing: int | None
-    """Planned trainings that must still be started, or started again."""
+    """Planned trainings that must still be started, or started again; those that are hung or silent are among them."""
     spent_usd: float | None
     """Spend of all attempts of all runs, failed and lost ones included [USD]; ``None`` if a run has no price."""
     spent_h: float

@@ -65,14 +65,17 @@ class Arm:
 
     @cached_property
     def live(self) -> list[WatchedRun]:
-        """Runs that go on now."""
-        return [each for each in self.runs if each.progress.is_live]
+        """Runs that go on now, and make progress."""
+        return [each for each in self.runs if each.progress.state is State.RUNNING]
 
     @cached_property
     def resumable(self) -> list[WatchedRun]:
         """Latest runs of trainings that were interrupted, and continue from a saved state when they start again."""
-        open_ones = [runs for runs in self.trainings if not any(_has_ended(r) or r.progress.is_live for r in runs)]
-        return [runs[-1] for runs in open_ones if (runs[-1].run.directory / STATE_FILE).is_file()]
+        going_on = (State.RUNNING, State.ENDED)
+        last = [runs[-1] for runs in self.trainings if not any(_has_ended(each) for each in runs)]
+        return [
+            each for each in last if each.progress.state not in going_on and (each.run.directory / STATE_FILE).is_file()
+        ]
 
     @property
     def missing(self) -> int | None:
@@ -156,7 +159,7 @@ def _spend(
 ) -> Spend:
     """Add up the arms."""
     runs = [each for arm in arms for each in arm.runs]
-    live = [each for arm in arms for each in arm.live]
+    live = [each for each in runs if each.progress.is_live]
     missing = [arm.missing for arm in arms]
     planned = [arm.planned for arm in arms]
     spent_usd = _spent_usd(runs)

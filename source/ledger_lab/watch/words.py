@@ -36,6 +36,8 @@ def _estimated(estimate: Estimate | None, show: Callable[[float], str]) -> str:
     if estimate is None:
         return MISSING
     low, high = estimate.low, estimate.high
+    if estimate.expected is None and low is not None and high is not None:
+        return f"[{show(low)}, {show(high)}]"
     if estimate.expected is None:
         return f"≤ {show(high)}" if high is not None else MISSING if low is None else f"≥ {show(low)}"
     if low is None and high is None:
@@ -87,12 +89,12 @@ def spend_words(spend: Spend) -> str:
         parts.append(f"{usd(spend.evaluation_usd)} for evaluation apart")
     if spend.live_runs:
         parts.append(f"now {rate(spend.usd_per_hour)}")
-    if spend.forecast_usd is not None:
-        parts.append(f"in the end {estimate_usd(spend.forecast_usd)}")
-    elif spend.forecast_h is None and spend.unknown is not None:
-        parts.append(f"no forecast: {spend.unknown}")
-    if spend.forecast_h is not None:
-        parts.append(f"in the end {estimate_hours(spend.forecast_h)}")
+    forecasts = [estimate_usd(spend.forecast_usd)] if spend.forecast_usd is not None else []
+    forecasts += [estimate_hours(spend.forecast_h)] if spend.forecast_h is not None else []
+    if forecasts and (spend.live_runs or spend.missing):
+        parts.append(f"in the end {' and '.join(forecasts)}")
+    if spend.unknown is not None:
+        parts.append(f"no forecast of the cost: {spend.unknown}")
     budgets = [usd(spend.budget_usd)] if spend.budget_usd is not None else []
     budgets += [hours(spend.budget_h)] if spend.budget_h is not None else []
     if budgets:
