@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -150,7 +151,11 @@ def watch(argv: Sequence[str]) -> int:
     console = make_console()
     while True:
         ledger, found = _look(request)
-        _tell(request, found, console)
+        try:
+            _tell(request, found, console)
+        except BrokenPipeError:  # the reader has gone, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            break
         if request.follow is None:
             break
         time.sleep(request.follow)

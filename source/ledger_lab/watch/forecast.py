@@ -72,8 +72,8 @@ def rest_of_run(left: Estimate) -> Part:
 def add_up(spent: float, parts: Sequence[Part], basis: str) -> Estimate:
     """Return the sum of what is spent and what is still to come.
 
-    A part of which only a bound is known counts as 0 for the lower end, and as its bound for the upper end. Then the sum
-    has no expected value.
+    A part of which only a bound is known counts as 0 for the lower end, and as its bound for the upper end. There is no
+    expected value then.
 
     Args:
         spent: Spent so far.
