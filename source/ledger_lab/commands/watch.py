@@ -170,7 +170,7 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     if not request.log_root.is_dir():
         raise UserError(f"no ledger at {request.log_root}: train first, or name the root of a ledger with --log_root")
     own = [load_study(each) for each in request.study]
-    studies, notes = _known_studies()
+    studies, notes = known_studies()
     queues, unasked = ask_queues(request.log_root, request.on) if request.ask else ([], [])
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)
@@ -190,7 +190,7 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     return ledger, found
 
 
-def _known_studies() -> tuple[list[Study], list[str]]:
+def known_studies() -> tuple[list[Study], list[str]]:
     """Read the studies in ``config/studies``.
 
     Returns:

@@ -1,0 +1,193 @@
+"""The page that lives, in a real browser, while trainings write rows: served, and as a file that is written again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from ledger_lab.ledger import Status
+from tests.fakes.browser import open_browser
+from tests.fakes.live import LiveTraining
+from tests.fakes.serving import ROOT, serving
+
+HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)><a href='javascript:alert(3)'>x</a>"
+_SOON_MS = 60_000
+"""Time that an update may take on a busy computer [ms]."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+def opened(browser: Browser, address: str) -> tuple[Page, list[str]]:
+    """Open a page; what goes wrong on it is noted."""
+    page = browser.new_context(viewport={"width": 1200, "height": 800}).new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]")
+    complaints[:] = [each for each in complaints if "401" not in each]  # before the token was given
+    return page, complaints
+
+
+def row(page: Page, name: str):  # noqa: ANN201 - a locator
+    return page.locator("table.now tr", has=page.get_by_text(name, exact=True)).first
+
+
+def top_of(page: Page, part: str) -> float:
+    top: float = page.evaluate(f"document.getElementById('{part}').getBoundingClientRect().top")
+    return top
+
+
+def test_a_served_page_shows_how_runs_appear_go_on_hang_vanish_and_end(browser: Browser, tmp_path: Path) -> None:
+    with (
+        LiveTraining(tmp_path, "aa", cohort="c") as first,
+        LiveTraining(tmp_path, "cc", seed=3, supervised=True, ago=timedelta(minutes=40)) as hung,
+        serving(tmp_path) as server,
+    ):
+        first.iterate(3)
+        first.say("".join(f"line {number}\n" for number in range(60)))
+        hung.beat()
+        page, complaints = opened(browser, server.address)
+        other, _ = opened(browser, server.address)
+        assert server.token not in page.url
+        expect(row(page, "aa")).to_contain_text("iteration 3/100", timeout=_SOON_MS)
+        expect(row(page, "cc")).to_contain_text("hung", timeout=_SOON_MS)
+        expect(page.locator(".notices")).to_contain_text("hung: run cc", timeout=_SOON_MS)
+        page.locator("details[data-key='log aa'] summary").click()
+        page.evaluate("document.getElementById('phases').scrollIntoView()")
+        page.locator("#phases-body details summary").click()
+        page.locator("#filters [name=cohort]").select_option(label="c")
+        page.evaluate("document.activeElement.blur()")
+        page.evaluate("window.kept = true; document.getElementById('phases').scrollIntoView()")
+        top = top_of(page, "phases")
+        first.iterate(2)
+        first.save(9)
+        first.say("a new line\n")
+        first.event("KL too large")
+        LiveTraining(tmp_path, "bb", alive=False, seed=2).close()
+        expect(row(page, "aa")).to_contain_text("iteration 5/100", timeout=_SOON_MS)
+        expect(row(page, "bb")).to_contain_text("lost", timeout=_SOON_MS)
+        expect(page.locator("#filters [name=text]")).to_be_visible()
+        expect(page.locator("#count")).to_contain_text("1 of 3 runs", timeout=_SOON_MS)
+        expect(page.locator("details[data-key='log aa'] pre")).to_contain_text("a new line")
+        assert page.locator("details[data-key='log aa']").get_attribute("open") is not None
+        assert page.locator("#phases-body details").first.get_attribute("open") is not None
+        assert abs(top_of(page, "phases") - top) < 3
+        assert page.evaluate("window.kept"), "the page was not loaded again"
+        expect(page.locator("section.yardstick tr", has_text="aa").first).to_contain_text("9/10", timeout=_SOON_MS)
+        expect(row(other, "bb")).to_contain_text("lost", timeout=_SOON_MS)
+        with page.expect_download() as download:
+            page.evaluate("scrollTo(0, 0)")
+            row(page, "aa").locator("xpath=following-sibling::tr[1]").get_by_text("policy model_5.pt").click(
+                modifiers=["Alt"]
+            )
+        assert Path(download.value.path()).read_bytes() == b"weights"
+        first.end(Status.TARGET_REACHED)
+        expect(row(page, "aa")).to_have_count(0, timeout=_SOON_MS)
+        assert complaints == []
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait() == 130
+        expect(page.locator("#age.warn")).to_contain_text("the server has ended", timeout=_SOON_MS)
+        page.context.close()
+        other.context.close()
+
+
+def test_hostile_names_and_logs_stay_text_when_they_arrive(browser: Browser, tmp_path: Path) -> None:
+    with LiveTraining(tmp_path, "aa") as calm, serving(tmp_path) as server:
+        calm.iterate()
+        page, complaints = opened(browser, server.address)
+        with LiveTraining(tmp_path, "bb", folder=HOSTILE.replace("/", "∕"), task=HOSTILE, cohort=HOSTILE) as hostile:
+            hostile.iterate()
+            hostile.save()
+            hostile.event(HOSTILE)
+            hostile.say(f"{HOSTILE}\n\x1b]0;title\x07")
+            expect(row(page, "bb")).to_contain_text(HOSTILE, timeout=_SOON_MS)
+            expect(page.locator("section.yardstick h3", has_text=HOSTILE)).to_have_count(1, timeout=_SOON_MS)
+            page.locator("details[data-key='log bb'] summary").click()
+            expect(page.locator("details[data-key='log bb'] pre")).to_contain_text(HOSTILE)
+            assert page.locator("main img, main a[href^=javascript], main script").count() == 0
+            assert complaints == []
+        page.context.close()
+
+
+def test_without_the_token_the_page_says_what_to_open(browser: Browser, tmp_path: Path) -> None:
+    with LiveTraining(tmp_path, "aa"), serving(tmp_path) as server:
+        page = browser.new_page()
+        for fragment, words in (("", "open the whole address"), ("#wrong", "not the token")):
+            page.goto(f"about:blank")
+            page.goto(f"http://localhost:{server.port}/{fragment}")
+            expect(page.locator("#said")).to_contain_text(words)
+            assert "aa" not in page.content()
+        page.close()
+
+
+def test_a_file_is_loaded_again_by_itself_and_tells_when_its_writer_has_ended(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    command = [sys.executable, str(ROOT / "scripts" / "report.py"), "--log_root", str(tmp_path / "logs")]
+    with LiveTraining(tmp_path / "logs", "aa", cohort="c") as first:
+        first.iterate(3)
+        first.say("hello\n")
+        writer = subprocess.Popen(
+            [*command, "--html", str(file), "--follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert writer.stdout is not None and writer.stderr is not None
+        try:
+            assert writer.stdout.readline() == f"wrote {file}; it follows the ledger until Ctrl-C\n"
+            page, complaints = opened(browser, file.as_uri())
+            page.locator("details[data-key='log aa'] summary").click()
+            page.evaluate("document.getElementById('phases').scrollIntoView()")
+            page.locator("#phases-body details summary").click()
+            page.locator("#phases input[value=seconds]").check()
+            page.locator("#filters [name=cohort]").select_option(label="c")
+            page.locator("#theme").evaluate("node => node.click()")
+            page.evaluate("document.activeElement.blur(); document.getElementById('phases').scrollIntoView()")
+            top = top_of(page, "phases")
+            first.iterate(4)
+            LiveTraining(tmp_path / "logs", "bb", seed=2, alive=False).close()
+            expect(row(page, "aa")).to_contain_text("iteration 7/100", timeout=_SOON_MS)
+            expect(page.locator("#count")).to_contain_text("1 of 2 runs: cohort c", timeout=_SOON_MS)
+            assert page.locator("details[data-key='log aa']").get_attribute("open") is not None
+            assert page.locator("#phases input[value=seconds]").is_checked()
+            assert page.locator("html").get_attribute("data-theme") == "light"
+            expect(page.locator("#phases-body details[open]")).to_have_count(1)
+            assert abs(top_of(page, "phases") - top) < 60
+            assert complaints == []
+            writer.send_signal(signal.SIGINT)
+            assert writer.wait(timeout=60) == 130
+            assert (writer.stdout.read(), writer.stderr.read()) == ("", "")
+        finally:
+            writer.kill()
+            writer.wait()
+    expect(page.locator("#age.warn")).to_contain_text("has ended: nothing new follows", timeout=_SOON_MS)
+    page.context.close()
+
+
+def test_a_file_whose_writer_was_killed_calls_itself_stale(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    command = [sys.executable, str(ROOT / "scripts" / "report.py"), "--log_root", str(tmp_path / "logs")]
+    with LiveTraining(tmp_path / "logs", "aa"):
+        writer = subprocess.Popen([*command, "--html", str(file), "--follow", "1"], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+    page = browser.new_page()
+    page.clock.install()
+    page.goto(file.as_uri())
+    expect(page.locator("#age")).to_contain_text("Written")
+    page.clock.fast_forward("10:00")
+    expect(page.locator("#age.warn")).to_contain_text("STALE: written 10 min ago", timeout=_SOON_MS)
+    page.close()
