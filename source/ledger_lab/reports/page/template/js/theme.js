@@ -127,11 +127,13 @@ function figurePlace(id, fill) {
   watcher.observe(place.node);
 }
 
+const drawn = new WeakMap(); // when the drawing of each figure is complete; Plotly fails if it is purged before
+
 function drawPlace(place) {
   place.stale = false;
   const opened = place.opened ?? openedIn(place.node);
   place.node.style.minHeight = `${place.node.clientHeight}px`; // else the page jumps while the place is empty
-  for (const old of place.node.querySelectorAll(".plot")) Plotly.purge(old);
+  for (const old of place.node.querySelectorAll(".plot")) drawn.get(old)?.finally(() => Plotly.purge(old));
   place.node.replaceChildren();
   place.fill(place.node);
   place.node.querySelectorAll("details").forEach((details, i) => {
@@ -192,7 +194,7 @@ function plot(node, { title, label, height, data, layout: look, key = [] }) {
   figure.append(target);
   node.append(figure);
   const width = printing ? printWidth(node) : target.clientWidth || undefined;
-  Plotly.newPlot(target, withoutMarkup(data), withoutMarkup(layout({ height, width, ...look })), CONFIG);
+  drawn.set(target, Plotly.newPlot(target, withoutMarkup(data), withoutMarkup(layout({ height, width, ...look })), CONFIG));
   return target;
 }
 
