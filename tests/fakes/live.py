@@ -46,6 +46,7 @@ class LiveTraining:
         run_id: str,
         *,
         alive: bool = True,
+        pid: int | None = None,
         supervised: bool = False,
         ago: timedelta = timedelta(),
         folder: str | None = None,
@@ -57,6 +58,7 @@ class LiveTraining:
             root: Root of the ledger.
             run_id: The run.
             alive: Whether its process exists.
+            pid: Its process; by default that of the test.
             supervised: Whether a supervisor watches it.
             ago: How long ago its rows are written, by their times.
             folder: Name of its directory; by default, its id.
@@ -64,7 +66,7 @@ class LiveTraining:
         """
         self.run_id, self.directory = run_id, root / "rsl_rl" / "e" / (folder or run_id)
         self.directory.mkdir(parents=True)
-        self._pid, self.iteration = os.getpid() if alive else NOBODY, 0
+        self._pid, self.iteration = (pid or os.getpid()) if alive else NOBODY, 0
         self._journal = self._open("journal-1-0.jsonl", ago)
         price = load_prices()["aws-g6.xlarge"].to_dict()
         self.write(declared(run_id, **{"max_iterations": 100, "price": price, "device": "cuda:0", **changes}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class PageReading:
         self._queues = _Queues(log_root)
         self._seen: object = None
         self._content: PageContent | None = None
+        self._live: _Live | None = None
         self.pause_s = every_s
         """Time until the next reading [s]."""
 
@@ -84,7 +86,9 @@ class PageReading:
             raise UserError(f"no ledger at {self._log_root}: train first, or name the root of a ledger")
         ledger = self._follower.read(on_progress)
         content = self._read_content(ledger)
-        live = self._read_live(ledger)
+        live = self._read_live(ledger, content)
+        if self._mode == "file":
+            content.frame  # noqa: B018 - rendering counts, too, and is kept
         if not first:  # which reads everything
             self.pause_s = max(self._every_s, (time.thread_time() - began_s) * (1 / _SHARE - 1))
         return PageState(content, live, {run.run_id: run for run in ledger.runs})
@@ -132,9 +136,12 @@ class PageReading:
             kept = self._links[run.run_id] = (run, run_links(run, self._address))
         return kept[1]
 
-    def _read_live(self, ledger: Ledger) -> LivePart:
-        """Return the live part."""
-        queues, studies, notes = self._queues.ask()
+    def _read_live(self, ledger: Ledger, content: PageContent) -> LivePart:
+        """Return the live part. If nothing goes on and nothing has changed, it stays for a while."""
+        before, now = self._live, round(time.time(), 1)
+        queues, studies, notes = asked = self._queues.ask()
+        if before is not None and before.shows(content, asked) and now - before.watched_at < UNCHANGED_S:
+            return replace(before.part, written_at=now)
         watch = watch_ledger(
             ledger,
             now=datetime.now(UTC),
@@ -143,14 +150,34 @@ class PageReading:
             price=self._price,
             notes=[*notes, *(f"left out: {damage}" for damage in ledger.damage)],
         )
-        return live_part(
+        part = live_part(
             watch,
             {run.run_id: run for run in ledger.runs},
-            written_at=round(time.time(), 1),
+            written_at=now,
             every_s=self._every_s,
             due_s=UNCHANGED_S + 2 * self.pause_s,
             address=self._address,
         )
+        self._live = _Live(part, content, asked, now)
+        return part
+
+
+_Asked = tuple[list[QueuedTraining], list[Study], list[str]]
+"""Trainings that wait or run, the known studies, and what could not be found out."""
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A live part, and what it was made from."""
+
+    part: LivePart
+    content: PageContent
+    asked: _Asked
+    watched_at: float
+
+    def shows(self, content: PageContent, asked: _Asked) -> bool:
+        """Tell whether it still holds: nothing has changed, and no training goes on, whose time passes."""
+        return not self.part.goes_on and self.content is content and self.asked == asked
 
 
 class _Queues:
@@ -160,9 +187,9 @@ class _Queues:
         """Ask nothing yet."""
         self._log_root = log_root
         self._asked_s = float("-inf")
-        self._found: tuple[list[QueuedTraining], list[Study], list[str]] = ([], [], [])
+        self._found: _Asked = ([], [], [])
 
-    def ask(self) -> tuple[list[QueuedTraining], list[Study], list[str]]:
+    def ask(self) -> _Asked:
         """Return the trainings that wait or run, the known studies, and what could not be found out."""
         if time.monotonic() - self._asked_s >= _ASK_EVERY_S:
             queues, notes = ask_queues(self._log_root)

@@ -32,6 +32,9 @@ LOOKS = {
 }
 """Looks of the states of :class:`ledger_lab.watch.State`, those that need attention first."""
 
+_GOING_ON = ("hung", "silent", "queued", "running")
+"""States of trainings that wait or cost money now."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
@@ -119,3 +122,8 @@ class LivePart:
     money: tuple[Money, ...] = ()
     notes: tuple[str, ...] = ()
     """What could not be found out."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a training waits or runs."""
+        return any(name in _GOING_ON for name, _ in self.counts)

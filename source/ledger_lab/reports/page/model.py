@@ -28,8 +28,8 @@ METERED_RUNS = 1000
 """The page has the telemetry of this many newest runs; telemetry is as large as all other data of a run."""
 CURVE_POINTS = 120_000
 """Points of all curves of a kind together."""
-FEWEST_POINTS, MOST_POINTS = 40, 300
-"""Limit on the points of one curve, for any number of runs."""
+POINTS = (300, 200, 150, 100, 70, 40)
+"""Possible limits on the points of one curve; few, so that one more run seldom changes the curves of all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ def build_model(
     groups = by_yardstick(summaries)
     places = {member.run_id: place for place, (_, members) in enumerate(groups) for member in members}
     memory = memory or PageMemory()
-    points = max(FEWEST_POINTS, min(MOST_POINTS, CURVE_POINTS // max(1, len(runs))))
+    points = next((limit for limit in POINTS if limit * len(runs) <= CURVE_POINTS), POINTS[-1])
 
     def tell(runs_read: int) -> None:
         if on_progress is not None:
