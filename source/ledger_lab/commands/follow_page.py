@@ -17,12 +17,14 @@ from urllib.parse import quote
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from ledger_lab.commands.live_page import Address
 from ledger_lab.commands.page_reading import UNCHANGED_S, PageReading
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.endings import Terminated
+from ledger_lab.names import visible
 from ledger_lab.reports.page import save_page
 from ledger_lab.reports.page.content import PageState
 from ledger_lab.reports.page.live import LivePart
@@ -49,7 +51,6 @@ def follow_page(file: Path, reading: Callable[[Address], PageReading]) -> NoRetu
     writer = _Writer(file, reading(_below(file.absolute().parent)), make_console(), make_console(sys.stderr))
     with ReadingProgress(writer.errors, "reading journals, MB") as progress:
         writer.write(writer.reading.read(progress.show))
-    writer.console.print(f"wrote {file}; it follows the ledger until Ctrl-C", soft_wrap=True)
     try:
         writer.go_on()
     finally:
@@ -94,6 +95,9 @@ class _Writer:
                 raise UserError(f"cannot write {self._file}: {error.strerror}") from error
             self._tell(f"cannot write {self._file}: {error.strerror}: free some space; the page stays as it is")
             return
+        if self._written is None:
+            self.console.print(f"wrote {self._file}; it follows the ledger until Ctrl-C", soft_wrap=True)
+            sys.stdout.flush()
         self._written, self._written_s, self._trouble = state, time.monotonic(), ""
 
     def end(self) -> None:
@@ -114,7 +118,7 @@ class _Writer:
         until_s = time.monotonic() + self.reading.pause_s
         while (left_s := until_s - time.monotonic()) > 0:
             if status is not None and self._written is not None:
-                status.update(f"{self._file}: {_in_words(self._written)} · next look in {left_s:.0f} s")
+                status.update(Text(visible(f"{_in_words(self._written)} · next look in {left_s:.0f} s")))
             time.sleep(min(left_s, 1.0) if status is not None else left_s)
 
     def _tell(self, trouble: str) -> None:

@@ -8,6 +8,7 @@ const loadedAt = Date.now();
 let aheadS = 0; // how far this computer's clock is ahead of the server's
 let unanswered = null; // why the server gave no answer
 let polling = false;
+let partsFrom = 0; // when the tables and figures may be taken again
 
 function follow() {
   if (FOLLOWED === undefined) return;
@@ -59,7 +60,9 @@ function tellAge() {
     ? `${unanswered} This is from ${ago}.`
     : over
       ? `The program that writes this page has ended: nothing new follows. This is from ${ago}.`
-      : stale
+      : stale && FOLLOWED === "served"
+        ? `Written ${ago}: the server reads what is new …`
+        : stale
         ? `STALE: written ${ago}, and due every ${span(due)}. The program that writes this page has probably ended.`
         : `Written ${ago}.`;
 }
@@ -150,7 +153,12 @@ async function poll() {
     const { version, now, html } = await answer.json();
     aheadS = Date.now() / 1000 - now;
     if (!selectsIn(byId("live"))) takeLive(html);
-    if (String(version) !== document.documentElement.dataset.version && !reading()) await takeParts();
+    const changed = String(version) !== document.documentElement.dataset.version;
+    if (changed && !reading() && Date.now() >= partsFrom) {
+      const began = Date.now();
+      await takeParts();
+      partsFrom = Date.now() + 5 * (Date.now() - began); // a large page over a slow line is not taken all the time
+    }
     unanswered = null;
   } catch (error) {
     unanswered =
