@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from ledger_lab.ledger import (
     Health,
     Journal,
     SchedulerJob,
+    StateSaved,
     Status,
     SupervisionStarted,
     Telemetry,
@@ -28,6 +30,9 @@ from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
 G6 = load_prices()["aws-g6.xlarge"]
 """A rented machine that is billed by the second, for at least a minute."""
+
+STATE = b"a state"
+"""Content of a state file."""
 
 NOBODY = 2**22 + 1
 """A process that can't exist."""
@@ -81,7 +86,7 @@ def make_run(
         supervised_ago_s: When its supervisor wrote its last row; ``None`` without a supervisor.
         job: Its job.
         health: A health event.
-        state: Whether it leaves a state file.
+        state: Whether it leaves a state at its end.
         changes: Fields of the declaration.
 
     Returns:
@@ -90,7 +95,7 @@ def make_run(
     run_dir = root / "rsl_rl" / "e" / run_id
     run_dir.mkdir(parents=True)
     if state:
-        (run_dir / STATE_FILE).write_bytes(b"a state")
+        (run_dir / STATE_FILE).write_bytes(STATE)
     wall_ns, pid = took_s * SECOND, NOBODY if process is None else os.getpid()
     with written(ago_s):
         with Journal(run_dir / "journal-1-0.jsonl") as journal:
@@ -102,6 +107,10 @@ def make_run(
             saved = {"path": "m.pt", "sha256": sha256_of(run_id, "m.pt"), "size_bytes": 1, "wall_ns": wall_ns}
             journal.append(CheckpointSaved.from_data({**saved, "iteration": iterations, "env_steps": 40 * iterations}))
             journal.append(replace(result(run_id, "m.pt", 6, purpose="screening"), wall_ns=wall_ns))
+            if state:
+                kept = {"sha256": hashlib.sha256(STATE).hexdigest(), "size_bytes": len(STATE), "exactness": "bitwise"}
+                kept |= {"iteration": iterations, "env_steps": 40 * iterations, "wall_ns": wall_ns}
+                journal.append(StateSaved.from_data(kept))
             if health is not None:
                 journal.append(health)
             if reached:

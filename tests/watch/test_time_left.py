@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.time_left import ForecastScenario, Scenario, bench_time_left, cover, cover_forecast
 from ledger_lab.costs import RunTime
 from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.watch.time_left import seconds_to_last_iteration, time_left
+from tests.fakes.ledgers import SECOND, window
+from tests.fakes.watched import STATE, make_run
+
+RESTORED = {
+    "sha256": hashlib.sha256(STATE).hexdigest(),
+    "attempt": 1,
+    "saved_wall_ns": 60 * SECOND,
+    "iteration": 25,
+    "env_steps": 1000,
+    "exactness": "bitwise",
+    "reasons": [],
+}
 
 
 def reached(*times_s: float) -> list[RunTime]:
@@ -43,10 +59,19 @@ def test_without_a_slower_earlier_run_there_is_only_a_bound(earlier: list[RunTim
     assert time_left(earlier, 60.0, None) is None, "unknown, and not 0"
 
 
-def test_the_speed_of_a_run_is_that_of_its_training_loop() -> None:
-    assert seconds_to_last_iteration(0, 100, None) is None
-    assert seconds_to_last_iteration(25, 100, 50.0) == 150.0
-    assert seconds_to_last_iteration(100, 100, 50.0) == 0.0
+def test_the_speed_of_a_run_is_that_of_its_training_loop(tmp_path: Path) -> None:
+    make_run(tmp_path, "aa", took_s=60, iterations=25, ago_s=1000.0, supervised_ago_s=1.0)
+    resumed = make_run(tmp_path, "bb", took_s=60, iterations=25, status=Status.PREEMPTED, state=True)
+    make_run(tmp_path, "cc", iterations=0)
+    with Journal(resumed / "journal-2-0.jsonl") as journal:
+        journal.append(AttemptStarted(run_id="bb", attempt=2, rank=0, pid=1, host="n2", wall_ns=SECOND))
+        journal.append(StateRestored.from_data({**RESTORED, "wall_ns": 5 * SECOND}))
+        journal.append(window(None, 1000, {"startup": 10 * SECOND}, 10 * SECOND))
+        journal.append(window(30, 1200, {"simulate": 15 * SECOND}, 25 * SECOND))
+    runs = {run.run_id: run for run in read_ledger(tmp_path).runs}
+    assert seconds_to_last_iteration(runs["aa"]) == pytest.approx(75 * 2.0), "neither start-up nor silence counts"
+    assert seconds_to_last_iteration(runs["bb"]) == pytest.approx(70 * 3.0), "on its present machine"
+    assert seconds_to_last_iteration(runs["cc"]) is None
 
 
 @pytest.mark.parametrize("moment", [0.0, 1.0])

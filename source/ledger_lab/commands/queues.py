@@ -49,7 +49,7 @@ def ask_queues(
         for submission in submissions:
             try:
                 found += _queued(submission, known)
-            except (UserError, OSError) as error:
+            except (UserError, OSError, ValueError) as error:  # ValueError: a plan that is no plan
                 notes.append(f"job {submission.job} of {name}: {error}")
     return found, notes
 

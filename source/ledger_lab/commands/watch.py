@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import time
@@ -22,7 +21,7 @@ from ledger_lab.ledger import Ledger, read_ledger
 from ledger_lab.ledger.find import tell_damage
 from ledger_lab.paths import config_root
 from ledger_lab.studies import Study, load_study
-from ledger_lab.terminal.console import make_console, write_output
+from ledger_lab.terminal.console import make_console, tell_error, write_output
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
 from ledger_lab.terminal.request import FlagGroup, Request, flag, log_root_flag
@@ -35,7 +34,9 @@ EXIT_ALERTS = 3
 
 _MINUTE_S = 60.0
 _THRESHOLDS = FlagGroup("thresholds")
-_LEAST_FOLLOW_S = 1.0
+_LEAST_FOLLOW_S, _MOST_FOLLOW_S = 1.0, 86_400.0
+_MOST_MIN = 5_256_000.0
+"""Ten years [min]."""
 
 _Kind = Literal[
     "hung", "silent", "lost", "over_budget", "budget_at_risk", "idle", "stuck_queue", "health", "overdue"
@@ -71,7 +72,7 @@ class WatchRequest(Request):
         examples=(
             "watch.py",
             "watch.py --follow 30",
-            "watch.py --quiet || echo look",
+            "watch.py --log_root /shared/ledger --quiet",
             "watch.py --json - --kind hung lost silent",
         ),
     )
@@ -118,10 +119,12 @@ class WatchRequest(Request):
             UserError: If a number is out of range, or two flags contradict each other.
         """
         for name in ("hung_after", "idle_after", "queue_after", "forget_after"):
-            if not 0 < (value := getattr(self, name)) < math.inf:
-                raise UserError(f"--{name} {value:g}: must be a number of minutes above 0")
-        if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow < math.inf:
-            raise UserError(f"--follow {self.follow:g}: must be at least {_LEAST_FOLLOW_S:g} s")
+            if not 0 < (value := getattr(self, name)) <= _MOST_MIN:
+                raise UserError(f"--{name} {value:g}: must be a number of minutes above 0, and at most {_MOST_MIN:g}")
+        if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow <= _MOST_FOLLOW_S:
+            raise UserError(
+                f"--follow {self.follow:g}: must be at least {_LEAST_FOLLOW_S:g} s, and at most {_MOST_FOLLOW_S:g} s"
+            )
         if self.quiet and self.json == "-":
             raise UserError("--quiet and --json - cannot be used together: give one of them")
 
@@ -149,10 +152,16 @@ def watch(argv: Sequence[str]) -> int:
     """
     request = WatchRequest.parse(argv)
     console = make_console()
+    looked = False
     while True:
-        ledger, found = _look(request)
         try:
+            ledger, found = _look(request)
+            looked = True
             _tell(request, found, console)
+        except UserError as error:
+            if request.follow is None or not looked:
+                raise
+            tell_error(error)  # a share that is away for a moment must not end the watch
         except BrokenPipeError:  # the reader has gone, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             break

@@ -33,7 +33,7 @@ def run_alerts(watched: WatchedRun, log_root: str, now: datetime, limits: Limits
         now: The time.
         limits: Thresholds.
     """
-    state = watched.progress.state
+    state = watched.state
     if state is State.HUNG:
         yield _hung(watched, now)
     elif state is State.SILENT:
@@ -41,8 +41,8 @@ def run_alerts(watched: WatchedRun, log_root: str, now: datetime, limits: Limits
     elif state is State.LOST and watched.job is None:
         yield _lost(watched, log_root, now)
     elif state in (State.LOST, State.PREEMPTED) and watched.job is not None:
-        yield from silent_jobs([watched.job], watched.progress.last_row_at, watched.progress.usd_per_hour, now, limits)
-    if watched.progress.is_live:
+        yield from silent_jobs([watched.job], watched.last_row_at, watched.usd_per_hour, now, limits)
+    if watched.is_live:
         yield from _health(watched)
         yield from _overdue(watched, log_root)
 
@@ -62,13 +62,13 @@ def _hung(watched: WatchedRun, now: datetime) -> Alert:
 
 def _silent(watched: WatchedRun, now: datetime) -> Alert:
     """Return the alert about a run whose process exists, and that writes nothing."""
-    since, progress = watched.progress.since, watched.progress
+    since = watched.last_row_at
     return _of_run(
         watched,
         AlertKind.SILENT,
         Severity.CRITICAL,
         since,
-        f"a process of it exists on {progress.host or 'this machine'}, and nobody has written a row for "
+        f"a process of it exists on {watched.host or 'this machine'}, and nobody has written a row for "
         f"{_ago(since, now)}: it is suspended, or stuck",
         f"kill -CONT {_pid(watched)} continues a suspended run; otherwise {_end_command(watched)}",
     )
@@ -76,7 +76,7 @@ def _silent(watched: WatchedRun, now: datetime) -> Alert:
 
 def _lost(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
     """Return the alert about a run that ended without a row that says so."""
-    since, host = watched.progress.since, watched.progress.host or "its machine"
+    since, host = watched.last_row_at, watched.host or "its machine"
     here = host == socket.gethostname()
     where = "it was on this machine" if here else f"the ledger can't see whether {host} is still paid for"
     state = (watched.run.directory / STATE_FILE).is_file()
@@ -113,20 +113,20 @@ def _health(watched: WatchedRun) -> Iterator[Alert]:
 
 def _overdue(watched: WatchedRun, log_root: str) -> Iterator[Alert]:
     """Yield the alert about a run that has taken longer than each earlier run needed to reach the target."""
-    progress = watched.progress
+    facts = watched.facts
     reached = [each.to_target_s for each in watched.earlier if each.to_target_s is not None]
-    if len(reached) < FEWEST_RUNS or progress.target_reached or not watched.facts.declared.stop_at_target:
+    if len(reached) < FEWEST_RUNS or facts.proof is not None or not facts.declared.stop_at_target:
         return
-    slowest_s, spent = max(reached), "" if progress.usd is None else f" and {usd(progress.usd)}"
-    if progress.wall_s <= slowest_s:
+    slowest_s, spent = max(reached), "" if watched.usd is None else f" and {usd(watched.usd)}"
+    if facts.wall_s <= slowest_s:
         return
-    over = timedelta(seconds=progress.wall_s - slowest_s)
+    over = timedelta(seconds=facts.wall_s - slowest_s)
     yield _of_run(
         watched,
         AlertKind.OVERDUE,
         Severity.WARNING,
-        (progress.last_row_at or progress.since) - over,
-        f"{duration(progress.wall_s)}{spent} without its target; the slowest of {len(reached)} earlier runs with the "
+        watched.last_row_at - over,
+        f"{duration(facts.wall_s)}{spent} without its target; the slowest of {len(reached)} earlier runs with the "
         f"same settings needed {duration(slowest_s)}; by chance alone, 1 of {len(reached) + 1} runs takes longer",
         f"{_SCRIPTS}/report.py {watched.run.run_id} --checkpoints --log_root {shlex.quote(log_root)}",
     )
@@ -142,7 +142,7 @@ def _of_run(
         subject_kind="run",
         subject=watched.run.run_id,
         since=since,
-        usd_per_hour=watched.progress.usd_per_hour,
+        usd_per_hour=watched.usd_per_hour,
         sentence=sentence,
         way_out=way_out,
     )
@@ -152,7 +152,7 @@ def _end_command(watched: WatchedRun) -> str:
     """Return the command that ends a run."""
     if watched.job is not None:
         return watched.job.cancel
-    host = watched.progress.host
+    host = watched.host
     return f"kill {_pid(watched)}{'' if host is None else f' on {host}'}, and resume it with train.py --resume"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from ledger_lab.ledger import Run, RunDeclared
@@ -38,26 +38,29 @@ def settings_of(declared: RunDeclared) -> Hashable:
     )
 
 
-def earlier_runs(run: Run, ledger_runs: Sequence[Run]) -> list[Run]:
-    """Return the other runs with the same settings, oldest first. They may still go on.
+def is_comparable(run: Run, other: Run) -> bool:
+    """Tell whether another run has the same settings, and has started.
 
-    To read few journals, it looks only among the runs of the same cohort and of the same folder, which is named after
-    library and experiment.
+    Args:
+        run: The run.
+        other: The other run.
+
+    Raises:
+        UserError: If one of them can't be read any more.
+    """
+    same = other.run_id != run.run_id and bool(other.attempts)
+    return same and settings_of(other.declared) == settings_of(run.declared)
+
+
+def near_runs(run: Run, ledger_runs: Sequence[Run]) -> list[Run]:
+    """Return the newest runs of the same cohort, or in the same folder, which is named after library and experiment.
+
+    Other runs seldom have the same settings. No journal is read for that.
 
     Args:
         run: The run.
         ledger_runs: All runs of the ledger, oldest first.
     """
-    settings = settings_of(run.declared)
-    return [
-        other
-        for other in _near(run, ledger_runs)
-        if other.run_id != run.run_id and other.attempts and settings_of(other.declared) == settings
-    ]
-
-
-def _near(run: Run, ledger_runs: Sequence[Run]) -> Iterable[Run]:
-    """Return the newest runs of the same cohort or folder; their journals need not be read for that."""
     folder = run.directory.parent
     near = [
         other
@@ -65,3 +68,17 @@ def _near(run: Run, ledger_runs: Sequence[Run]) -> Iterable[Run]:
         if other.directory.parent == folder or (run.cohort is not None and other.cohort == run.cohort)
     ]
     return near[-MOST_EARLIER_RUNS:]
+
+
+def is_superseded_by(run: Run, other: Run) -> bool:
+    """Tell whether another run has taken the place of a run: it is later, and has the same cohort and seed.
+
+    Args:
+        run: The run.
+        other: The other run.
+
+    Raises:
+        UserError: If one of them can't be read any more.
+    """
+    later = run.cohort is not None and other.cohort == run.cohort and other.declared_at > run.declared_at
+    return later and other.declared.seed == run.declared.seed

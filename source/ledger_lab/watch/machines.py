@@ -58,10 +58,10 @@ def idle_alerts(runs: Iterable[WatchedRun], now: datetime, limits: Limits) -> It
 
 def _idle_job(watched: WatchedRun, now: datetime, limits: Limits) -> Alert | None:
     """Return the alert about a job that still runs after its training has ended."""
-    job, progress = watched.job, watched.progress
-    if job is None or not job.runs or progress.state is not State.ENDED or progress.last_row_at is None:
+    job = watched.job
+    if job is None or not job.runs or watched.state is not State.ENDED:
         return None
-    since = progress.last_row_at if job.started_at is None else max(progress.last_row_at, job.started_at)
+    since = watched.last_row_at if job.started_at is None else max(watched.last_row_at, job.started_at)
     idle_s = (now - since).total_seconds()
     if idle_s <= limits.idle_after_s:
         return None
@@ -71,7 +71,7 @@ def _idle_job(watched: WatchedRun, now: datetime, limits: Limits) -> Alert | Non
         subject_kind="queue",
         subject=f"{job.job}_{job.index}",
         since=since,
-        usd_per_hour=progress.usd_per_hour,
+        usd_per_hour=watched.usd_per_hour,
         sentence=f"its job still runs ({job.said}), and run {watched.run.run_id} in it ended {duration(idle_s)} ago",
         way_out=job.cancel,
     )
@@ -85,7 +85,7 @@ def _uses(watched: WatchedRun) -> Iterator[_Use]:
         if start is None or (None if start.job is None else start.job.engine) not in _OWN_ENGINES:
             continue
         last = max(journal.last_time for journal in attempt.journals)
-        yield _Use(watched, start.host, last, attempt is run.attempts[-1] and watched.progress.is_live)
+        yield _Use(watched, start.host, last, attempt is run.attempts[-1] and watched.is_live)
     for evaluation in run.evaluations:
         for row in evaluation.of(EvaluationStarted):
             last = max(journal.last_time for journal in evaluation.journals)
@@ -101,8 +101,8 @@ def _idle_machine(host: str, last: _Use, now: datetime, limits: Limits) -> Alert
         now: The time.
         limits: Thresholds.
     """
-    price, run = last.watched.facts.price, last.watched.run
-    if price.usd_per_hour in (None, 0.0) or price.market == OWNED or last.watched.progress.state is State.LOST:
+    price, run = last.watched.price, last.watched.run
+    if price.usd_per_hour in (None, 0.0) or price.market == OWNED or last.watched.state is State.LOST:
         return None  # its idle hours cost nothing, or there is an alert about the run
     idle_s = (now - last.last_row_at).total_seconds()
     if not limits.idle_after_s < idle_s <= limits.forget_after_s:
@@ -117,7 +117,7 @@ def _idle_machine(host: str, last: _Use, now: datetime, limits: Limits) -> Alert
         subject_kind="machine",
         subject=host,
         since=last.last_row_at,
-        usd_per_hour=last.watched.progress.usd_per_hour,
+        usd_per_hour=last.watched.usd_per_hour,
         sentence=f"{host} ({price.instance}) ended its last work, for run {run.run_id}, {duration(idle_s)} ago, and "
         f"has started nothing since; {unknown}",
         way_out="give the machine back, or start the next training",

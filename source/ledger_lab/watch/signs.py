@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from ledger_lab.ledger import JournalContent, Run, Status
+from ledger_lab.ledger import Attempt, JournalContent, Run, Status
 from ledger_lab.ledger.directories import Directory
 from ledger_lab.watch.limits import Limits
 from ledger_lab.watch.model import State
@@ -40,12 +40,11 @@ def _last(journals: Iterable[JournalContent]) -> datetime:
     return max(journal.last_time for journal in journals)
 
 
-def state_of(run: Run, iteration_s: float | None, now: datetime, limits: Limits) -> State:
+def state_of(run: Run, now: datetime, limits: Limits) -> State:
     """Return where a run stands, according to the ledger.
 
     Args:
         run: The run.
-        iteration_s: Mean time of its iterations [s]; ``None`` before the first one.
         now: The time.
         limits: Thresholds.
     """
@@ -60,11 +59,21 @@ def state_of(run: Run, iteration_s: float | None, now: datetime, limits: Limits)
         if now - last_row_at(run) > attempt.silence_limit:
             return State.SILENT  # the process exists on this machine, or it would be lost
         silent_s = (now - trainer_row_at(run)).total_seconds()
-        patience_s = max(limits.hung_after_s, _ITERATIONS_OF_SILENCE * (iteration_s or 0.0))
-        return State.HUNG if attempt.supervisions and silent_s > patience_s else State.RUNNING
+        if not attempt.supervisions or silent_s <= limits.hung_after_s:
+            return State.RUNNING
+        return State.HUNG if silent_s > _ITERATIONS_OF_SILENCE * _iteration_s(attempt) else State.RUNNING
     if status is Status.LOST:
         return State.LOST
     return State.PREEMPTED if status is Status.PREEMPTED else State.ENDED
+
+
+def _iteration_s(attempt: Attempt) -> float:
+    """Return the mean time of the iterations of an attempt, start-up included [s]; 0 before the first one.
+
+    A resumed attempt begins with the iterations of earlier attempts, so it only counts windows.
+    """
+    sums = attempt.sums
+    return sums.wall_ns / 1e9 / sums.count if sums.iterations else 0.0
 
 
 def changed_directories(directories: Iterable[Directory], since: datetime) -> set[Path]:

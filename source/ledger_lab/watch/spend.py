@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ledger_lab.costs import RunCost, cohort_cost
 from ledger_lab.ledger import STATE_FILE, Cohort
 from ledger_lab.studies import Study, has_finished
 from ledger_lab.watch.forecast import Part, add_up, further_trainings, rest_of_run
@@ -28,8 +27,8 @@ class _Unit:
     """What it will still take."""
 
 
-_USD = _Unit(lambda run: run.progress.usd, lambda run: run.progress.left_usd)
-_HOURS = _Unit(lambda run: run.progress.wall_s / _HOUR_S, lambda run: _in_hours(run.progress.left_s))
+_USD = _Unit(lambda run: run.usd, lambda run: run.left_usd)
+_HOURS = _Unit(lambda run: run.facts.wall_s / _HOUR_S, lambda run: _in_hours(run.left_s))
 
 
 def _in_hours(left: Estimate | None) -> Estimate | None:
@@ -46,16 +45,19 @@ class Arm:
 
     cohort: str
     planned: int | None
-    """Trainings that are planned."""
+    """Trainings that are planned; ``None`` if their number is unknown."""
+    seeds: frozenset[int] | None = None
+    """Seeds of the planned trainings; ``None`` if all seeds count. Runs with other seeds cost money, too."""
     runs: tuple[WatchedRun, ...]
     """Its runs, oldest first."""
 
     @cached_property
     def trainings(self) -> list[list[WatchedRun]]:
-        """Runs of each training that has any."""
+        """Runs of each planned training that has any."""
         found: dict[int, list[WatchedRun]] = {}
         for each in self.runs:
-            found.setdefault(each.run.declared.seed, []).append(each)
+            if self.seeds is None or each.run.declared.seed in self.seeds:
+                found.setdefault(each.run.declared.seed, []).append(each)
         return [*found.values()]
 
     @cached_property
@@ -65,22 +67,23 @@ class Arm:
 
     @cached_property
     def live(self) -> list[WatchedRun]:
-        """Runs that go on now, and make progress."""
-        return [each for each in self.runs if each.progress.state is State.RUNNING]
+        """Runs that go on now. With a plan, hung and silent runs are not among them: they must be made again."""
+        return [each for each in self.runs if each.state is State.RUNNING or (self.planned is None and each.is_live)]
 
     @cached_property
     def resumable(self) -> list[WatchedRun]:
         """Latest runs of trainings that were interrupted, and continue from a saved state when they start again."""
         going_on = (State.RUNNING, State.ENDED)
         last = [runs[-1] for runs in self.trainings if not any(_has_ended(each) for each in runs)]
-        return [
-            each for each in last if each.progress.state not in going_on and (each.run.directory / STATE_FILE).is_file()
-        ]
+        return [each for each in last if each.state not in going_on and (each.run.directory / STATE_FILE).is_file()]
 
     @property
     def missing(self) -> int | None:
         """Trainings that must still be started, or started again."""
-        return None if self.planned is None else max(0, self.planned - len(self.ended) - len(self.live))
+        if self.planned is None:
+            return None
+        going_on = sum(any(each in self.live for each in runs) for runs in self.trainings if runs not in self.ended)
+        return max(0, self.planned - len(self.ended) - going_on)
 
     def parts(self, unit: _Unit) -> list[Part] | None:
         """Return what its trainings will still take; ``None`` if that is unknown for one of them."""
@@ -110,7 +113,7 @@ class Arm:
 
 def _has_ended(watched: WatchedRun) -> bool:
     """Tell whether a run has ended for good."""
-    return watched.progress.state is State.ENDED and has_finished(watched.run)
+    return watched.state is State.ENDED and has_finished(watched.run)
 
 
 def _sum(amounts: Sequence[float | None]) -> float | None:
@@ -138,12 +141,12 @@ def study_spend(study: Study, runs: Mapping[str, Sequence[WatchedRun]]) -> Spend
         study: The study.
         runs: All its runs, oldest first, by cohort.
     """
-    seeds = set(study.seeds)
     arms = [
         Arm(
             cohort=arm.cohort,
             planned=len(study.seeds),
-            runs=tuple(each for each in runs.get(arm.cohort, ()) if each.run.declared.seed in seeds),
+            seeds=frozenset(study.seeds),
+            runs=tuple(runs.get(arm.cohort, ())),
         )
         for arm in study.arms
     ]
@@ -159,11 +162,11 @@ def _spend(
 ) -> Spend:
     """Add up the arms."""
     runs = [each for arm in arms for each in arm.runs]
-    live = [each for each in runs if each.progress.is_live]
+    live = [each for each in runs if each.is_live]
     missing = [arm.missing for arm in arms]
     planned = [arm.planned for arm in arms]
     spent_usd = _spent_usd(runs)
-    spent_h = math.fsum(each.progress.wall_s for each in runs) / _HOUR_S
+    spent_h = math.fsum(each.facts.wall_s for each in runs) / _HOUR_S
     evaluated = [each.facts for each in runs if each.facts.evaluation_afterwards_s is not None]
     return Spend(
         kind=kind,
@@ -175,7 +178,7 @@ def _spend(
         spent_usd=spent_usd,
         spent_h=spent_h,
         evaluation_usd=_sum([each.evaluation_afterwards_usd for each in evaluated]) if evaluated else None,
-        usd_per_hour=_sum([each.progress.usd_per_hour for each in live]),
+        usd_per_hour=_sum([each.usd_per_hour for each in live]),
         forecast_usd=None if spent_usd is None else _forecast(arms, _USD, spent_usd),
         forecast_h=_forecast(arms, _HOURS, spent_h),
         budget_usd=budget_usd,
@@ -186,18 +189,7 @@ def _spend(
 
 def _spent_usd(runs: Sequence[WatchedRun]) -> float | None:
     """Return the spend of some runs [USD]; ``None`` if one has no price."""
-    if not runs:
-        return 0.0
-    costs = [
-        RunCost(
-            run=each.run.run_id,
-            usd=each.progress.usd,
-            reached_target=each.progress.target_reached,
-            failed=each.progress.state is State.LOST,
-        )
-        for each in runs
-    ]
-    return cohort_cost(costs).spend_usd
+    return _sum([each.usd for each in runs])
 
 
 def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None:
@@ -219,7 +211,7 @@ def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None
 def _unknown(arms: Sequence[Arm], runs: Sequence[WatchedRun], spent_usd: float | None) -> str | None:
     """Return why there is no forecast of the cost; ``None`` if there is one."""
     if spent_usd is None:
-        unpriced = next(each.run.run_id for each in runs if each.progress.usd is None)
+        unpriced = next(each.run.run_id for each in runs if each.usd is None)
         return f"run {unpriced} has no price"
     for arm in arms:
         if arm.parts(_USD) is not None:

@@ -17,6 +17,8 @@ from typing import Final
 
 from ledger_lab.costs import RunTime
 from ledger_lab.costs.time_to_target import kaplan_meier
+from ledger_lab.ledger import Run, StateRestored
+from ledger_lab.meters import LOOP_PHASES
 from ledger_lab.units import duration
 from ledger_lab.watch.model import CONFIDENCE, Estimate
 
@@ -24,17 +26,26 @@ _TAIL: Final = (1 - CONFIDENCE) / 2
 _ROUNDING: Final = 1e-9
 
 
-def seconds_to_last_iteration(iterations: int, max_iterations: int, loop_s: float | None) -> float | None:
-    """Return the time until the last iteration at the speed of a run so far [s]; ``None`` before the first iteration.
+def seconds_to_last_iteration(run: Run) -> float | None:
+    """Return the time until the last iteration of a run, at the speed of its last attempt [s].
+
+    The speed is that of the training loop, scoring included. Neither start-up nor the time after the last row counts.
 
     Args:
-        iterations: Iterations done.
-        max_iterations: Iterations of the whole run.
-        loop_s: Time of the training loop so far, scoring included, without start-up and lost work [s].
+        run: The run.
+
+    Returns:
+        ``None`` before the first iteration of the attempt.
     """
-    if not iterations or loop_s is None:
+    if not run.attempts:
         return None
-    return max(max_iterations - iterations, 0) * loop_s / iterations
+    attempt = run.attempts[-1]
+    before = max((row.iteration for row in attempt.of(StateRestored)), default=0)
+    done = attempt.sums.iterations - before
+    if done <= 0:
+        return None
+    loop_s = sum(ns for phase, ns in attempt.sums.phase_ns.items() if phase in LOOP_PHASES) / 1e9
+    return max(run.declared.max_iterations - attempt.sums.iterations, 0) * loop_s / done
 
 
 def time_left(earlier: Sequence[RunTime], spent_s: float, bound_s: float | None) -> Estimate | None:

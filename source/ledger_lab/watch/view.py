@@ -6,24 +6,25 @@ with the same settings as a live run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from ledger_lab.costs import Price
+from ledger_lab.costs import Price, RunTime
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, Run
-from ledger_lab.reports.facts import RunFacts
 from ledger_lab.studies import Study
 from ledger_lab.watch.alerts import most_severe_first, queue_alerts, run_alerts, silent_jobs
 from ledger_lab.watch.budget_alerts import budget_alerts
-from ledger_lab.watch.comparable import earlier_runs
+from ledger_lab.watch.comparable import is_comparable, is_superseded_by, near_runs
 from ledger_lab.watch.limits import Limits
 from ledger_lab.watch.machines import idle_alerts
 from ledger_lab.watch.model import Alert, Spend, State, Watch
-from ledger_lab.watch.progress import WatchedRun, is_superseded, run_state, run_time, waiting_training, watch_run
+from ledger_lab.watch.progress import WatchedRun, run_time, waiting_training
 from ledger_lab.watch.queues import QueuedTraining
-from ledger_lab.watch.signs import changed_directories
+from ledger_lab.watch.signs import changed_directories, state_of
 from ledger_lab.watch.spend import cohort_spend, study_spend
 
 
@@ -51,12 +52,11 @@ def watch_ledger(
         notes: What could not be found out, to pass on.
     """
     watcher = _Watcher(ledger, now, limits or Limits(), price, studies, queues)
-    recent = [watcher.watch(run) for run in watcher.recent()]
+    recent = watcher.watch_all(watcher.recent())
     told = [each for each in recent if watcher.is_told(each)]
     waiting = watcher.waiting()
-    active = {each.progress.study for each in recent} | {job.plan for job in queues} | set(asked)
-    shown = [study for study in studies if study.name in active]
-    spends = [watcher.study(study) for study in shown]
+    active = {each.study for each in recent} | {job.plan for job in queues} | set(asked)
+    spends = [watcher.study(study) for study in studies if study.name in active]
     cohorts = sorted({each.run.cohort for each in told if each.run.cohort is not None})
     return Watch(
         at=now,
@@ -68,7 +68,7 @@ def watch_ledger(
         cohorts=tuple(watcher.cohort(name) for name in cohorts),
         studies=tuple(sorted(spends, key=lambda each: each.name)),
         alerts=most_severe_first(watcher.alerts(recent, told, waiting, spends)),
-        notes=tuple(notes),
+        notes=(*notes, *watcher.notes),
     )
 
 
@@ -82,8 +82,10 @@ class _Watcher:
     price: Price | None
     studies: Sequence[Study]
     queues: Sequence[QueuedTraining]
-    _facts: dict[str, RunFacts] = field(default_factory=dict)
-    _watched: dict[str, WatchedRun] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """Runs that can't be read any more."""
+    _times: dict[str, RunTime] = field(default_factory=dict)
+    _watched: dict[str, WatchedRun | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Look up the jobs of runs, and the studies of cohorts."""
@@ -98,30 +100,55 @@ class _Watcher:
         changed = changed_directories(self.ledger.directories, since)
         return [run for run in self.ledger.runs if run.directory in changed or self._job(run) is not None]
 
-    def watch(self, run: Run) -> WatchedRun:
-        """Return a run with its progress."""
+    def watch_all(self, runs: Iterable[Run]) -> list[WatchedRun]:
+        """Return runs with their states, without those that were removed or damaged since the ledger was read."""
+        return [watched for run in runs if (watched := self._watch(run)) is not None]
+
+    def _watch(self, run: Run) -> WatchedRun | None:
+        """Return a run with its state; ``None`` if it can't be read any more."""
         if run.run_id not in self._watched:
-            facts = self._facts_of(run)
-            state = run_state(facts, self.now, self.limits)
-            earlier = [] if state is State.ENDED else [*map(self._facts_of, earlier_runs(run, self.ledger.runs))]
-            self._watched[run.run_id] = watch_run(
-                facts,
-                state,
-                [*map(run_time, earlier)],
-                job=self._job(run),
-                study=None if run.cohort is None else self._study_of_cohort.get(run.cohort),
-            )
+            try:
+                self._watched[run.run_id] = self._looked_at(run)
+            except UserError as error:  # one run must not silence the alerts about others
+                self._watched[run.run_id] = None
+                self.notes.append(f"run {run.run_id}: {error}")
         return self._watched[run.run_id]
+
+    def _looked_at(self, run: Run) -> WatchedRun:
+        """Return a run with its state.
+
+        Raises:
+            UserError: If it can't be read any more.
+        """
+        state = state_of(run, self.now, self.limits)
+        watched = WatchedRun(
+            run=run,
+            state=state,
+            earlier=() if state is State.ENDED else tuple(self._earlier(run)),
+            job=self._job(run),
+            study=None if run.cohort is None else self._study_of_cohort.get(run.cohort),
+            asked_price=self.price,
+        )
+        if state is not State.ENDED:
+            _ = watched.progress  # reads what is needed
+        return watched
 
     def is_told(self, watched: WatchedRun) -> bool:
         """Tell whether a run is live, or was preempted or lost lately, and nothing has taken its place."""
-        progress = watched.progress
-        if progress.is_live or (watched.job is not None and progress.state is not State.ENDED):
+        if watched.is_live or (watched.job is not None and watched.state is not State.ENDED):
             return True
-        age_s = (self.now - progress.since).total_seconds()
-        if progress.state not in (State.LOST, State.PREEMPTED) or age_s > self.limits.forget_after_s:
+        age_s = (self.now - watched.last_row_at).total_seconds()
+        if watched.state not in (State.LOST, State.PREEMPTED) or age_s > self.limits.forget_after_s:
             return False
-        return not is_superseded(watched.run, self.ledger.runs)
+        return not self._is_superseded(watched.run)
+
+    def _is_superseded(self, run: Run) -> bool:
+        """Tell whether a later run has taken the place of a run."""
+        for other in self.ledger.runs:
+            with suppress(UserError):
+                if is_superseded_by(run, other):
+                    return True
+        return False
 
     def waiting(self) -> list[QueuedTraining]:
         """Return the trainings without a run in the ledger."""
@@ -161,23 +188,31 @@ class _Watcher:
 
     def _members(self, cohort: str) -> list[WatchedRun]:
         """Return all runs of a cohort with an attempt, oldest first."""
-        return [self.watch(run) for run in self.ledger.runs if run.cohort == cohort and run.attempts]
+        own = self.watch_all(run for run in self.ledger.runs if run.cohort == cohort)
+        return [each for each in own if each.run.attempts]
 
     def _last_rows(self, runs: Iterable[WatchedRun]) -> dict[str, datetime]:
         """Return when a run of a job last wrote a row, by job."""
         found: dict[str, datetime] = {}
         for each in runs:
             start = each.run.attempts[-1].first_start if each.run.attempts else None
-            at = each.progress.last_row_at
-            if start is not None and start.job is not None and at is not None:
+            if start is not None and start.job is not None:
+                at = each.last_row_at
                 found[start.job.job] = max(at, found.get(start.job.job, at))
         return found
 
-    def _facts_of(self, run: Run) -> RunFacts:
-        """Return the sums of a run."""
-        if run.run_id not in self._facts:
-            self._facts[run.run_id] = RunFacts(run, self.price)
-        return self._facts[run.run_id]
+    def _earlier(self, run: Run) -> Iterator[RunTime]:
+        """Yield the times of the other runs with the same settings. They may still go on."""
+        for other in near_runs(run, self.ledger.runs):
+            with suppress(UserError):  # it can't be read any more, and is noted where it is needed itself
+                if is_comparable(run, other):
+                    yield self._time_of(other)
+
+    def _time_of(self, run: Run) -> RunTime:
+        """Return the time of a run to its target, and its whole time."""
+        if run.run_id not in self._times:
+            self._times[run.run_id] = run_time(run)
+        return self._times[run.run_id]
 
     def _job(self, run: Run) -> QueuedTraining | None:
         """Return the job of a run, if it waits or runs."""
