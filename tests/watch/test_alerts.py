@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.costs import load_prices
-from ledger_lab.ledger import Health, SchedulerJob, Status, read_ledger
+from ledger_lab.ledger import Health, Journal, SchedulerJob, Status, read_ledger
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.studies import load_study
 from ledger_lab.watch import Alert, AlertKind, QueuedTraining, Severity, State, Watch, watch_ledger
-from tests.fakes.ledgers import SECOND
-from tests.fakes.watched import G6, make_run
+from tests.fakes.ledgers import SECOND, declared
+from tests.fakes.watched import G6, make_run, written
 
 HERE = socket.gethostname()
 DONE = Status.COMPLETED
@@ -107,6 +107,22 @@ def test_a_lost_run_whose_job_has_just_started_again_is_resumed(tmp_path: Path) 
     alert = one(tmp_path, [queued(directory, ago_s=1000.0)])
     assert (alert.kind, alert.severity, alert.subject) == (AlertKind.SILENT, Severity.CRITICAL, "77_0")
     assert alert.way_out.endswith("end it: scancel 77")
+
+
+def test_a_lost_run_is_told_if_its_job_does_not_say_when_it_started(tmp_path: Path) -> None:
+    directory = make_run(tmp_path, "aa", ago_s=1000.0)
+    assert one(tmp_path, [queued(directory, started_at=None)]).kind is AlertKind.LOST
+    assert not look(tmp_path, [queued(directory, runs=False)]).alerts, "it waits, and will resume the run"
+
+
+def test_a_run_that_is_only_declared_starts_and_is_then_lost(tmp_path: Path) -> None:
+    for run_id, ago_s in (("aa", 5.0), ("bb", 1000.0)):
+        (tmp_path / run_id).mkdir()
+        with written(ago_s), Journal(tmp_path / run_id / "journal-1-0.jsonl") as journal:
+            journal.append(declared(run_id))
+    found = look(tmp_path)
+    assert [(each.run_id, each.state) for each in found.runs] == [("bb", State.LOST), ("aa", State.RUNNING)]
+    assert [(each.kind, each.subject) for each in found.alerts] == [(AlertKind.LOST, "bb")]
 
 
 def test_a_job_without_a_run_is_silent_after_a_while(tmp_path: Path) -> None:

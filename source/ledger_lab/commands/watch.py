@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -162,9 +161,6 @@ def watch(argv: Sequence[str]) -> int:
             if request.follow is None or not looked:
                 raise
             tell_error(error)  # a share that is away for a moment must not end the watch
-        except BrokenPipeError:  # the reader has gone, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            break
         if request.follow is None:
             break
         time.sleep(request.follow)

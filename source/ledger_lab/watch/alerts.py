@@ -33,21 +33,21 @@ def run_alerts(watched: WatchedRun, log_root: str, now: datetime, limits: Limits
         now: The time.
         limits: Thresholds.
     """
-    state = watched.state
+    state, job = watched.state, watched.job
     if state is State.HUNG:
-        yield _hung(watched, now)
+        yield _hung(watched, log_root, now)
     elif state is State.SILENT:
-        yield _silent(watched, now)
-    elif state is State.LOST and watched.job is None:
+        yield _silent(watched, log_root, now)
+    elif state is State.LOST and (job is None or (job.runs and job.started_at is None)):
         yield _lost(watched, log_root, now)
-    elif state in (State.LOST, State.PREEMPTED) and watched.job is not None:
-        yield from silent_jobs([watched.job], watched.last_row_at, watched.usd_per_hour, now, limits)
-    if watched.is_live:
+    elif state in (State.LOST, State.PREEMPTED) and job is not None:
+        yield from silent_jobs([job], watched.last_row_at, watched.usd_per_hour, now, limits)
+    if watched.is_live and watched.run.attempts:
         yield from _health(watched)
         yield from _overdue(watched, log_root)
 
 
-def _hung(watched: WatchedRun, now: datetime) -> Alert:
+def _hung(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
     """Return the alert about a training that no longer writes, while its supervisor does."""
     since = trainer_row_at(watched.run)
     return _of_run(
@@ -56,11 +56,11 @@ def _hung(watched: WatchedRun, now: datetime) -> Alert:
         Severity.CRITICAL,
         since,
         f"its supervisor writes rows, and the training has written none for {_ago(since, now)}: it does no work",
-        _end_command(watched),
+        _end_command(watched, log_root),
     )
 
 
-def _silent(watched: WatchedRun, now: datetime) -> Alert:
+def _silent(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
     """Return the alert about a run whose process exists, and that writes nothing."""
     since = watched.last_row_at
     return _of_run(
@@ -70,7 +70,7 @@ def _silent(watched: WatchedRun, now: datetime) -> Alert:
         since,
         f"a process of it exists on {watched.host or 'this machine'}, and nobody has written a row for "
         f"{_ago(since, now)}: it is suspended, or stuck",
-        f"kill -CONT {_pid(watched)} continues a suspended run; otherwise {_end_command(watched)}",
+        f"kill -CONT {_pid(watched)} continues a suspended run; otherwise {_end_command(watched, log_root)}",
     )
 
 
@@ -79,15 +79,16 @@ def _lost(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
     since, host = watched.last_row_at, watched.host or "its machine"
     here = host == socket.gethostname()
     where = "it was on this machine" if here else f"the ledger can't see whether {host} is still paid for"
-    state = (watched.run.directory / STATE_FILE).is_file()
-    again = f"{_SCRIPTS}/train.py --resume {watched.run.run_id} --log_root {shlex.quote(log_root)}"
+    way_out = f"look at {host}, give it back if nothing runs there, and start the training again"
+    if (watched.run.directory / STATE_FILE).is_file():
+        way_out = _resume_command(watched, log_root)
     return _of_run(
         watched,
         AlertKind.LOST,
         Severity.WARNING,
         since,
         f"no row for {_ago(since, now)}, and none that says how it ended; {where}",
-        again if state else f"look at {host}, give it back if nothing runs there, and start the training again",
+        way_out,
     )
 
 
@@ -148,12 +149,17 @@ def _of_run(
     )
 
 
-def _end_command(watched: WatchedRun) -> str:
-    """Return the command that ends a run."""
+def _end_command(watched: WatchedRun, log_root: str) -> str:
+    """Return the commands that end a run and resume it; a job of an engine resumes its run when it starts again."""
     if watched.job is not None:
         return watched.job.cancel
-    host = watched.host
-    return f"kill {_pid(watched)}{'' if host is None else f' on {host}'}, and resume it with train.py --resume"
+    on = "" if watched.host in (None, socket.gethostname()) else f" on {watched.host}"
+    return f"kill {_pid(watched)}{on}, then {_resume_command(watched, log_root)}"
+
+
+def _resume_command(watched: WatchedRun, log_root: str) -> str:
+    """Return the command that resumes a run."""
+    return f"{_SCRIPTS}/train.py --resume {watched.run.run_id} --log_root {shlex.quote(log_root)}"
 
 
 def _pid(watched: WatchedRun) -> int:

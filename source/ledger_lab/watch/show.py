@@ -25,7 +25,8 @@ from ledger_lab.watch.words import (
 
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: ""}
 _STATE_STYLES = {State.RUNNING: "cyan", State.HUNG: "red", State.SILENT: "red", State.LOST: "red"}
-_TITLES = ("run", "state", "iterations", "best score (95 %)", "spent", "cost", "per hour", "time left", "cost left")
+_TITLES = ("run", "state", "time left", "cost left", "per hour", "cost", "iterations", "best score (95 %)", "spent")
+"""Columns, the most important ones first: a narrow terminal cuts the last ones."""
 _GAP = "  "
 
 
@@ -92,11 +93,11 @@ def _cells(run: RunProgress) -> tuple[str, ...]:
     return (
         f"{run.name}{beside}" + ("" if run.seed is None else f" seed {run.seed}"),
         state_words(run),
+        estimate_time(run.left_s),
+        estimate_usd(run.left_usd),
+        MISSING if run.usd_per_hour is None else f"{usd(run.usd_per_hour)}/h",
+        usd(run.usd),
         iteration_words(run),
         score_words(run),
         duration(run.wall_s) if run.run_id is not None else MISSING,
-        usd(run.usd),
-        MISSING if run.usd_per_hour is None else f"{usd(run.usd_per_hour)}/h",
-        estimate_time(run.left_s),
-        estimate_usd(run.left_usd),
     )
