@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 import torch
 
 from ledger_lab.ledger import Outcomes
@@ -15,8 +16,12 @@ from ledger_lab.panels import Panel, load_panel
 from ledger_lab.panels.perturbations import Perturbation
 from tests.fakes.held_out import task_cfg
 
-ENGINES = ("newton_mjwarp", "ovphysx")
-"""The physics engines that run on a CPU."""
+ENGINES = ("newton_mujoco", "ovphysx", pytest.param("newton_mjwarp", marks=pytest.mark.slow))
+"""The physics engines that run on a CPU.
+
+With MuJoCo-Warp, which has the same model of every robot as MuJoCo's C code, quicker tests show the parts:
+``tests/tasks/test_ant.py``, ``test_symmetry.py`` and ``test_frontier_patches.py`` simulate four of the robots with it.
+"""
 
 
 @contextmanager
