@@ -14,6 +14,12 @@ import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the f
 import pytest
 
 from ledger_lab.terminal.surroundings import let_threads_sleep
+from tests.times import (  # noqa: F401 - hooks of pytest
+    pytest_addoption,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    pytest_terminal_summary,
+)
 from tests.warm import warm
 
 let_threads_sleep()  # before a test imports torch: the workers of the suite share the cores

@@ -10,6 +10,7 @@ import atexit
 import importlib
 import json
 import os
+import resource
 import runpy
 import socket
 import subprocess
@@ -43,6 +44,8 @@ class Warm:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "tests.warm"], cwd=ROOT, stdin=theirs, stdout=subprocess.DEVNULL
             )
+        self.spent_s = 0.0
+        """Processor time of the server and of all scripts until now [s]."""
         atexit.register(self.end)
 
     def run(self, program: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -59,6 +62,7 @@ class Warm:
                 socket.send_fds(self._ours, [len(asked).to_bytes(8)], [stdout.fileno(), stderr.fileno()])
                 self._ours.sendall(asked)
                 status = os.waitstatus_to_exitcode(int.from_bytes(_read(self._ours, 8)))
+                self.spent_s = int.from_bytes(_read(self._ours, 8)) / 1e9
             except BaseException:  # a script that hangs would keep the server from running others
                 self._server.kill()
                 raise
@@ -95,6 +99,12 @@ def warm() -> Warm:
     return _servers[environ]
 
 
+def processor_s() -> float:
+    """Return the processor time of this process, of its ended children, and of the servers [s]."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used) + sum(each.spent_s for each in _servers.values())
+
+
 def _read(connection: socket.socket, count: int) -> bytes:
     """Read an exact number of bytes.
 
@@ -128,7 +138,8 @@ def _serve() -> None:
             _become(asked, streams)
         for stream in streams:
             os.close(stream)
-        connection.sendall(os.waitpid(pid, 0)[1].to_bytes(8))
+        status = os.waitpid(pid, 0)[1]
+        connection.sendall(status.to_bytes(8) + round(1e9 * processor_s()).to_bytes(8))
 
 
 def _import_libraries() -> None:

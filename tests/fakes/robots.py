@@ -16,7 +16,7 @@ from ledger_lab.panels import Panel, load_panel
 from ledger_lab.panels.perturbations import Perturbation
 from tests.fakes.held_out import task_cfg
 
-ENGINES = ("newton_mujoco", "ovphysx", pytest.param("newton_mjwarp", marks=pytest.mark.slow))
+ENGINES = ("newton_mujoco", "ovphysx", pytest.param("newton_mjwarp", marks=pytest.mark.thorough))
 """The physics engines that run on a CPU.
 
 With MuJoCo-Warp, which has the same model of every robot as MuJoCo's C code, quicker tests show the parts:

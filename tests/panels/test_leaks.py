@@ -68,12 +68,12 @@ HANDLED_OTHERWISE = ["curriculum", "observation_noise", "step_counter"]
     [
         ("startup_event", "curriculum", "interval_event", "random_observation", "action_noise", "rare_reset_event"),
         ("command", "global_interval_event", "observation_noise", "actuator_delay", "step_counter", "terrain"),
-        *(pytest.param((leak,), marks=pytest.mark.slow) for leak in [*LEAKS, *HANDLED_OTHERWISE]),
+        *(pytest.param((leak,), marks=pytest.mark.thorough) for leak in [*LEAKS, *HANDLED_OTHERWISE]),
     ],
     ids=" ".join,
 )
 def test_episodes_depend_on_their_seeds_alone(leaks: tuple[str, ...]) -> None:
-    """Several leaks at once show the same as each alone, but not which one leaks: the slow cases show that."""
+    """Several leaks at once show the same as each alone, but not which one leaks: the thorough cases show that."""
     expected = trial(*leaks).alone()
     assert len(set(expected.fingerprint)) == len(SEEDS), "each seed is an episode of its own"
     assert trial(*leaks).in_company() == expected
