@@ -13,7 +13,7 @@ from pathlib import Path
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
 import pytest
 
-from ledger_lab.terminal.surroundings import let_threads_sleep
+from ledger_lab.terminal.surroundings import compile_forward_only, let_threads_sleep
 from tests.times import (  # noqa: F401 - hooks of pytest
     pytest_addoption,
     pytest_runtest_setup,
@@ -23,6 +23,7 @@ from tests.times import (  # noqa: F401 - hooks of pytest
 from tests.warm import warm
 
 let_threads_sleep()  # before a test imports torch: the workers of the suite share the cores
+compile_forward_only()  # as the programs, so that the kernels are the same
 pytest.register_assert_rewrite("tests.fakes.robots")
 
 ROOT = Path(__file__).parents[1]

@@ -145,8 +145,10 @@ def _serve() -> None:
 def _import_libraries() -> None:
     """Import what a training with the default engine imports, and nothing that starts threads."""
     from ledger_lab.cores import imports
+    from ledger_lab.terminal.surroundings import compile_forward_only
 
     with imports():
+        compile_forward_only()
         import ledger_lab.evaluation.run  # noqa: F401
         import ledger_lab.training.final_report  # noqa: F401
         import ledger_lab.training.run  # noqa: F401

@@ -151,8 +151,8 @@ def count(outcomes: Outcomes, cell: str) -> str:
 
 
 def test_the_table_shows_cells_and_the_worst_episodes_are_recorded(copy_of_run: Path, tmp_path: Path) -> None:
-    run_dir = one_run_dir(copy_of_run)
-    finished = script("evaluate", run_dir / "model_2.pt", "--panel", small_panel(tmp_path, CELLS, 4, 2.0), "--video", "2",
+    run_dir, panel = one_run_dir(copy_of_run), small_panel(tmp_path, CELLS, 4, length_s=2.0)
+    finished = script("evaluate", run_dir / "model_2.pt", "--panel", panel, "--video", "2",
                       "--target", "0.2", "--log_root", copy_of_run, "--device", "cpu")  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (row,) = evaluation(copy_of_run).of(PanelResult)

@@ -8,6 +8,7 @@ from typing import Any
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.start import run_supervised
+from ledger_lab.terminal.surroundings import compile_forward_only
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
@@ -15,6 +16,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     import torch
 
     from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer
+    compile_forward_only()
     from ledger_lab.training.run import train_run
 
     build = RslRlTrainer.__init__

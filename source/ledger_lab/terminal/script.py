@@ -12,7 +12,7 @@ from ledger_lab.cores import imports
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.terminal.console import tell_error
-from ledger_lab.terminal.surroundings import accept_surroundings
+from ledger_lab.terminal.surroundings import accept_surroundings, compile_forward_only
 
 
 def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
@@ -50,6 +50,7 @@ def imported_later(name: str) -> Callable[..., Any]:
 
     def program(*arguments: Any) -> Any:  # noqa: ANN401 - what the program takes and returns
         with imports():
+            compile_forward_only()
             function = pkgutil.resolve_name(name)
         return function(*arguments)
 
