@@ -15,8 +15,8 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train."""
     import torch
 
-    from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer
     compile_forward_only()
+    from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer
     from ledger_lab.training.run import train_run
 
     build = RslRlTrainer.__init__
