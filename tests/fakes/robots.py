@@ -19,8 +19,8 @@ from tests.fakes.held_out import task_cfg
 ENGINES = ("newton_mujoco", "ovphysx", pytest.param("newton_mjwarp", marks=pytest.mark.thorough))
 """The physics engines that run on a CPU.
 
-With MuJoCo-Warp, which has the same model of every robot as MuJoCo's C code, quicker tests show the parts:
-``tests/tasks/test_ant.py``, ``test_symmetry.py`` and ``test_frontier_patches.py`` simulate four of the robots with it.
+MuJoCo-Warp steps the same models as MuJoCo's C code. Quicker tests simulate every walking robot with it:
+``tests/tasks/test_ant.py``, ``test_symmetry.py`` and ``test_navigation.py``.
 """
 
 
