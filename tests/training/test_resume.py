@@ -30,16 +30,10 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.rows import ProcessIdentity
 from ledger_lab.reports import summarize_run
-from tests.conftest import ROOT, SHORT, command, one_run_dir, script
+from tests.conftest import ROOT, SHORT, command, fake, one_run_dir, script
 from tests.fakes.ledgers import SECOND, declared, window, write_further_rank
 
 HOST = socket.gethostname()
-
-
-def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Train by a program of the tests."""
-    command = [sys.executable, str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def interrupted(when: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

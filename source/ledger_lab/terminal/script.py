@@ -14,7 +14,7 @@ from ledger_lab.cores import imports
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.terminal.console import tell_error
-from ledger_lab.terminal.surroundings import accept_surroundings
+from ledger_lab.terminal.surroundings import accept_surroundings, compile_forward_only
 
 EXIT_NOBODY_READS = 141
 """Exit status that shells show for a program that SIGPIPE ended."""
@@ -68,6 +68,7 @@ def imported_later(name: str) -> Callable[..., Any]:
 
     def program(*arguments: Any) -> Any:  # noqa: ANN401 - what the program takes and returns
         with imports():
+            compile_forward_only()
             function = pkgutil.resolve_name(name)
         return function(*arguments)
 
