@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +15,11 @@ from ledger_lab.commands.submit import planned_training, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
 from ledger_lab.launch.local import ENGINE
-from ledger_lab.launch.plans import read_submissions
+from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import Status, read_ledger
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
+from tests.fakes.waiting import wait_until
 
 TRAINER = """
 import argparse, secrets, signal, sys, time
@@ -60,13 +60,6 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], li
     return study
 
 
-def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def ended(log_root: Path) -> bool:
     return not any(ENGINE.queued(each) for each in read_submissions(log_root, "s"))
 
@@ -85,7 +78,7 @@ def test_a_study_is_submitted_once_and_reported_when_it_is_made(
 
     assert run_study(asked(4)) == 0
     assert "submitted 1 trainings to here as job" in capfd.readouterr().out
-    wait_until(lambda: ended(log_root))
+    wait_until(lambda: ended(log_root), "all trainings have ended", 120)
     assert run_study(asked(4)) == 0
     assert "cohort s: 2 runs" in capfd.readouterr().out
     assert sorted(run.declared.seed for run in read_ledger(log_root).runs) == [1, 2]
@@ -104,7 +97,7 @@ def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
     assert run_study(asked(600)) == 0
     try:
         (submission,) = read_submissions(log_root, "s")
-        wait_until(lambda: any(each.runs for each in ENGINE.queued(submission).values()))
+        wait_until(lambda: any(each.runs for each in ENGINE.queued(submission).values()), "a training runs", 120)
         capfd.readouterr()
         assert run_study(asked(600)) == 0
         said = capfd.readouterr().out
@@ -116,7 +109,7 @@ def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
         assert not read_ledger(log_root).runs, "a study that runs here leaves them alone"
         assert run_study([*asked(600), "--cancel"]) == 0
         assert "cancelled 2 trainings" in capfd.readouterr().out
-        wait_until(lambda: ended(log_root))
+        wait_until(lambda: ended(log_root), "all trainings have ended", 120)
     finally:
         ENGINE.cancel(submission)
     assert (submission.exit_status(0), submission.exit_status(1)) == (143, None)
@@ -140,7 +133,7 @@ def test_a_study_here_asks_about_trainings_on_a_cluster_and_does_not_guess(
     asked: Callable[[int], list[str]], tmp_path: Path
 ) -> None:
     assert run_study(asked(2)) == 0
-    wait_until(lambda: ended(tmp_path / "ledger"))
+    wait_until(lambda: ended(tmp_path / "ledger"), "all trainings have ended", 120)
     (submission,) = read_submissions(tmp_path / "ledger", "s")
     noted = submission.folder / "submission.json"
     noted.write_text(noted.read_text().replace(submission.job, "elsewhere:1:1"))
@@ -162,7 +155,7 @@ def test_a_refused_training_is_shown_with_its_output(
     asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run_study(asked(2)) == 0
-    wait_until(lambda: ended(tmp_path / "ledger"))
+    wait_until(lambda: ended(tmp_path / "ledger"), "all trainings have ended", 120)
     capfd.readouterr()
     assert run_study([*asked(2), "--status"]) == 0
     said = capfd.readouterr().out
@@ -199,7 +192,7 @@ def test_flags_of_clusters_need_a_cluster(asked: Callable[[int], list[str]]) -> 
 def test_another_cluster_is_not_mistaken_for_the_first(asked: Callable[[int], list[str]], tmp_path: Path) -> None:
     request = asked(2)
     assert run_study(request) == 0
-    wait_until(lambda: ended(tmp_path / "ledger"))
+    wait_until(lambda: ended(tmp_path / "ledger"), "all trainings have ended", 120)
     other = tmp_path / "other.toml"
     other.write_text((tmp_path / "here.toml").read_text())
     with pytest.raises(UserError, match="was submitted to cluster here: use --on here"):

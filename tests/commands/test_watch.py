@@ -17,16 +17,8 @@ from ledger_lab.commands.watch import EXIT_ALERTS, WatchRequest, watch, watch_st
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
 from ledger_lab.launch.local import ENGINE, LocalSite
-from ledger_lab.launch.plans import (
-    PLAN,
-    Plan,
-    PlannedTraining,
-    Submission,
-    draft_submission,
-    new_folder,
-    note_submission,
-    write_folder,
-)
+from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
+from ledger_lab.launch.submissions import Submission, draft_submission, new_folder, note_submission, write_folder
 from ledger_lab.ledger import Status, cache, reader
 from ledger_lab.studies import load_study
 from ledger_lab.watch import SCHEMA_VERSION, AlertKind, watch_ledger
@@ -78,7 +70,6 @@ def test_the_document_has_a_version_and_nothing_that_json_lacks(
         (["--idle_after", "inf"], "--idle_after inf: must be"),
         (["--kind", "hangs"], "invalid choice: 'hangs'"),
         (["--study", "unheard"], "no study 'unheard'"),
-        (["--on", "unheard"], "no cluster 'unheard'"),
         (["--quiet", "--json", "-"], "--quiet and --json - cannot be used together"),
     ],
 )
@@ -179,22 +170,22 @@ def test_engines_are_asked_about_trainings_without_a_run(
     until = time.monotonic() + 60
     while not (submitted.folder / "started" / "0").exists() and time.monotonic() < until:
         time.sleep(0.05)
-    root, site = str(tmp_path / "ledger"), str(tmp_path / "here.toml")
+    root = str(tmp_path / "ledger")
     assert watch(["--log_root", root, "--json", "-"]) == 0
-    assert "no cluster 'here'" in json.loads(capsys.readouterr().out)["notes"][0], "its file is not in config/clusters"
-    assert watch(["--log_root", root, "--on", site, "--study", str(tmp_path / "s.toml")]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == [], "the file of the cluster is not needed"
+    assert watch(["--log_root", root, "--study", str(tmp_path / "s.toml")]) == 0
     said = capsys.readouterr().out
     assert "2 queued" in said and "s seed 1  queued (running)" in said and "s seed 2  queued (waiting)" in said
     assert "study s: 0 runs, 0 live, 2 of 2 trainings still to start" in said and "budget $5.00" in said
     an_hour_ago = time.time() - 3600
     os.utime(submitted.folder / "started" / "0", (an_hour_ago, an_hour_ago))
-    assert watch(["--log_root", root, "--on", site, "--quiet"]) == EXIT_ALERTS
+    assert watch(["--log_root", root, "--quiet"]) == EXIT_ALERTS
     told = capsys.readouterr().out
     assert (
         f"silent: queue {submitted.job}_0: its job runs (running), and s seed 1 has written no row for 1:00:0" in told
     )
     assert watch(["--log_root", root, "--no-ask", "--quiet"]) == 0
-    found = watch_study(load_study(str(tmp_path / "s.toml")), tmp_path / "ledger", [site])
+    found = watch_study(load_study(str(tmp_path / "s.toml")), tmp_path / "ledger", ask=True)
     assert [alert.kind for alert in found.alerts] == [AlertKind.SILENT]
 
 

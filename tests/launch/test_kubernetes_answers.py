@@ -21,7 +21,8 @@ from ledger_lab.launch.engine import UnclearSubmissionError
 from ledger_lab.launch.kubernetes import ENGINE
 from ledger_lab.launch.kubernetes_answers import KUBECTL, read_indexes
 from ledger_lab.launch.kubernetes_job import KubernetesSite
-from ledger_lab.launch.plans import Plan, PlannedTraining, Submission, new_folder
+from ledger_lab.launch.plans import Plan, PlannedTraining
+from ledger_lab.launch.submissions import Submission, new_folder
 from tests.fakes.programs import failing, install, printing
 
 RECORDED = Path(__file__).parents[1] / "fakes" / "kubernetes"

@@ -16,18 +16,14 @@ from ledger_lab.launch.engine import Place
 from ledger_lab.launch.job import job_environ, note_run, read_job
 from ledger_lab.launch.local import make_trainings
 from ledger_lab.launch.planned import carry_out, training_command
-from ledger_lab.launch.plans import (
-    Plan,
-    PlannedTraining,
+from ledger_lab.launch.plans import Plan, PlannedTraining, read_plan, read_run_dir, run_file
+from ledger_lab.launch.submissions import (
     draft_submission,
     drop_draft,
     new_folder,
     note_submission,
     read_drafts,
-    read_plan,
-    read_run_dir,
     read_submissions,
-    run_file,
     write_folder,
 )
 from ledger_lab.ledger import SchedulerJob, Status

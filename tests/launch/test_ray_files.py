@@ -14,9 +14,9 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.launch import ray
 from ledger_lab.launch.engine import UnclearSubmissionError, load_site
-from ledger_lab.launch.plans import Submission
 from ledger_lab.launch.ray import ENGINE, RaySite
 from ledger_lab.launch.ray_job import RayJob, starts_again
+from ledger_lab.launch.submissions import Submission
 from tests.conftest import ROOT, script
 from tests.launch.test_slurm_files import plan
 
@@ -55,12 +55,6 @@ def test_the_file_is_the_golden_one_and_reads_back(name: str, site: RaySite, cou
     job = RayJob.from_json(files["job.json"])
     assert (job.trainings, job.at_once, job.environment) == (count, at_once, site.environment)
     assert ENGINE.job_id.fullmatch(f"{job.address}/{job.name}")
-
-
-def test_jobs_of_two_ledgers_on_one_cluster_have_two_names() -> None:
-    other = RaySite(name="o", log_root=Path("/other"), environment={}, address="head:6379", python="python")
-    names = {RayJob.from_json(ENGINE.files(site, plan(1), "n")["job.json"]).name for site in (SIMPLE, other)}
-    assert len(names) == 2 and all(name.startswith("n-") for name in names)
 
 
 def site_file(folder: Path, **changes: object) -> Path:

@@ -26,8 +26,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import skypilot
 from ledger_lab.launch.engine import UnclearSubmissionError, load_site
 from ledger_lab.launch.part import PART_SCRIPT
-from ledger_lab.launch.plans import Plan, PlannedTraining, Submission, new_folder
+from ledger_lab.launch.plans import Plan, PlannedTraining
 from ledger_lab.launch.skypilot import ENGINE, SKY, SkyPilotSite
+from ledger_lab.launch.submissions import Submission, new_folder
 from tests.conftest import ROOT
 from tests.fakes.programs import failing, install
 

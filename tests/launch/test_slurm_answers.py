@@ -17,10 +17,11 @@ from ledger_lab.commands.submit import complete_drafts, hand_over, submit_if_ask
 from ledger_lab.errors import UserError
 from ledger_lab.launch import slurm_commands
 from ledger_lab.launch.engine import Queued, UnclearSubmissionError
-from ledger_lab.launch.plans import (
+from ledger_lab.launch.plans import Plan, PlannedTraining
+from ledger_lab.launch.slurm import ENGINE, Slurm, SlurmSite
+from ledger_lab.launch.slurm_commands import read_squeue
+from ledger_lab.launch.submissions import (
     Draft,
-    Plan,
-    PlannedTraining,
     Submission,
     draft_submission,
     job_name,
@@ -28,8 +29,6 @@ from ledger_lab.launch.plans import (
     read_drafts,
     read_submissions,
 )
-from ledger_lab.launch.slurm import ENGINE, Slurm, SlurmSite
-from ledger_lab.launch.slurm_commands import read_squeue
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.studies import load_study
@@ -293,7 +292,7 @@ def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyElsewhere]:
 def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], tmp_path: Path) -> None:
     first, second = elsewhere(), elsewhere()
     first.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
-    with pytest.raises(UserError, match="another program submitted at the same time: look with --status"):
+    with pytest.raises(UserError, match="another program submitted at the same time: call again"):
         second.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
     assert (tmp_path / "sbatch").read_text().count("job.sbatch") == 1
     assert elsewhere().missing() == []

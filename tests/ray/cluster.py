@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.slurm.cluster import wait_until
+from tests.fakes.waiting import wait_until
 
 RAY = ROOT / ".venv-engines" / "bin"
 PORT = 6399

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.fakes.waiting import wait_until
 from tests.ray.cluster import NODES, RAY, Cluster, running_cluster, why_not
-from tests.slurm.cluster import wait_until
 
 pytestmark = [
     pytest.mark.timeout(1200),

@@ -12,10 +12,11 @@ import secrets
 import shlex
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.fakes.waiting import wait_until
 
 NODES = ("node1", "node2")
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "munged", "ip", "unshare", "nsenter", "setpriv")
@@ -240,16 +241,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a process that this module started, and wait for it."""
     process.kill()
     process.wait(timeout=60)
-
-
-def wait_until(
-    what: Callable[[], bool], said: str, limit_s: float, every_s: float = 0.5, shown: Callable[[], str] = str
-) -> None:
-    """Wait until something is true; if it does not become true, show why."""
-    deadline = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {said}\n{shown()[-4000:]}"
-        time.sleep(every_s)
 
 
 @contextmanager

@@ -22,7 +22,8 @@ import pytest
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, LearnerHashed, Run, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT
-from tests.slurm.cluster import NODES, Cluster, running_cluster, wait_until, why_not
+from tests.fakes.waiting import wait_until
+from tests.slurm.cluster import NODES, Cluster, running_cluster, why_not
 
 pytestmark = [
     pytest.mark.slurm,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch.engine import Engine, Site, load_site
-from ledger_lab.launch.plans import Submission, read_run_dir, read_submissions, submission_names
+from ledger_lab.launch.engine import load_engine
+from ledger_lab.launch.plans import read_run_dir
+from ledger_lab.launch.submissions import Submission, read_submissions, submission_names
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.watch import QueuedTraining
 
@@ -21,23 +22,16 @@ _MAY_START_AGAIN = (None, EXIT_REQUEUE, 128 + 15)
 """Exit statuses of trainings whose jobs may wait or run: none yet, or the system has ended a part of the job."""
 
 
-def ask_queues(
-    log_root: Path, clusters: Sequence[str] = (), names: Sequence[str] | None = None
-) -> tuple[list[QueuedTraining], list[str]]:
+def ask_queues(log_root: Path, names: Sequence[str] | None = None) -> tuple[list[QueuedTraining], list[str]]:
     """Ask the engines of all submissions that have not ended yet.
 
     Args:
         log_root: Root of the ledger.
-        clusters: Cluster files outside ``config/clusters``.
         names: Names of the submissions; ``None`` for all.
 
     Returns:
         The trainings that wait or run; and in words, what could not be found out.
-
-    Raises:
-        UserError: If one of the cluster files can't be read.
     """
-    known = {site.name: (engine, site) for engine, site in map(load_site, clusters)}
     found: list[QueuedTraining] = []
     notes: list[str] = []
     for name in submission_names(log_root) if names is None else names:
@@ -48,13 +42,13 @@ def ask_queues(
             continue
         for submission in submissions:
             try:
-                found += _queued(submission, known)
-            except (UserError, OSError, ValueError) as error:  # ValueError: a plan that is no plan
+                found += _queued(submission)
+            except (UserError, OSError) as error:
                 notes.append(f"job {submission.job} of {name}: {error}")
     return found, notes
 
 
-def _queued(submission: Submission, known: Mapping[str, tuple[Engine, Site]]) -> Iterator[QueuedTraining]:
+def _queued(submission: Submission) -> Iterator[QueuedTraining]:
     """Yield the trainings of a submission that wait or run.
 
     Raises:
@@ -63,7 +57,7 @@ def _queued(submission: Submission, known: Mapping[str, tuple[Engine, Site]]) ->
     trainings = submission.trainings()
     if not any(_may_go_on(submission, index) for index in range(len(trainings))):
         return  # old submissions are not asked for ever
-    engine, _ = known[submission.site] if submission.site in known else load_site(submission.site)
+    engine = load_engine(submission.engine)
     if not engine.job_id.fullmatch(submission.job):
         raise UserError(f"{submission.job!r} is no job of {engine.name}: restore {submission.folder}/submission.json")
     for index, queued in engine.queued(submission).items():

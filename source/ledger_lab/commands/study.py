@@ -213,7 +213,7 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
         elsewhere.cancel(console)
     elif request.status or (not missing and not elsewhere.all_ended()):
         elsewhere.show(console)
-        _show_watch(study, site.log_root, console, request.on)
+        _show_watch(study, site.log_root, console, ask=True)
     elif missing:
         for line in _planning_lines(study):
             console.print(line, soft_wrap=True)
@@ -224,9 +224,9 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
     return 0
 
 
-def _show_watch(study: Study, log_root: Path, console: Console, *clusters: str) -> None:
+def _show_watch(study: Study, log_root: Path, console: Console, *, ask: bool = False) -> None:
     """Print the spend of a study, its forecast and its budget, and the alerts about it."""
-    found = watch_study(study, log_root, clusters)
+    found = watch_study(study, log_root, ask=ask)
     for spend in found.studies:
         console.print(spend_words(spend), soft_wrap=True, markup=False)
     for line in alert_lines(found.alerts):

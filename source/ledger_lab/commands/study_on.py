@@ -12,8 +12,8 @@ from ledger_lab.commands.study_runs import runs_of, train_arguments
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Queued, Site, load_engine
-from ledger_lab.launch.plans import (
-    Plan,
+from ledger_lab.launch.plans import Plan
+from ledger_lab.launch.submissions import (
     Submission,
     job_name,
     latest_by_name,

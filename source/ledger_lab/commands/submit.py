@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sys
@@ -15,11 +16,10 @@ from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.launch import requested_processes
 from ledger_lab.launch.elsewhere import Elsewhere, requested_elsewhere
 from ledger_lab.launch.engine import Engine, Site, UnclearSubmissionError, load_engine, load_site
-from ledger_lab.launch.plans import (
-    PLAN,
+from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
+from ledger_lab.launch.programs import programs_in
+from ledger_lab.launch.submissions import (
     Draft,
-    Plan,
-    PlannedTraining,
     Submission,
     draft_submission,
     drop_draft,
@@ -101,7 +101,8 @@ def _tell_of_interrupted_calls(site: Site) -> None:
 def complete_drafts(drafts: Sequence[Draft]) -> list[Submission]:
     """Complete the submissions of calls that were interrupted before they noted the id of their job.
 
-    A submission whose engine knows no job of its name is removed, so that its trainings are submitted again.
+    A submission whose engine knows no job of its name is removed, so that its trainings are submitted again; but not
+    while its job may still appear.
 
     Args:
         drafts: The submissions.
@@ -110,18 +111,39 @@ def complete_drafts(drafts: Sequence[Draft]) -> list[Submission]:
         Those that have a job.
 
     Raises:
-        UserError: If another program is submitting one of them, or an engine does not answer.
+        UserError: If a program is still submitting one of them, or an engine does not answer.
     """
     found = []
     for draft in drafts:
         if not draft.is_abandoned:
             raise UserError(f"{draft.folder}: another program is submitting this: call again when it has ended")
-        job = load_engine(draft.engine).find(draft.folder)
+        engine = load_engine(draft.engine)
+        job = engine.find(draft.folder)
         if job is None:
+            _require_settled(draft, engine)
             drop_draft(draft)
         else:
             found.append(note_submission(draft, job))
     return found
+
+
+def _require_settled(draft: Draft, engine: Engine) -> None:
+    """Refuse to go on while the job of an interrupted call may still appear: it would be submitted twice.
+
+    Raises:
+        UserError: If a program that the call has started still runs, or the engine may take more time.
+    """
+    if working := programs_in(draft.folder):
+        raise UserError(
+            f"{draft.folder}: an earlier call was interrupted, and process {min(working)} still works in this folder: "
+            "call again when it has ended"
+        )
+    left_s = engine.appears_s - draft.age_s
+    if left_s > 0.0:
+        raise UserError(
+            f"{draft.folder}: an earlier call was interrupted, and its job may still appear: call again in "
+            f"{math.ceil(left_s / 60.0)} min"
+        )
 
 
 def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: int) -> PlannedTraining:
@@ -191,8 +213,8 @@ def hand_over(engine: Engine, site: Site, plan: Plan, folder: Path) -> Submissio
         engine: The engine.
         site: Where it runs.
         plan: The trainings.
-        folder: Folder of the submission, from :func:`~ledger_lab.launch.plans.new_folder`. Ask for it before you decide
-            what is to be submitted; if another program then submits first, this function refuses.
+        folder: Folder of the submission, from :func:`~ledger_lab.launch.submissions.new_folder`. Ask for it before you
+            decide what is to be submitted; if another program then submits first, this function refuses.
 
     Returns:
         The submission.

@@ -83,12 +83,6 @@ class WatchRequest(Request):
         "in config/studies are shown by themselves while they go on. Repeat the flag for several studies.",
         metavar="STUDY",
     )
-    on: tuple[str, ...] = flag(
-        (),
-        "Your own cluster file, if trainings were submitted with it. Clusters in config/clusters are found by "
-        "themselves. Repeat the flag for several files.",
-        metavar="CLUSTER",
-    )
     ask: bool = flag(
         True,
         "Ask the engines, such as Slurm, about submitted trainings (default). --no-ask reads only the ledger.",
@@ -176,7 +170,7 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
         raise UserError(f"no ledger at {request.log_root}: train first, or name the root of a ledger with --log_root")
     own = [load_study(each) for each in request.study]
     studies, notes = known_studies()
-    queues, unasked = ask_queues(request.log_root, request.on) if request.ask else ([], [])
+    queues, unasked = ask_queues(request.log_root) if request.ask else ([], [])
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)
     tell_damage(ledger)
@@ -211,15 +205,15 @@ def known_studies() -> tuple[list[Study], list[str]]:
     return studies, notes
 
 
-def watch_study(study: Study, log_root: Path, clusters: Sequence[str] = ()) -> Watch:
+def watch_study(study: Study, log_root: Path, *, ask: bool = False) -> Watch:
     """Watch one study: its spend, and the alerts about it and its runs.
 
     Args:
         study: The study.
         log_root: Root of the ledger, which need not exist.
-        clusters: Names or paths of clusters whose engines are asked; empty to ask none.
+        ask: Whether to ask the engines about its submitted trainings.
     """
-    queues, notes = ask_queues(log_root, clusters, [study.name]) if clusters else ([], [])
+    queues, notes = ask_queues(log_root, [study.name]) if ask else ([], [])
     found = watch_ledger(
         read_ledger(log_root, tolerate_damage=True),
         now=datetime.now(UTC),

@@ -28,7 +28,8 @@ import msgspec
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.launch.plans import Plan, Submission, job_name
+from ledger_lab.launch.plans import Plan
+from ledger_lab.launch.submissions import Submission, job_name
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
@@ -102,6 +103,8 @@ class Engine(ABC):
     """Keys of its files in ``config/clusters``."""
     job_id: ClassVar[re.Pattern[str]]
     """What an id of a job looks like."""
+    appears_s: ClassVar[float] = 0.0
+    """How long after an interrupted call its job may still appear, and :meth:`find` does not see it [s]."""
 
     @abstractmethod
     def check(self, site: Any, plan: Plan) -> None:
@@ -142,7 +145,7 @@ class Engine(ABC):
         """Return the id of the job of a submission whose call was interrupted; ``None`` if the engine has no such job.
 
         Args:
-            folder: Folder of the submission; :func:`~ledger_lab.launch.plans.job_name` tells the name of the job.
+            folder: Folder of the submission; :func:`~ledger_lab.launch.submissions.job_name` tells the name of the job.
 
         Raises:
             UserError: If the engine does not answer, or can't tell.
@@ -246,6 +249,8 @@ def _site(path: Path, content: dict[str, Any]) -> tuple[Engine, Site]:
         )
     except msgspec.ValidationError as error:
         raise UserError(f"{path}: {error}") from error
+    for name, folder in (("log_root", site.log_root), ("project", site.project)):
+        require_one_line(path, name, str(folder or ""))
     if not site.log_root.is_absolute():
         raise UserError(f"{path}: log_root {str(site.log_root)!r}: give an absolute path that all nodes share")
     if site.project is not None and not site.project.is_absolute():

@@ -28,8 +28,9 @@ from ledger_lab.launch.kubernetes_job import (
     target_flags,
 )
 from ledger_lab.launch.part import earlier_parts
-from ledger_lab.launch.plans import Plan, Submission, job_name
-from ledger_lab.launch.programs import SUBMIT_SCRIPT, read_submit_script
+from ledger_lab.launch.plans import Plan
+from ledger_lab.launch.programs import SUBMIT_SCRIPT, changed, read_submit_script, read_submitted
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
 
 _REFUSED = re.compile(
@@ -151,13 +152,10 @@ def _job_id(folder: Path) -> str:
         UserError: If they are missing or were changed.
     """
     context, namespace = (each.partition("=")[2] for each in read_submit_script(folder)[1:3])
-    named = re.search(r"^  name: (\S+)$", (folder / JOB_FILE).read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.search(r"^  name: (\S+)$", read_submitted(folder, JOB_FILE), re.MULTILINE)
     job = f"{context}/{namespace}/{named.group(1) if named else ''}"
     if not Kubernetes.job_id.fullmatch(job):
-        raise UserError(
-            f"{folder / JOB_FILE} was changed: cancel the job {job_name(folder)}, if there is one, and remove the "
-            "folder"
-        )
+        raise changed(folder, JOB_FILE)
     return job
 
 

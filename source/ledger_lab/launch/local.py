@@ -17,13 +17,17 @@ from types import FrameType
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site
-from ledger_lab.launch.plans import Plan, Submission, read_plan
+from ledger_lab.launch.plans import Plan, read_plan
+from ledger_lab.launch.programs import programs_in
+from ledger_lab.launch.submissions import Submission, is_from_here
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.script import run_script
 
 _SCRIPT = "job.sh"
+_MODULE = "ledger_lab.launch.local"
+"""This module, as Python starts it."""
 _JOB = "LEDGER_LAB_LOCAL_JOB"
 """Environment variable with the id of the job."""
 _QUEUE_S = "LEDGER_LAB_QUEUE_S"
@@ -55,7 +59,7 @@ class Local(Engine):
     def files(self, site: LocalSite, plan: Plan, name: str) -> dict[str, str]:
         """Return ``job.sh``; see :class:`~ledger_lab.launch.engine.Engine`."""
         exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in site.environment.items())
-        program = f"{shlex.quote(sys.executable)} -P -m ledger_lab.launch.local"
+        program = f"{shlex.quote(sys.executable)} -P -m {_MODULE}"
         return {
             _SCRIPT: "#!/bin/bash\n"
             f"# {name}: makes the trainings in plan.jsonl, {plan.at_once or 1} at a time.\n"
@@ -77,8 +81,17 @@ class Local(Engine):
                 stderr=log,
                 start_new_session=True,
             )
-        identity = identify_process(process.pid)
-        return f"{socket.gethostname()}:{process.pid}:{0 if identity is None else identity.start_ticks}"
+        return _job_of(process.pid)
+
+    def find(self, folder: Path) -> str | None:
+        """Return the id of the job of an interrupted call; see :class:`~ledger_lab.launch.engine.Engine`."""
+        if not is_from_here(folder):
+            raise UserError(
+                f"{folder}: a call was interrupted while it submitted this, on another machine or before this one was "
+                "restarted: end the processes there that work in this folder, and remove it"
+            )
+        found = (pid for pid, command in programs_in(folder).items() if _SCRIPT in command or _MODULE in command)
+        return next(map(_job_of, found), None)
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -120,6 +133,12 @@ class Local(Engine):
         )
 
 
+def _job_of(pid: int) -> str:
+    """Return the id of the job that a process of this machine makes."""
+    identity = identify_process(pid)
+    return f"{socket.gethostname()}:{pid}:{0 if identity is None else identity.start_ticks}"
+
+
 def _is_alive(submission: Submission) -> bool:
     """Tell whether the process of a submission still runs.
 
@@ -143,7 +162,7 @@ def make_trainings(argv: Sequence[str]) -> int:
         0, or 75 if a signal has ended it.
     """
     folder, at_once, plan_sha256 = Path(argv[0]), int(argv[1]), argv[2]
-    submitted = time.monotonic()
+    submitted, job = time.monotonic(), _job_of(os.getpid())
     waiting = list(range(len(read_plan(folder, plan_sha256))))
     running: dict[int, subprocess.Popen[bytes]] = {}
     asked: list[int] = []
@@ -166,7 +185,7 @@ def make_trainings(argv: Sequence[str]) -> int:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env={**os.environ, _JOB: f"{socket.gethostname()}:{os.getpid()}", _QUEUE_S: f"{queue_s:.3f}"},
+                    env={**os.environ, _JOB: job, _QUEUE_S: f"{queue_s:.3f}"},
                 )
             if asked:  # the signal came while the process was being started
                 running[index].send_signal(asked[-1])

@@ -7,13 +7,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch.plans import job_name
+from ledger_lab.launch.submissions import job_name
 from ledger_lab.names import visible
 
 SUBMIT_SCRIPT = "submit.sh"
@@ -21,6 +22,8 @@ SUBMIT_SCRIPT = "submit.sh"
 _LONGEST_REASON = 400
 """Characters of a message that are shown."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_BEGINNING = re.compile(r"^\S+: error: ")
+"""How programs of Slurm begin their messages."""
 _CHAINED = re.compile("(?:The above exception was the direct cause|During handling of the above exception).*:\n")
 """Lines between the messages of a chain of Python's exceptions."""
 
@@ -37,6 +40,8 @@ class Program:
     """Longest time that it may take [s]."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that it gets besides those of this process."""
+    withheld: re.Pattern[str] | None = None
+    """Beginnings of environment variables of this process that it does not get; ``None`` if it gets all."""
     ways_out: Mapping[str, str] = field(default_factory=dict)
     """Parts of its messages, with what to do."""
 
@@ -61,7 +66,7 @@ class Program:
                 timeout=limit_s,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **self.environment},
+                env={**self._inherited(), **self.environment},
             )
         except FileNotFoundError as error:
             raise UserError(f"{self.name} is not installed here: {self.install}") from error
@@ -74,8 +79,13 @@ class Program:
         if finished.returncode:
             said = _one_line(finished.stderr or finished.stdout) or f"exit status {finished.returncode}"
             way = next((f": {way}" for part, way in self.ways_out.items() if part in said), "")
-            raise UserError(f"{self.name}: {said}{way}")
+            raise UserError(f"{self.name}: {said[:_LONGEST_REASON]}{way}")
         return _COLOUR.sub("", finished.stdout)
+
+    def _inherited(self) -> dict[str, str]:
+        """Return the environment variables of this process that the program gets."""
+        hidden = self.withheld
+        return {name: value for name, value in os.environ.items() if hidden is None or not hidden.match(name)}
 
     def read[Answer](self, said: str, kind: type[Answer]) -> Answer:
         """Check an answer in JSON field by field.
@@ -111,32 +121,76 @@ def read_submit_script(folder: Path) -> list[str]:
     Raises:
         UserError: If it is missing or was changed.
     """
-    path = folder / SUBMIT_SCRIPT
     try:
-        *_, last = path.read_text(encoding="utf-8").splitlines()
+        *_, last = read_submitted(folder, SUBMIT_SCRIPT).splitlines()
         begin, *command = shlex.split(last)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} can't be read ({error}): cancel the job {job_name(folder)}, if there is one, and remove the folder"
-        ) from error
+    except ValueError as error:
+        raise changed(folder, SUBMIT_SCRIPT) from error
     if begin != "exec" or not command:
-        raise UserError(
-            f"{path} was changed: cancel the job {job_name(folder)}, if there is one, and remove the folder"
-        )
+        raise changed(folder, SUBMIT_SCRIPT)
     return command
+
+
+def read_submitted(folder: Path, name: str) -> str:
+    """Return the content of a file of a submission.
+
+    Args:
+        folder: Folder of the submission.
+        name: Name of the file.
+
+    Raises:
+        UserError: If it is missing or can't be read.
+    """
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"{folder / name} can't be read ({error}): {_way_out(folder)}") from error
+
+
+def changed(folder: Path, name: str) -> UserError:
+    """Return the error about a file of a submission that is not as it was written.
+
+    Args:
+        folder: Folder of the submission.
+        name: Name of the file.
+    """
+    return UserError(f"{folder / name} was changed: {_way_out(folder)}")
+
+
+def _way_out(folder: Path) -> str:
+    """Return what to do about a submission whose files are damaged."""
+    return f"restore it; or cancel the job {job_name(folder)}, if there is one, and remove the folder"
+
+
+def programs_in(folder: Path) -> dict[int, str]:
+    """Return the command lines of the programs of this machine that work in a folder, by process id.
+
+    Programs that submit run in the folder of the submission. They may go on when the program that started them is
+    killed.
+
+    Args:
+        folder: The folder.
+    """
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it belongs to another user, or has ended
+            if int(process.name) != os.getpid() and (process / "cwd").samefile(folder):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(process.name)] = command.decode(errors="replace")
+    return found
 
 
 def _one_line(said: str) -> str:
     """Return a message as one line without control characters; of a chain of Python's exceptions, the last message."""
-    lines = [line.strip() for line in _CHAINED.split(_COLOUR.sub("", said))[-1].splitlines() if line.strip()]
+    lines = [line.strip() for line in _CHAINED.split(_COLOUR.sub("", said))[-1].splitlines() if line.strip(" *")]
     if any(line.startswith("Traceback (most recent call last)") for line in lines):
         lines = lines[-1:]
-    return visible("; ".join(dict.fromkeys(lines)))[:_LONGEST_REASON]
+    return visible("; ".join(dict.fromkeys(_BEGINNING.sub("", line) for line in lines)))
 
 
 def first_line(text: str | None) -> str:
     """Return the first line of a text for people, without control characters; empty if there is none."""
-    return _one_line(text.strip().partition("\n")[0]) if text else ""
+    return _one_line(text.strip().partition("\n")[0])[:_LONGEST_REASON] if text else ""
 
 
 def without_nulls[Key, Value](table: Mapping[Key, Value | None]) -> dict[Key, Value]:

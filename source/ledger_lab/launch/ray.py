@@ -19,8 +19,10 @@ import msgspec
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
-from ledger_lab.launch.plans import Plan, Submission
+from ledger_lab.launch.plans import Plan
+from ledger_lab.launch.programs import changed, read_submitted
 from ledger_lab.launch.ray_job import JOB, NODE, PART, QUEUE_S, RayJob
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
 
 _FILE = "job.json"
@@ -133,8 +135,7 @@ class Ray(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        job = RayJob.from_json((folder / _FILE).read_text(encoding="utf-8"))
-        made = f"{job.address}/{job.name}"
+        made = _job_id(folder)
         try:
             _ask_ray("submit", _FILE, cwd=folder)
         except _NoAnswerError as error:
@@ -146,8 +147,7 @@ class Ray(Engine):
 
     def find(self, folder: Path) -> str | None:
         """Return the id of the job of an interrupted call; see :class:`~ledger_lab.launch.engine.Engine`."""
-        job = RayJob.from_json((folder / _FILE).read_text(encoding="utf-8"))
-        made = f"{job.address}/{job.name}"
+        made = _job_id(folder)
         started = any((folder / "started").iterdir())  # a job that has ended has no states
         return made if started or _ask_ray("states", made).strip() != b"null" else None
 
@@ -189,6 +189,22 @@ class Ray(Engine):
                 queue_s=float(environ[QUEUE_S]),
             )
         )
+
+
+def _job_id(folder: Path) -> str:
+    """Return the id of the job of a submission, ``ADDRESS/NAME``, from its file.
+
+    Raises:
+        UserError: If it is missing or was changed.
+    """
+    try:
+        job = RayJob.from_json(read_submitted(folder, _FILE))
+    except ValueError as error:
+        raise changed(folder, _FILE) from error
+    made = f"{job.address}/{job.name}"
+    if not Ray.job_id.fullmatch(made):
+        raise changed(folder, _FILE)
+    return made
 
 
 def _command(*arguments: str) -> list[str]:

@@ -24,15 +24,18 @@ from ledger_lab.documents import yaml_text
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, UnclearSubmissionError
 from ledger_lab.launch.part import PART_SCRIPT, earlier_parts
-from ledger_lab.launch.plans import Plan, Submission, job_name
+from ledger_lab.launch.plans import Plan
 from ledger_lab.launch.programs import (
     SUBMIT_SCRIPT,
     Program,
+    changed,
     first_line,
     read_submit_script,
+    read_submitted,
     submit_script,
     without_nulls,
 )
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.launch.volumes import VolumeSite, require_names, unique_name
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
@@ -146,6 +149,7 @@ class SkyPilot(Engine):
     name = "skypilot"
     site = SkyPilotSite
     job_id = re.compile(rf"[a-z][a-z0-9-]*:{_IDS}")
+    appears_s = _SUBMIT_S  # its server goes on when the client is killed
 
     def check(self, site: SkyPilotSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -302,9 +306,9 @@ def _name_and_count(folder: Path) -> tuple[str, int]:
         UserError: If they are missing or were changed.
     """
     counted = re.search(r"--num-jobs=([1-9][0-9]*)", " ".join(read_submit_script(folder)))
-    named = re.search(r"^name: ([a-z0-9-]+)$", (folder / _FILE).read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.search(r"^name: ([a-z0-9-]+)$", read_submitted(folder, _FILE), re.MULTILINE)
     if counted is None or named is None:
-        raise UserError(f"{folder}: its files were changed: cancel the jobs {job_name(folder)}, and remove the folder")
+        raise changed(folder, _FILE if named is None else SUBMIT_SCRIPT)
     return named.group(1), int(counted.group(1))
 
 

@@ -28,8 +28,9 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
-from ledger_lab.launch.plans import Plan, Submission, job_name
+from ledger_lab.launch.plans import Plan
 from ledger_lab.launch.slurm_commands import ask_slurm, explain_ending, never_starts, queue_seconds, read_squeue
+from ledger_lab.launch.submissions import Submission, job_name
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 

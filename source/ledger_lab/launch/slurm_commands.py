@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from datetime import datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Queued
+from ledger_lab.launch.programs import Program
 
 _ANSWER_S = 60.0
 """Longest time that a command of Slurm may take [s]."""
+_INSTALL = "use a machine from which you can submit jobs"
 _NOT_OURS = re.compile(r"SBATCH_|SQUEUE_|SCANCEL_|SLURM_(?!CONF|JWT)")
 """Environment variables that would change what the commands of Slurm do. ``SBATCH_ARRAY_INX`` replaces the option in
 the script; ``SQUEUE_STATES`` hides jobs, so that they would be submitted again; an enclosing job sets its own."""
@@ -40,31 +40,9 @@ def ask_slurm(*command: str, cwd: Path | None = None) -> str:
     Raises:
         UserError: If Slurm is not installed, does not answer, or refuses the command.
     """
-    try:
-        finished = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_ANSWER_S,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            env={name: value for name, value in os.environ.items() if not _NOT_OURS.match(name)},
-        )
-    except FileNotFoundError as error:
-        raise UserError(f"{command[0]} is not installed here: use a machine from which you can submit jobs") from error
-    except OSError as error:
-        raise UserError(f"{command[0]} can't be started ({error.strerror}): ask the administrators") from error
-    except subprocess.TimeoutExpired as error:
-        raise UserError(
-            f"{command[0]} timed out after {_ANSWER_S:g} s: Slurm does not answer: try again later, or ask the "
-            "administrators"
-        ) from error
-    if finished.returncode:
-        said = [line.strip() for line in (finished.stderr or finished.stdout).splitlines() if line.strip(" *")]
-        reasons = [re.sub(r"^\S+: error: ", "", line) for line in said] or [f"exit status {finished.returncode}"]
-        raise UserError(f"{command[0]}: {'; '.join(dict.fromkeys(reasons))}{_way_out(' '.join(said))}")
-    return finished.stdout
+    name, *arguments = command
+    program = Program(name=name, install=_INSTALL, answer_s=_ANSWER_S, withheld=_NOT_OURS, ways_out=_WAYS_OUT)
+    return program.ask(*arguments, cwd=cwd)
 
 
 _WAYS_OUT = {
@@ -90,11 +68,6 @@ _WAYS_OUT = {
     "configuration source": "this machine has no configuration of Slurm: use one from which you can submit jobs",
 }
 """Parts of Slurm's messages, with what to do; the first part that fits counts."""
-
-
-def _way_out(said: str) -> str:
-    """Return what to do after a refusal of Slurm."""
-    return next((f": {way}" for part, way in _WAYS_OUT.items() if part in said), "")
 
 
 def queue_seconds(job: str) -> float | None:
