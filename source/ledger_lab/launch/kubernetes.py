@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ledger_lab.errors import UserError
@@ -34,7 +35,7 @@ from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
 
 _REFUSED = re.compile(
-    r"not installed|can't be started|AlreadyExists|Forbidden|NotFound|Invalid|BadRequest|Unauthorized|logged in"
+    r"not installed|can't be started|Forbidden|NotFound|Invalid|BadRequest|Unauthorized|logged in"
     r"|error validating|strict decoding|does not exist|connection refused|no such host"
 )
 """Messages of ``kubectl create`` after which no Job was made."""
@@ -46,6 +47,7 @@ class Kubernetes(Engine):
     name = ENGINE_NAME
     site = KubernetesSite
     job_id = re.compile(rf"{CONTEXT.pattern}/{LABEL.pattern}/{LABEL.pattern}", re.ASCII)
+    appears_s = 60.0  # the longest time that a server works on a request
 
     def check(self, site: KubernetesSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -91,15 +93,13 @@ class Kubernetes(Engine):
         except UserError as error:
             if _REFUSED.search(str(error)):
                 raise
-            try:
-                made = self._exists(job)
-            except UserError:
-                raise UnclearSubmissionError(
-                    f"{error}: the job may be submitted all the same: cancel it with "
-                    f"{' '.join(self.cancel_command(job))}, and remove {folder}"
-                ) from error
-            if not made:
-                raise
+            with suppress(UserError):
+                if self._exists(job):  # no other submission has this name
+                    return job
+            raise UnclearSubmissionError(
+                f"{error}: the job may be submitted all the same: call again in a minute, and LedgerLab looks for it "
+                f"by its name, {job.rpartition('/')[2]}"
+            ) from error
         return job
 
     def find(self, folder: Path) -> str | None:

@@ -20,7 +20,6 @@ KUBECTL = Program(
     answer_s=60.0,
     environment={"KUBERC": "off", "KUBECTL_KUBERC": "false"},  # preferences of the user would change its commands
     ways_out={
-        "AlreadyExists": "an earlier call has submitted the same: look with --status, or delete that job",
         "does not exist": "correct context in the file of the cluster (see kubectl config get-contexts)",
         "namespaces": "correct namespace in the file of the cluster",
         "persistentvolumeclaims": "correct claim in the file of the cluster",

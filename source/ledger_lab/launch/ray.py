@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -140,8 +139,8 @@ class Ray(Engine):
             _ask_ray("submit", _FILE, cwd=folder)
         except _NoAnswerError as error:
             raise UnclearSubmissionError(
-                f"{error}: the job may be submitted all the same: cancel it with "
-                f"{shlex.join(self.cancel_command(made))}, and remove {folder}"
+                f"{error}: the job may be submitted all the same: call again, and LedgerLab looks for it by its name, "
+                f"{made.rpartition('/')[2]}"
             ) from error
         return made
 

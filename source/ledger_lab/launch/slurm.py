@@ -119,8 +119,11 @@ class SlurmSite(Site):
             raise ValueError(f"grace_s = {self.grace_s}: Slurm takes at most {_LONGEST_GRACE_S}")
         if self.gpus < 0 or (self.cpus is not None and self.cpus < 1):
             raise ValueError("gpus must be at least 0, and cpus at least 1")
-        if self.container is not None and not self.container.is_absolute():
-            raise ValueError(f"container = {str(self.container)!r}: give an absolute path that all nodes share")
+        if self.container is not None and not (self.container.is_absolute() and str(self.container).isprintable()):
+            raise ValueError(
+                f"container = {str(self.container)!r}: give an absolute path that all nodes share, without control "
+                "characters"
+            )
         if set("%\\") & set(str(self.log_root)):  # Slurm replaces them, and then can't open the output
             raise ValueError(f"log_root = {str(self.log_root)!r}: Slurm takes no '%' and no backslash in it")
         if self.container is not None and set(":,") & set(str(self.log_root)):
@@ -340,7 +343,7 @@ class Slurm(Engine):
         written = [path.read_text(encoding="ascii", errors="replace") for path in folder.glob("started/*")]
         name = f"--name={job_name(folder)}"
         said = ask_slurm("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
-        found = sorted({*said.split(), *(each.strip() for each in written)})
+        found = sorted({*said.split(), *filter(None, map(str.strip, written))})  # a file may just be begun
         if bad := [each for each in found if not self.job_id.fullmatch(each)]:
             raise UserError(f"{bad[0][:80]!r} is not the id of a job of {folder}: ask the administrators")
         if len(found) > 1:

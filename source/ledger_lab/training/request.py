@@ -51,8 +51,8 @@ _GOING_ON = FlagGroup(
         "After SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
         "exits. If the iteration takes too long (see --grace_s), the training exits without a new state. After Ctrl-C, "
         f"the exit status is 130. After another signal, the exit status is {EXIT_REQUEUE} if --resume can continue "
-        "the run, and 143 if there is no state to continue from. With --on, a job of Slurm requeues itself if its "
-        "training can continue."
+        "the run, and 143 if there is no state to continue from. With --on, the job starts the training "
+        "again if it can continue, except on the cluster local."
     ),
 )
 _LEDGER = FlagGroup("price and ledger")
