@@ -233,6 +233,7 @@ user = 1000
         ("image_pull_secrets = ['user:password']", "give names of secrets, not the secrets"),
         ("[labels]\n'a b' = 'c'", "labels: 'a b'"),
         ("[node_selector]\na = 'b c'", "node_selector: 'b c'"),
+        ("[environment]\nstatus = '1'", "environment: status is a variable of the script"),
         ("[environment]\nLEDGER_LAB_JOB = '1'", "LEDGER_LAB_JOB is set by the job"),
         ('[environment]\nA = "x\\ny"', "environment.A"),
     ],

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.commands.queues import ask_queues
 from ledger_lab.commands.study_on import StudyElsewhere
 from ledger_lab.commands.submit import complete_drafts, hand_over, submit_if_asked
 from ledger_lab.errors import UserError
@@ -364,6 +365,16 @@ def test_hidden_jobs_of_another_user_are_not_taken_for_ended(site: Site, monkeyp
         ENGINE.queued(submission)
     site(squeue="", scontrol="echo 'PrivateData             = none'")
     assert ENGINE.queued(submission) == {}
+
+
+def test_submissions_that_cannot_be_listed_are_not_taken_for_none(site: Site, tmp_path: Path) -> None:
+    folder = submit(site()).folder.parent
+    folder.rename(tmp_path / "away")
+    folder.write_text("")
+    with pytest.raises(UserError, match=r"submissions/s can't be read \(Not a directory\): ask its owner for access"):
+        read_submissions(tmp_path / "ledger", "s")
+    found, notes = ask_queues(tmp_path / "ledger")
+    assert found == [] and "can't be read" in notes[0]
 
 
 def test_copies_beside_the_submissions_are_left_alone(site: Site) -> None:

@@ -34,7 +34,11 @@ def ask_queues(log_root: Path, names: Sequence[str] | None = None) -> tuple[list
     """
     found: list[QueuedTraining] = []
     notes: list[str] = []
-    for name in submission_names(log_root) if names is None else names:
+    try:
+        asked = submission_names(log_root) if names is None else names
+    except UserError as error:
+        return [], [str(error)]
+    for name in asked:
         try:
             submissions = read_submissions(log_root, name)
         except UserError as error:

@@ -46,6 +46,10 @@ exit "$status"
 """Carries out one training of a plan, in bash. Its arguments are the folder of the submission, the engine, the index of
 the training, the SHA-256 of the plan, and Python. It holds no ``$(`` and no ``$$``, which Kubernetes would replace."""
 
+PART_VARIABLES = frozenset(
+    ["asked", "engine", "folder", "index", "last", "plan", "python", "starts", "status", "training"]
+)
+"""Variables of :data:`PART_SCRIPT`."""
 _PARTS = "LEDGER_LAB_PARTS"
 """Environment variable with the number of starts of the training, this one included."""
 

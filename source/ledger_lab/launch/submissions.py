@@ -108,9 +108,30 @@ def job_name(folder: Path) -> str:
     return _read_noted(folder).job_name
 
 
+def _names_in(folder: Path) -> list[str]:
+    """Return the names of what a folder holds; of a folder that does not exist, none.
+
+    Raises:
+        UserError: If it can't be read. Trainings that are missed here would be submitted again.
+    """
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(
+            f"{folder} can't be read ({error.strerror}): ask its owner for access, or restore it"
+        ) from error
+
+
 def _numbered(folder: Path) -> list[Path]:
-    """Return the submissions in the folder of a name, in order; people may keep copies beside them."""
-    return sorted((each for each in folder.glob("[0-9]*") if each.name.isdecimal()), key=lambda each: int(each.name))
+    """Return the submissions in the folder of a name, in order; people may keep copies beside them.
+
+    Raises:
+        UserError: If the folder can't be read.
+    """
+    numbers = (name for name in _names_in(folder) if name.isascii() and name.isdecimal())
+    return [folder / name for name in sorted(numbers, key=int)]
 
 
 def folder_of(log_root: Path, name: str) -> Path:
@@ -294,8 +315,11 @@ def submission_names(log_root: Path) -> list[str]:
 
     Args:
         log_root: Root of the ledger.
+
+    Raises:
+        UserError: If their folder can't be read.
     """
-    return sorted(folder.name for folder in (log_root.resolve() / _FOLDER).glob("*") if _numbered(folder))
+    return sorted(_names_in(log_root.resolve() / _FOLDER))
 
 
 def read_drafts(log_root: Path, name: str) -> list[Draft]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Site
+from ledger_lab.launch.part import PART_VARIABLES
 from ledger_lab.launch.plans import Plan
 from ledger_lab.launch.submissions import folder_of
 
@@ -52,6 +53,8 @@ class VolumeSite(Site):
             raise ValueError(f"mount = {str(self.mount)!r}: must be log_root or a folder above it: {self.log_root}")
         if self.project.is_relative_to(self.volume_path):
             raise ValueError(f"mount = {str(self.volume_path)!r}: it would hide LedgerLab in the image: {self.project}")
+        if own := sorted(PART_VARIABLES & self.environment.keys()):
+            raise ValueError(f"environment: {own[0]} is a variable of the script of the job: leave it out")
 
     def require_mounted(self, volume: str) -> None:
         """Refuse to go on if this machine can't have mounted the volume.
