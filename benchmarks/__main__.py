@@ -21,6 +21,7 @@ BENCHMARKS = {
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "kills": "check that a journal keeps its rows when its writer is killed",
     "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",
+    "load": "check that a ledger stays right while many processes write it and some of them are killed",
     "log_rank": "how often the log-rank test finds a difference between equal cohorts",
     "metering": "time that metering adds, measured within one training",
     "native": "environment steps by MuJoCo's C code on all cores, compared with MuJoCo-Warp",
