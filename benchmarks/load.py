@@ -86,14 +86,15 @@ class _Crowd:
         """Take the reports of writers, and collect those that have ended."""
         select.select([self._pipe], [], [], wait_s)
         for note in read_notes(self._pipe):
-            self.writers[note.writer].told[note.told] = note.count
+            self.writers[note.writer].told[note.told] = note.number
         for each in self.writers:
             if not each.reaped and (found := os.waitpid(each.pid, os.WNOHANG))[0]:
                 each.reaped, each.exit_status = True, os.waitstatus_to_exitcode(found[1])
 
     def kill(self, chance: random.Random) -> None:
-        """Kill a writer that has begun."""
-        if candidates := [each for each in self.alive if each.told[Told.BEGUN]]:
+        """Kill a writer that has begun, unless all writers are ending already."""
+        candidates = [each for each in self.alive if each.told[Told.BEGUN]]
+        if candidates and not self.deadline.is_over:
             victim = chance.choice(candidates)
             os.kill(victim.pid, signal.SIGKILL)
             victim.killed_s = time.monotonic()

@@ -62,7 +62,7 @@ class Note(NamedTuple):
 
     writer: int
     told: Told
-    count: int
+    number: int
     """How many of them the run has written."""
 
 
@@ -79,8 +79,8 @@ def read_notes(pipe: int) -> Iterator[Note]:
             return
         if not data:
             return
-        for writer, told, count in _NOTE.iter_unpack(data):
-            yield Note(writer, Told(told), count)
+        for writer, told, number in _NOTE.iter_unpack(data):
+            yield Note(writer, Told(told), number)
 
 
 class Deadline:

@@ -65,7 +65,7 @@ class Entry(NamedTuple):
     gist: Gist | None
     """The run that all these journals together make; ``None`` if they make none, or it is not known."""
     read: Callable[[], bytes]
-    """Reads the digests of the journals, as JSON; empty if they are damaged."""
+    """Reads the digests of the journals, as JSON; empty if they are damaged, or can't be read any more."""
 
     def digests(self) -> dict[str, tuple[Stamp, Digest]]:
         """Return the digests with their stamps, by the names of the journals; none if they are damaged."""
@@ -125,7 +125,10 @@ class Cache:
 
         def read() -> bytes:
             offset, length, checksum = place
-            digests = _pread(self._file, length, offset)
+            try:
+                digests = _pread(self._file, length, offset)
+            except OSError:  # a reader on another host has replaced the file
+                return b""
             return digests if sha256(digests).hexdigest() == checksum else b""
 
         return Entry({name: Stamp(*stamp) for name, stamp in stamps.items()}, gist and Gist(*gist), read)

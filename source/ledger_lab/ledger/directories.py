@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from ledger_lab.cores import map_on_cores
+from ledger_lab.files import unless_stale
 from ledger_lab.ledger.cache import Cache, Entry, settled
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.digest import Digest, digest_journal
@@ -181,7 +182,7 @@ def _digest_batch(thorough: bool, batch: Sequence[tuple[str, str]]) -> list[Foun
     for directory, name in batch:
         path = Path(directory, name)
         try:
-            results.append(digest_journal(path, thorough=thorough))
+            results.append(unless_stale(partial(digest_journal, path, thorough=thorough)))
         except FileNotFoundError:
             results.append(None)
         except LedgerDamageError as error:

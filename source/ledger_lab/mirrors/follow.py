@@ -51,7 +51,7 @@ class JournalTail:
         self._previous = GENESIS
 
     def read(self) -> list[JournalEntry]:
-        """Return the next rows; an incomplete row at the end is left for the next call.
+        """Return the next rows; an incomplete row at the end, or rows behind a hole, are left for the next call.
 
         Raises:
             LedgerDamageError: If a line is not what its writer wrote.
@@ -68,6 +68,8 @@ class JournalTail:
             raise
         entries = []
         for line in data.split(b"\n")[:-1]:
+            if b"\0" in line:
+                break  # a hole: rows that have not arrived on this host
             entries.append(self._entry(line + b"\n"))
             self._offset += len(line) + 1
         self.behind = bool(entries) and len(data) >= _CHUNK_BYTES
