@@ -31,7 +31,7 @@ from ledger_lab.terminal.progress import Progress
 
 _LOOK_S = 0.1
 """Longest wait for reports of writers [s]."""
-_MEMORY_S = 20.0
+_MEMORY_S = 120.0
 """Time between two samples of the memory of all writers [s]."""
 _EARLIEST, _LATEST = 0.1, 0.9
 """First and last moment of a kill, as a share of the time."""
