@@ -11,7 +11,7 @@ mount is a host. It runs until it is unmounted. It stands in for NFS (RFC 1813, 
 - Times are those of the server's clock.
 
 The file of switches is empty or holds JSON, and is read again at each operation: ``hold`` keeps all written pages but
-the last on the host, ``clock_ahead_s`` moves the clock of the server, ``refuse`` lists operations that the server does
+the last on the host, ``freeze`` keeps listings of folders, ``clock_ahead_s`` moves the clock of the server, ``refuse`` lists operations that the server does
 not have, with the name of the error.
 """
 
@@ -177,7 +177,8 @@ class SharedDisk(FaultyDisk):
     def readdir(self, path: bytes, buffer: int, fill: Any, offset: int, info: Any, flags: int) -> None:
         """List a folder, as it was a short time ago."""
         seen_s, names = self._listings.get(path, (0.0, []))
-        if time.monotonic() - seen_s > self._cache_s:
+        is_old = time.monotonic() - seen_s > self._cache_s and not self._switches().get("freeze", False)
+        if is_old or not seen_s:
             names = os.listdir(self._at(path))
             self._listings[path] = (time.monotonic(), names)
         for name in (b".", b"..", *names):

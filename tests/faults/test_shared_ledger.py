@@ -148,6 +148,7 @@ def test_a_journal_whose_name_is_not_visible_yet_is_not_missing(shared: SharedFi
     with Journal(run_dir / "journal-1-supervisor.jsonl") as supervisor:
         supervisor.append(SupervisionStarted(run_id="aa", attempt=1, pid=1, host=OTHER_HOST, wall_ns=0))
         until(lambda: os.listdir(shared.b.path), lambda names: names == ["aa"])
+        shared.b.switch(freeze=True)
         assert read_ledger(shared.b.path).runs == ()  # from here on, this host knows the folder with one file
         with Journal(run_dir / "journal-1-0.jsonl") as journal:
             journal.append(declared("aa"))
@@ -158,6 +159,7 @@ def test_a_journal_whose_name_is_not_visible_yet_is_not_missing(shared: SharedFi
         supervisor.append(ShutdownEnded(wall_ns=SECOND, exit_code=1, signal=None, overdue=False, anchors=anchors))
     assert os.listdir(shared.b.path / "aa") == ["journal-1-supervisor.jsonl"]
     assert read_ledger(shared.b.path, use_cache=False).damage == ()
+    shared.b.switch()
     run = until(lambda: read_ledger(shared.b.path, use_cache=False).runs, bool)[0]
     assert run.attempts[0].status is Status.CRASHED
 

@@ -292,19 +292,23 @@ def _assemble(
             raise LedgerDamageError(
                 journal.path, 1, f"it belongs to run {run_id}, and {first.path.name} declares run {declared.run_id}"
             )
+    _require_attempts(found, later, arrived)
     for number, ranks in found.ranks.items():
         for rank, journal in ranks.items():
             if rank >= declared.world_size:
                 what = f"it is rank {rank} of attempt {number} of a run of {declared.world_size} processes"
                 raise LedgerDamageError(journal.path, 1, what)
     attempts = tuple(map(found.attempt, sorted({*found.ranks, *found.supervisions})))
+    for attempt in attempts:
+        if max(journal.last_time for journal in attempt.journals) <= arrived:
+            _require_ranks(directory, attempt, declared, later)
     run = Run(directory, declared, declared_at, attempts, tuple(found.evaluations))
-    _require_complete(run, found, later, arrived)
+    _require_references(found.all, later, arrived)
     return run
 
 
-def _require_complete(run: Run, found: _Journals, later: Sequence[JournalContent], arrived: datetime) -> None:
-    """Refuse a run of which a journal or a row is missing that another row refers to.
+def _require_attempts(found: _Journals, later: Sequence[JournalContent], arrived: datetime) -> None:
+    """Refuse a run of which an attempt is missing, or a journal that another row names.
 
     Raises:
         LedgerDamageError: If so.
@@ -313,11 +317,7 @@ def _require_complete(run: Run, found: _Journals, later: Sequence[JournalContent
     numbers = found.numbers
     for number in range(1, max(numbers, default=0)):
         if number not in numbers and found.began_after(number) <= arrived:
-            raise LedgerDamageError(run.directory, 1, f"attempt {number} of {max(numbers)} is missing")
-    for attempt in run.attempts:
-        if max(journal.last_time for journal in attempt.journals) <= arrived:
-            _require_ranks(run.directory, attempt, run.declared, later)
-    _require_references(found.all, later, arrived)
+            raise LedgerDamageError(found.directory, 1, f"attempt {number} of {max(numbers)} is missing")
 
 
 def _began(evaluation: Evaluation) -> str:

@@ -27,6 +27,7 @@ from typing import IO, Any, NamedTuple
 import orjson
 
 from ledger_lab.ledger.digest import Digest
+from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS
 from ledger_lab.ledger.listing import Stamp
 
 SETTLED_NS = 2_000_000_000
@@ -193,7 +194,8 @@ def settled(found: dict[str, tuple[Stamp, Digest]], gist: Gist | None, now_ns: i
     kept = {
         name: (stamp, digest)
         for name, (stamp, digest) in found.items()
-        if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS
+        # Whether zeros in a journal count as damage depends on its age.
+        if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > (ARRIVES_WITHIN_NS if digest.torn_bytes else SETTLED_NS)
     }
     stamps = {name: stamp for name, (stamp, _) in kept.items()}
     digests = [digest for _, digest in kept.values()]
