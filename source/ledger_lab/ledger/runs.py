@@ -88,10 +88,14 @@ class Attempt:
 
     @property
     def status(self) -> Status:
-        """How it ended. If no end was written: ``running`` while there are heartbeats, else ``lost``."""
+        """How it ended. If no end was written: ``running`` while there are heartbeats, else ``lost``.
+
+        If it has written more since its journals were read, it was running then: the end may be among the new rows.
+        """
         if self.ended is not None:
             return self.ended.status
-        return Status.RUNNING if self.shows_life() else Status.LOST
+        lives = self.shows_life() or any(journal.has_grown() for journal in self.journals)
+        return Status.RUNNING if lives else Status.LOST
 
     def shows_life(self, *, here: bool = False) -> bool:
         """Tell whether one of its processes still runs. If this host cannot know, tell whether the last row is recent.
