@@ -11,8 +11,8 @@ mount is a host. It runs until it is unmounted. It stands in for NFS (RFC 1813, 
 - Times are those of the server's clock.
 
 The file of switches is empty or holds JSON, and is read again at each operation: ``hold`` keeps all written pages but
-the last on the host, ``freeze`` keeps listings of folders, ``clock_ahead_s`` moves the clock of the server, ``refuse`` lists operations that the server does
-not have, with the name of the error.
+the last on the host, ``freeze`` keeps listings of folders, ``clock_ahead_s`` moves the clock of the server, ``refuse``
+lists operations that the server does not have, with the name of the error.
 """
 
 from __future__ import annotations

@@ -395,10 +395,21 @@ def test_a_resumed_run_uses_the_stored_request(tmp_path: Path) -> None:
 def test_a_resumed_run_accepts_its_original_flags(tmp_path: Path) -> None:
     flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
     more = {"instance": "mine", "usd_per_hour": 1.0, "prices": Path("p.toml"), "cohort": "c", "cohort_size": 3}
-    write(tmp_path, request=asked(**more, scale_lr=True, overrides=("agent.seed=3",)))
-    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--scale_lr", "agent.seed=3", "--grace_s", "290"]
+    write(tmp_path, request=asked(**more, scale_lr="sqrt", overrides=("agent.seed=3",)))
+    argv = [
+        "--resume",
+        "aaaa",
+        "--log_root",
+        str(tmp_path),
+        *flags,
+        "--scale_lr",
+        "linear",
+        "agent.seed=3",
+        "--grace_s",
+        "290",
+    ]
     request, _ = resumption(*argv)
-    assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), True, 290)
+    assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), "sqrt", 290)
 
 
 def test_a_resumed_run_accepts_flags_with_the_resolved_values(tmp_path: Path) -> None:
