@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError, nearest
@@ -35,6 +37,8 @@ from ledger_lab.terminal.console import make_console, write_output
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
 from ledger_lab.terminal.request import Request, flag, log_root_flag
+from ledger_lab.watch import AlertKind, watch_ledger
+from ledger_lab.watch.show import alert_lines
 
 _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
@@ -271,11 +275,23 @@ def _show(request: ReportRequest, ledger: Ledger, contents: Contents, price: Pri
     if not request.runs:
         for line in absent_cohort_lines(ledger.cohorts):
             console.print(line)
+    for line in _alert_lines(ledger, {run.run_id for run in runs}, everything=not request.runs, price=price):
+        console.print(line, soft_wrap=True)
     if not explained:
         console.print(f"bottlenecks and advice are left out over {rows} rows: name the runs to explain")
     if request.checkpoints:
         for summary in summaries:
             console.print(render_checkpoints(summary, console.width), "")
+
+
+def _alert_lines(ledger: Ledger, shown: set[str], *, everything: bool, price: Price | None) -> list[Text]:
+    """Return the alerts about the shown runs, and, if all runs are shown, about machines; no engine is asked.
+
+    Health events are left out, because the table tells them already.
+    """
+    found = watch_ledger(ledger, now=datetime.datetime.now(datetime.UTC), price=price)
+    told = [alert for alert in found.alerts if alert.kind is not AlertKind.HEALTH]
+    return alert_lines(each for each in told if each.subject in shown or (everything and each.subject_kind != "run"))
 
 
 def _write_json(name: str, report: dict[str, Any]) -> None:
