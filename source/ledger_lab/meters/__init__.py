@@ -2,8 +2,6 @@
 
 from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices
 from ledger_lab.meters.host import (
-    git_changes,
-    git_facts,
     hardware_facts,
     measured_or_none,
     package_sha256,
@@ -13,6 +11,7 @@ from ledger_lab.meters.host import (
 from ledger_lab.meters.nvml import NvmlDevices, open_devices, open_nvml
 from ledger_lab.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
 from ledger_lab.meters.process import process_started_ns, starved_ns
+from ledger_lab.meters.revision import git_changes, git_facts
 from ledger_lab.meters.suspension import Suspensions
 from ledger_lab.meters.telemetry import Sampler
 
