@@ -34,6 +34,3 @@ cd -- "$venv/lib/python3.12/site-packages"
 find . -name '*.a' -delete
 find . -type d \( -name tests -o -name test \) -prune -exec rm -rf -- {} +
 rm -rf -- cmeel.prefix/include ovphysx/docs
-
-# A read-only image cannot keep bytecode, so all of it is compiled now. Some packages have templates that are no Python.
-"$venv/bin/python" -m compileall -q -j 0 . >/dev/null || true
