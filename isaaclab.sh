@@ -129,6 +129,7 @@ build() {
         --require-hashes --build-constraints requirements.lock requirements.lock)
 
     if [[ ! -x $python || ! -f $stamp || $(head -n 1 "$stamp") != "$root" ]]; then
+        [[ ! -L $venv ]] || die "$venv is a link, so its environment was built for another folder: remove the link"
         base=$(find_python) || fetch_python
         say "[1/5] creating $venv with $base (about 10 s)"
         "$base" -m venv --clear "$venv"
