@@ -32,5 +32,5 @@ python3.12 -m venv "$venv"
 # ones. The headers of torch and triton stay; torch.compile includes them.
 cd -- "$venv/lib/python3.12/site-packages"
 find . -name '*.a' -delete
-find . -type d \( -name tests -o -name test \) -prune -exec rm -rf -- {} +
+find . -type d -name tests -prune -exec rm -rf -- {} +
 rm -rf -- cmeel.prefix/include ovphysx/docs
