@@ -29,6 +29,7 @@ BENCHMARKS = {
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
     "reward_hacking": "how often the health event of this name is reported, with and without a cause",
+    "scaling_fits": "how often intervals of contention, coherency and critical batch hold the true figures",
     "startup": "processor time of the start and the end of a training",
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "studies": "how often a study claims a difference between its arms",

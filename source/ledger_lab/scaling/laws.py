@@ -1,0 +1,180 @@
+"""Laws of how a rate grows with the number of processes: Amdahl's, Gustafson's, and the universal scalability law.
+
+With ``X(N)`` the environment steps per second of N processes, ``λ = X(1)``, contention ``σ`` and coherency ``κ``:
+
+- Amdahl (1967): ``X(N) = λ N / (1 + σ (N - 1))``, for a problem whose size stays the same (strong scaling).
+- Gustafson (1988): ``X(N) = λ (N - σ (N - 1))``, for a problem that grows with N (weak scaling).
+- Universal scalability law (Gunther 1993): ``X(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))``.
+
+In each law, a time per unit of work or a rate is a sum with coefficients of at least 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from ledger_lab.scaling.positive_fit import Floats, PositiveFit, fit_positive
+
+FEWEST_SIZES = 3
+"""Fewest sizes for a law with contention alone: with two sizes, every such law fits exactly."""
+FEWEST_SIZES_OF_COHERENCY = 6
+"""Fewest sizes for the universal scalability law. With fewer, coherency can't be told from contention."""
+FARTHEST = 2.0
+"""Farthest size that a fit predicts, as a multiple of the largest measured size."""
+MISFIT_P_VALUE = 0.01
+"""p-value below which a law does not fit: its deviations are too large for the spread between runs of the same size."""
+
+_DRAWS = 2000
+_LEVELS = (0.025, 0.975)
+
+
+class Law(StrEnum):
+    """How a rate grows with the number of processes."""
+
+    AMDAHL = "Amdahl"
+    GUSTAFSON = "Gustafson"
+    UNIVERSAL = "universal scalability"
+
+    @property
+    def fewest_sizes(self) -> int:
+        """Fewest sizes that the law can be fitted to."""
+        return FEWEST_SIZES_OF_COHERENCY if self is Law.UNIVERSAL else FEWEST_SIZES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure with its 95 % interval."""
+
+    value: float
+    interval: tuple[float, float] | None
+    """``None`` without runs of the same size, whose spread is needed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction(Figure):
+    """A fitted rate."""
+
+    extrapolated: bool
+    """Whether the size is outside of the measured sizes."""
+
+
+class RateFit:
+    """A law, fitted to the rates of runs."""
+
+    def __init__(self, law: Law, sizes: Sequence[int], rates: Sequence[float], *, seed: int = 0) -> None:
+        """Fit a law.
+
+        Args:
+            law: The law.
+            sizes: Processes of each run, at least 1.
+            rates: Its rate, in any unit; positive.
+            seed: Seed of the interval's random numbers.
+
+        Raises:
+            ValueError: If there are too few sizes for the law, or a size or a rate is out of range. The message says
+                what is missing.
+        """
+        self.law, self.sizes = law, tuple(sorted(set(sizes)))
+        if len(sizes) != len(rates) or min(sizes, default=0) < 1 or not all(0 < rate < np.inf for rate in rates):
+            raise ValueError("each run needs a size of at least 1 and a positive rate")
+        if len(self.sizes) < law.fewest_sizes:
+            raise ValueError(f"{law} needs {law.fewest_sizes} sizes, and there are {len(self.sizes)}")
+        counts, speeds = np.asarray(sizes, float), np.asarray(rates, float)
+        measured = speeds if law is Law.GUSTAFSON else counts / speeds
+        self._fit = fit_positive(
+            _terms(law, counts), measured, None, draws=_DRAWS, generator=np.random.default_rng(seed)
+        )
+        self.misfit_p_value = _misfit(np.log(measured), np.log(self._fit.at(_terms(law, counts))), counts, self._fit)
+        """p-value of the deviations from the law; ``None`` without runs of the same size."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the law may be right, as far as the runs can tell."""
+        return self.misfit_p_value is None or self.misfit_p_value >= MISFIT_P_VALUE
+
+    @property
+    def single_rate(self) -> Figure:
+        """The fitted rate of one process."""
+        value = self._rate(self._fit.coefficients[None], 1.0)
+        return Figure(value=float(value[0]), interval=self._interval(self._rate(self._fit.draws, 1.0)))
+
+    @property
+    def contention(self) -> Figure:
+        """σ: the share of the work that does not become faster with more processes."""
+        return self._share(0 if self.law is Law.GUSTAFSON else 1)
+
+    @property
+    def coherency(self) -> Figure | None:
+        """κ: the additional time per pair of processes; ``None`` for laws without it."""
+        return self._share(2) if self.law is Law.UNIVERSAL else None
+
+    def at(self, processes: int) -> Prediction:
+        """Return the rate of a number of processes.
+
+        Args:
+            processes: At least 1.
+
+        Raises:
+            ValueError: If the law does not fit, or the size is too far from the measured ones.
+        """
+        if not self.fits:
+            raise ValueError(f"{self.law} does not fit the runs (p = {self.misfit_p_value:.2g})")
+        if not 1 <= processes <= FARTHEST * self.sizes[-1]:
+            raise ValueError(
+                f"{processes} processes are more than {FARTHEST:g} times the largest measured number, {self.sizes[-1]}"
+            )
+        return Prediction(
+            value=float(self._rate(self._fit.coefficients[None], float(processes))[0]),
+            interval=self._interval(self._rate(self._fit.draws, float(processes))),
+            extrapolated=not self.sizes[0] <= processes <= self.sizes[-1],
+        )
+
+    def _rate(self, coefficients: Floats, processes: float) -> Floats:
+        """Return the rate for each set of coefficients."""
+        sums = coefficients @ _terms(self.law, np.array([processes]))[0]
+        return sums if self.law is Law.GUSTAFSON else processes / sums
+
+    def _share(self, term: int) -> Figure:
+        """Return a coefficient relative to one process."""
+        single = _terms(self.law, np.ones(1))[0]
+        of_draws = self._fit.draws[:, term] / (self._fit.draws @ single)
+        value = self._fit.coefficients[term] / (self._fit.coefficients @ single)
+        return Figure(value=float(value), interval=self._interval(of_draws))
+
+    def _interval(self, draws: Floats) -> tuple[float, float] | None:
+        """Return the interval of a figure; ``None`` if nothing is known about the spread between runs."""
+        if self.misfit_p_value is None:
+            return None
+        low, high = np.quantile(draws, _LEVELS)
+        return float(low), float(high)
+
+
+def _terms(law: Law, processes: Floats) -> Floats:
+    """Return the terms of a law's sum; shape (sizes, terms)."""
+    others = processes - 1
+    match law:
+        case Law.AMDAHL:
+            return np.stack([np.ones_like(processes), others], axis=1)
+        case Law.GUSTAFSON:
+            return np.stack([np.ones_like(processes), processes], axis=1)
+        case Law.UNIVERSAL:
+            return np.stack([np.ones_like(processes), others, processes * others], axis=1)
+
+
+def _misfit(measured: Floats, fitted: Floats, sizes: Floats, fit: PositiveFit) -> float | None:
+    """Return the p-value of the F test for lack of fit; ``None`` without runs of the same size."""
+    from scipy.special import fdtrc
+
+    groups = [measured[sizes == size] for size in np.unique(sizes)]
+    repeated, superfluous = len(measured) - len(groups), len(groups) - len(fit.coefficients)
+    if not repeated or not superfluous:
+        return None
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    between = float(((measured - fitted) ** 2).sum()) - within
+    if within == 0:
+        return 0.0 if between > 0 else 1.0
+    return float(fdtrc(superfluous, repeated, max(between, 0.0) / superfluous / (within / repeated)))
