@@ -33,12 +33,12 @@ die() {
 }
 # Run a command in the image: options of `run`, --, command.
 inside() {
-    local more=()
+    local more=() said="${*}"
     while [[ $1 != -- ]]; do
         more+=("$1")
         shift
     done
-    printf '$ %s\n' "$(tail -n 1 <<<"${*:2}")"
+    printf '$ ./isaaclab.sh%s\n' "${said##*./isaaclab.sh}"
     "${runner[@]}" run "${options[@]}" --rm --user "$user" --network none --read-only --tmpfs /tmp \
         --volume "$logs:/workspace/ledger_lab/logs" "${more[@]}" "$image" "${@:2}"
 }

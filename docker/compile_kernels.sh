@@ -23,9 +23,11 @@ quietly() {
         exit 1
     }
 }
+scoring=() # has the same kernels for all tasks, so the first task is enough
 for task in "${tasks[@]}"; do
     echo "compiling the kernels of $task" >&2
-    quietly scripts/train.py --task "$task" --num_envs 64 --max_iterations 1 --no_eval "${overrides[@]}"
+    quietly scripts/train.py --task "$task" --num_envs 64 --max_iterations 1 "${scoring[@]}" "${overrides[@]}"
+    scoring=(--no_eval)
 done
 if ((${#tasks[@]})); then # the renderer of videos has kernels, too
     quietly scripts/play.py --task "${tasks[0]}" --pretrained --video --video_length 2 --num_envs 1
