@@ -32,7 +32,7 @@ case "$*" in
     "-m uv "*" --dry-run"*) log dry-run; [[ ! -e $HOME/offline ]] ;;
     "-m uv "*" sync "*) log "sync $*"; sleep "${{TEST_SYNC_S:-0}}" ;;
     "-m uv "*" install "*) log "install $*" ;;
-    "-W ignore tools/import_modules.py") log "compile bytecode=${{PYTHONDONTWRITEBYTECODE-kept}}"; [[ ! -e $HOME/broken ]] ;;
+    *tools/import_modules.py) log "compile bytecode=${{PYTHONDONTWRITEBYTECODE-kept}}"; [[ ! -e $HOME/broken ]] ;;
     *) exec '{sys.executable}' "$@" ;;
 esac
 """
