@@ -21,7 +21,7 @@ finish() {
     rm -rf -- "$scratch"
 }
 trap finish EXIT
-mkdir "$scratch/logs" "$scratch/home" "$scratch/other"
+mkdir "$scratch/logs" "$scratch/home" "$scratch/other" "$scratch/pod"
 chgrp 0 "$scratch"/*
 chmod 755 "$scratch"
 chmod 2775 "$scratch"/*
@@ -88,7 +88,7 @@ for home in --env=HOME= --env=HOME=/root; do
 done
 
 step "as in a pod: any user of group 0, no capabilities, the home of the image on a read-only root"
-user=1000680000:0
+user=1000680000:0 logs=$scratch/pod
 inside --cap-drop ALL --security-opt no-new-privileges -- ./isaaclab.sh -p scripts/train.py --num_envs 64 --max_iterations 2
 
 step "a first training compiles no kernel"
