@@ -54,6 +54,8 @@ setup(
     ],
     extras_require={
         "mlflow": ["mlflow-skinny"],
+        "ray": ["ray"],
+        "serve": ["starlette", "uvicorn"],
         "sim": ["isaaclab[ovphysx,rsl-rl,skrl]==3.0.*", "rl-games==1.6.5", "gym==0.26.2", "moviepy<2"],
         "tensorboard": ["tensorboard"],
         "wandb": ["wandb"],

@@ -34,6 +34,7 @@ BENCHMARKS = {
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",
     "studies": "how often a study claims a difference between its arms",
     "threads": "gradient steps of the recipes in one and in several threads of torch, on a CPU",
+    "time_left": "how often intervals of the time that a run has left, and of a study's forecast, hold the true ones",
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
     "timing": "phases of a training on a GPU, by --timing host, events and synchronized",
     "training_kills": "check that the ledger stays correct when trainings are killed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import subprocess
 import sys
@@ -12,21 +13,42 @@ from pathlib import Path
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
 import pytest
 
-from ledger_lab.terminal.surroundings import let_threads_sleep
+from ledger_lab.terminal.surroundings import compile_forward_only, let_threads_sleep
+from tests.times import (  # noqa: F401 - hooks of pytest
+    pytest_addoption,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+    pytest_terminal_summary,
+)
+from tests.warm import warm
 
 let_threads_sleep()  # before a test imports torch: the workers of the suite share the cores
+compile_forward_only()  # as the programs, so that the kernels are the same
 pytest.register_assert_rewrite("tests.fakes.robots")
 
 ROOT = Path(__file__).parents[1]
 SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "agent.save_interval=1")
 """A training of seconds: three iterations, a checkpoint each."""
+SIMULATING = {"evaluate", "export_policy", "new_panel", "play", "profile_run", "train"}
+"""Scripts that import torch and Isaac Lab."""
 RUNS = {"trained", "unscored", "resumed"}
 """Fixtures with a run that tests of several files look at."""
 
 
 def script(name: str, *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a script to its end, and return what it printed."""
-    return subprocess.run(command(name, *arguments), capture_output=True, text=True, check=False, cwd=cwd or ROOT)
+    """Run a script to its end, and return what it printed.
+
+    Scripts with a simulation start from imported libraries, see :mod:`tests.warm`.
+    """
+    started = command(name, *arguments)
+    if name in SIMULATING:
+        return warm().run(*started[1:], cwd=cwd or ROOT)
+    return subprocess.run(started, capture_output=True, text=True, check=False, cwd=cwd or ROOT)
+
+
+def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Train by a program of ``tests/fakes`` to its end, and return what it printed."""
+    return warm().run(str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments), cwd=ROOT)
 
 
 def benchmark(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -56,6 +78,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a GPU"))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave out of later garbage collections the million objects of torch, Warp, Isaac Lab and of the tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @functools.cache
 def _has_gpu() -> bool:
     """Tell whether torch sees a GPU."""
@@ -68,7 +97,8 @@ def _has_gpu() -> bool:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Root of a ledger that holds one short training, priced at $3.60 an hour."""
     log_root = tmp_path_factory.mktemp("trained")
-    finished = script("train", *SHORT, "--log_root", log_root, "--usd_per_hour", "3.6", "--cohort", "tests")
+    asked = command("train", *SHORT, "--log_root", log_root, "--usd_per_hour", "3.6", "--cohort", "tests")
+    finished = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=ROOT)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (log_root / "stdout.txt").write_text(finished.stdout)
     return log_root

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 
+import pytest
+
 from ledger_lab.cores import imports
 from ledger_lab.terminal.script import imported_later
 
@@ -28,6 +30,20 @@ def test_collections_leave_out_what_exists_after_imports_but_no_garbage() -> Non
         assert later() is None, "what is made later is collected as usual"
     finally:
         gc.unfreeze()
+
+
+def derivatives() -> bool:
+    """Tell whether Warp would compile derivatives of kernels that are imported now."""
+    import warp
+
+    return warp.config.enable_backward
+
+
+def test_a_program_that_is_imported_later_compiles_no_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
+    import warp
+
+    monkeypatch.setattr(warp.config, "enable_backward", True)
+    assert imported_later(f"{__name__}:derivatives")() is False
 
 
 def test_a_program_that_is_imported_later_runs_with_collection() -> None:

@@ -1,4 +1,7 @@
-"""Whatever a TOML or JSON file holds, reading it ends in a value or in an error of one line."""
+"""Whatever a TOML or JSON file holds, reading it ends in a value or in an error of one line.
+
+Whatever a text holds, YAML with it is read back as the same text.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ledger_lab.commands.study import run_study
 from ledger_lab.costs import load_prices
-from ledger_lab.documents import DEEPEST, read_json, read_toml
+from ledger_lab.documents import DEEPEST, read_json, read_toml, yaml_text
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.panels import load_panel
@@ -89,3 +95,25 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
     for read in (read_toml, read_json):
         with pytest.raises(ValueError, match="more than 64 MiB"):
             read(path)
+
+
+TEXTS = st.text() | st.text("ab:#-[]{}\"'\\\n \t&*!|>%@`$,?~=<yesnoYN01.\r\u2028\x85\ufeff\U0001f600", max_size=12)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(TEXTS, VALUES, max_size=4))
+def test_yaml_is_read_back_as_it_was_written(value: dict[str, object]) -> None:
+    assert yaml.safe_load(yaml_text(value)) == value
+
+
+def test_yaml_is_made_for_people() -> None:
+    value = {"name": "a-b/c.d", "no": "off", "run": "#!/bin/sh\n\n  echo $1\n", "many": [{"of": ["1", 1]}], "none": {}}
+    assert yaml_text(value) == (
+        'name: a-b/c.d\n"no": "off"\nrun: |\n  #!/bin/sh\n\n    echo $1\n'
+        'many:\n  - of:\n      - "1"\n      - 1\nnone: {}\n'
+    )

@@ -32,6 +32,8 @@ LIGHT = [
     "ledger_lab.commands.study",
     "ledger_lab.supervision.start",
     "ledger_lab.commands.verify",
+    "ledger_lab.commands.watch",
+    "ledger_lab.watch",
 ]
 
 HEAVY = (

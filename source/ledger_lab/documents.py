@@ -1,4 +1,7 @@
-"""Readers of TOML and JSON files that users or others write. A wrong file ends in a ``ValueError``, whatever it is."""
+"""Readers of TOML and JSON files that users or others write, and writers of TOML and YAML.
+
+A wrong file ends in a ``ValueError``, whatever it is.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "read_toml", "toml_value"]
+__all__ = ["read_json", "read_toml", "toml_value", "yaml_text"]
 
 DEEPEST = 64
 """Levels of tables and lists that a file may nest."""
@@ -19,6 +22,10 @@ _LARGEST_INTEGER = 2**63 - 1
 _LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
 """A dotted key of too many parts; Python's parser takes minutes for one of 100,000."""
 _TOO_LARGE = "an integer has more than 64 bits"
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
+"""A text that YAML reads as itself without quotes, unless it is one of :data:`_NOT_TEXT`."""
+_NOT_TEXT = frozenset(["false", "n", "no", "null", "off", "on", "true", "y", "yes"])
+"""Words that YAML 1.1 reads as a truth value or as nothing, in any case."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -100,6 +107,54 @@ def toml_value(value: Any) -> str:
         return f"[{', '.join(map(toml_value, value))}]"
     # JSON and TOML have the same escapes, but only TOML requires one for the delete character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def yaml_text(value: Any) -> str:
+    """Return a value as YAML that people can read. Each text in it is read back as this text, whatever it holds.
+
+    Args:
+        value: Texts, whole numbers, truth values, and lists and tables of them.
+    """
+    return "".join(f"{line}\n" for line in _yaml_lines(value))
+
+
+def _yaml_lines(value: Any) -> list[str]:
+    """Return the lines of a value. Those after the first have the indentation that they need below a key."""
+    if isinstance(value, dict) and value:
+        lines = []
+        for key, item in value.items():
+            first, *rest = _yaml_lines(item)
+            if _nests(item) and item:
+                lines += [f"{_yaml_scalar(key)}:", *(f"  {line}" if line else "" for line in (first, *rest))]
+            else:
+                lines += [f"{_yaml_scalar(key)}: {first}", *rest]
+        return lines
+    if isinstance(value, list) and value:
+        lines = []
+        for item in value:
+            first, *rest = _yaml_lines(item)
+            lines += [f"- {first}", *(f"  {line}" if line else "" for line in rest)]
+        return lines
+    if isinstance(value, str) and value.endswith("\n") and value.replace("\n", "").isprintable():
+        first, *rest = value[:-1].split("\n")
+        if first and rest and rest[-1] and not first.startswith(" "):
+            return ["|", *(f"  {line}" if line else "" for line in (first, *rest))]
+    return [_yaml_scalar(value)]
+
+
+def _yaml_scalar(value: Any) -> str:
+    """Return a value on one line."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
+        return value
+    return '"' + "".join(each if each.isprintable() and each not in '"\\' else _escaped(each) for each in value) + '"'
+
+
+def _escaped(character: str) -> str:
+    """Return the escape sequence of a character in a double-quoted text of YAML."""
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def _toml_key(key: str) -> str:

@@ -1,4 +1,4 @@
-"""In both physics engines on the CPU, the robots take their described poses, stand, and feel their feet."""
+"""In each physics engine on the CPU, the robots take their described poses, stand, and feel their feet."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from ledger_lab.assets import DESCRIPTIONS
+from tests.fakes.robots import ENGINES
 
 NAMES = ("anymal_c", "go2", "panda", "stiff_panda", "humanoid")
 SPREAD_M = 3.0
@@ -69,6 +70,7 @@ def environment_config(physics: str) -> Any:
     from ledger_lab.assets.franka import franka_cfg
     from ledger_lab.assets.go2 import go2_cfg
     from ledger_lab.assets.humanoid import humanoid_cfg
+    from ledger_lab.native.cfg import MujocoSolverCfg
 
     def placed(cfg: ArticulationCfg, name: str) -> ArticulationCfg:
         cfg.prim_path = f"{{ENV_REGEX_NS}}/{name}"
@@ -122,9 +124,10 @@ def environment_config(physics: str) -> Any:
             self.decimation, self.seed = 4, 1
             self.sim.dt, self.sim.device = 0.005, "cpu"
             self.sim.physics_material.static_friction = self.sim.physics_material.dynamic_friction = 1.0
-            solver = MJWarpSolverCfg(njmax=400, nconmax=150, cone="pyramidal", impratio=10, integrator="implicitfast")
-            newton = NewtonCfg(solver_cfg=solver, num_substeps=1, use_cuda_graph=True)
-            self.sim.physics = {"newton_mjwarp": newton, "ovphysx": OvPhysxCfg()}[physics]
+            solver = MujocoSolverCfg if physics == "newton_mujoco" else MJWarpSolverCfg
+            settings = solver(njmax=400, nconmax=150, cone="pyramidal", impratio=10, integrator="implicitfast")
+            newton = NewtonCfg(solver_cfg=settings, num_substeps=1, use_cuda_graph=True)
+            self.sim.physics = OvPhysxCfg() if physics == "ovphysx" else newton
 
     return EnvironmentCfg()
 
@@ -188,7 +191,7 @@ def observe(physics: str) -> Observed:
     return observed
 
 
-@pytest.fixture(scope="module", params=["newton_mjwarp", "ovphysx"])
+@pytest.fixture(scope="module", params=ENGINES)
 def observed(request: pytest.FixtureRequest) -> Observed:
     return observe(request.param)
 

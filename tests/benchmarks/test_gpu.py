@@ -28,21 +28,45 @@ def part(code: str, name: str = "tried", **changes: Any) -> Part:
 WRITES = f"import pathlib, sys; pathlib.Path(r'{{folder}}', '{FIGURES}').write_text('{{\"x\": 1}}')"
 
 
-def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
-    done = benchmark("gpu", "--device", "cpu", "--quick", "--out", tmp_path / "gpu.json")
+def on_a_cpu(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    """Run small parts of the kit, each of which must be done, and return what they found."""
+    done = benchmark("gpu", "--device", "cpu", "--quick", *arguments, "--out", tmp_path / "gpu.json")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads((tmp_path / "gpu.json").read_text())
-    assert {name: each["status"] for name, each in found["parts"].items()} == dict.fromkeys(
-        ("device", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"), "done"
-    )
+    found: dict[str, Any] = json.loads((tmp_path / "gpu.json").read_text())
+    assert {each["status"] for each in found["parts"].values()} == {"done"}
+    return found
+
+
+def test_a_training_of_the_kit_runs_on_a_cpu(tmp_path: Path) -> None:
+    found = on_a_cpu(tmp_path, "--part", "device", "speed-64-scored")
+    assert list(found["parts"]) == ["device", "speed-64-scored"]
+    require_speed(found)
+    require_small_logs(tmp_path)
+
+
+@pytest.mark.thorough  # the training above is one of its parts; tests below show what the kit does with parts
+def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
+    found = on_a_cpu(tmp_path)
+    parts = {"device", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"}
+    assert found["parts"].keys() == parts
     assert found["not_run"] == []
-    speed = found["parts"]["speed-64-scored"]["result"]
-    assert speed["heldout_episodes"] == 256
-    assert found["compared"]["steps_per_s"]["64"]["with_held_out_slots"] == speed["steps_per_s"] > 0
+    require_speed(found)
     waited = found["parts"]["waits-cartpole"]["result"]
     assert waited["env_steps"] == 2 * 32
     assert sum(waited["places"].values()) == pytest.approx(waited["waits_per_step"])
     assert found["parts"]["overhead"]["result"]["median_ratio"] > 0
+    require_small_logs(tmp_path)
+
+
+def require_speed(found: dict[str, Any]) -> None:
+    """Check what a training with held-out slots tells of its speed."""
+    speed = found["parts"]["speed-64-scored"]["result"]
+    assert speed["heldout_episodes"] == 256
+    assert found["compared"]["steps_per_s"]["64"]["with_held_out_slots"] == speed["steps_per_s"] > 0
+
+
+def require_small_logs(tmp_path: Path) -> None:
+    """Check that journals are kept, and nothing large."""
     kept = [path for path in (tmp_path / "gpu-logs").rglob("*") if path.is_file()]
     assert [path for path in kept if path.name == "journal-1-0.jsonl"]
     assert not [path for path in kept if path.suffix == ".pt"]

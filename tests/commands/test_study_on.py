@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from ledger_lab.commands.submit import planned_training, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
 from ledger_lab.launch.local import ENGINE
-from ledger_lab.launch.plans import note_submission, read_submissions
+from ledger_lab.launch.plans import read_submissions
 from ledger_lab.ledger import Status, read_ledger
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
@@ -40,6 +39,8 @@ if args.num_envs == 2:
     sys.exit(2)
 if args.num_envs == 600:
     time.sleep(600)
+if args.num_envs == 8:  # another program makes the same training
+    write_run(Path(args.log_root), secrets.token_hex(4), status=Status.COMPLETED, cohort=args.cohort, seed=2)
 write_run(Path(args.log_root), secrets.token_hex(4), status=Status.COMPLETED, cohort=args.cohort, seed=args.seed)
 """
 
@@ -91,7 +92,8 @@ def test_a_study_is_submitted_once_and_reported_when_it_is_made(
     assert [each.name for each in (log_root / "submissions" / "s").iterdir()] == ["001"]
     (submission,) = read_submissions(log_root, "s")
     assert submission.exit_status(0) == 0
-    note_submission(dataclasses.replace(submission, job="elsewhere:1:1"))
+    noted = submission.folder / "submission.json"
+    noted.write_text(noted.read_text().replace(submission.job, "elsewhere:1:1"))
     assert run_study(asked(4)) == 0, "a study that is made needs no answer of the engine"
 
 
@@ -107,6 +109,11 @@ def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
         assert run_study(asked(600)) == 0
         said = capfd.readouterr().out
         assert "0 of 2 trainings are in" in said and "2 wait or run" in said and "s seed 2: waiting, job" in said
+        assert run_study([asked(600)[0], "--log_root", str(log_root)]) == 0
+        said = capfd.readouterr().out
+        assert "0 of 2 trainings are in" in said and "2 wait or run on here" in said
+        assert "other programs still make trainings of this study" in said and "s seed 2: waiting, job" in said
+        assert not read_ledger(log_root).runs, "a study that runs here leaves them alone"
         assert run_study([*asked(600), "--cancel"]) == 0
         assert "cancelled 2 trainings" in capfd.readouterr().out
         wait_until(lambda: ended(log_root))
@@ -117,6 +124,28 @@ def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
     assert "s seed 1: exit status 143: see" in capfd.readouterr().out
     assert run_study([*asked(600), "--cancel"]) == 0
     assert "no training is queued" in capfd.readouterr().out
+
+
+def test_a_study_here_does_not_repeat_what_another_program_makes_meanwhile(
+    asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_root = tmp_path / "ledger"
+    assert run_study([asked(8)[0], "--log_root", str(log_root)]) == 0
+    said = capfd.readouterr().out
+    assert "[2/2] seed 2: another program has made, started or submitted it" in said and "cohort s: 2 runs" in said
+    assert sorted(run.declared.seed for run in read_ledger(log_root).runs) == [1, 2]
+
+
+def test_a_study_here_asks_about_trainings_on_a_cluster_and_does_not_guess(
+    asked: Callable[[int], list[str]], tmp_path: Path
+) -> None:
+    assert run_study(asked(2)) == 0
+    wait_until(lambda: ended(tmp_path / "ledger"))
+    (submission,) = read_submissions(tmp_path / "ledger", "s")
+    noted = submission.folder / "submission.json"
+    noted.write_text(noted.read_text().replace(submission.job, "elsewhere:1:1"))
+    with pytest.raises(UserError, match="001 was submitted to cluster here: .* runs on elsewhere: ask there"):
+        run_study([asked(4)[0], "--log_root", str(tmp_path / "ledger")])
 
 
 def test_a_study_is_not_reported_while_a_run_without_a_job_seems_to_run(

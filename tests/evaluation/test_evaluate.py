@@ -52,10 +52,11 @@ def copy_of_run(trained: Path, tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def small_panel(folder: Path, cells: str = "", seeds: int = 24) -> Path:
+def small_panel(folder: Path, cells: str = "", seeds: int = 24, length_s: float = 5.0) -> Path:
     """Write a panel that the run didn't declare: surviving is enough, which beginners do now and then."""
     text = find_panels()["cartpole_v1"].read_text().replace("tolerance_rad = 0.2", "tolerance_rad = 99.0")
     path = folder / "small.toml"
+    text = text.replace("episode_length_s = 5.0", f"episode_length_s = {length_s}")
     path.write_text(text.replace("first = 0\ncount = 256", f"first = 500\ncount = {seeds}") + cells)
     return path
 
@@ -150,8 +151,8 @@ def count(outcomes: Outcomes, cell: str) -> str:
 
 
 def test_the_table_shows_cells_and_the_worst_episodes_are_recorded(copy_of_run: Path, tmp_path: Path) -> None:
-    run_dir = one_run_dir(copy_of_run)
-    finished = script("evaluate", run_dir / "model_2.pt", "--panel", small_panel(tmp_path, CELLS, 4), "--video", "2",
+    run_dir, panel = one_run_dir(copy_of_run), small_panel(tmp_path, CELLS, 4, length_s=2.0)
+    finished = script("evaluate", run_dir / "model_2.pt", "--panel", panel, "--video", "2",
                       "--target", "0.2", "--log_root", copy_of_run, "--device", "cpu")  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (row,) = evaluation(copy_of_run).of(PanelResult)

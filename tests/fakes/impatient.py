@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.start import run_supervised
+from ledger_lab.terminal.surroundings import compile_forward_only
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train."""
+    compile_forward_only()
     from ledger_lab.training import state as training_state
     from ledger_lab.training.run import train_run
 

@@ -14,10 +14,12 @@ import psutil
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.start import run_supervised
+from ledger_lab.terminal.surroundings import compile_forward_only
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train until the signal comes."""
+    compile_forward_only()
     from ledger_lab.training.judge import Judge, Judged
     from ledger_lab.training.run import train_run
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 import torch
 
 from ledger_lab.ledger import Outcomes
@@ -15,8 +16,12 @@ from ledger_lab.panels import Panel, load_panel
 from ledger_lab.panels.perturbations import Perturbation
 from tests.fakes.held_out import task_cfg
 
-ENGINES = ("newton_mjwarp", "ovphysx")
-"""The physics engines that run on a CPU."""
+ENGINES = ("newton_mujoco", "ovphysx", pytest.param("newton_mjwarp", marks=pytest.mark.thorough))
+"""The physics engines that run on a CPU.
+
+MuJoCo-Warp steps the same models as MuJoCo's C code. Quicker tests simulate every walking robot with it:
+``tests/tasks/test_ant.py``, ``test_symmetry.py`` and ``test_navigation.py``.
+"""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ledger_lab.launch.inline import launch_processes
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.start import run_supervised
+from ledger_lab.terminal.surroundings import compile_forward_only
 
 _AHEAD_S = 3.0
 """How long other processes may run ahead [s]."""
@@ -17,6 +18,7 @@ _AHEAD_S = 3.0
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Train."""
+    compile_forward_only()
     from ledger_lab.training import run
 
     def killed(plan: object) -> None:

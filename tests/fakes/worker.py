@@ -24,6 +24,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, Status
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.recording.writer import AttemptWriter
+from ledger_lab.supervision import insist
 from ledger_lab.supervision.attempt import attempt_life
 from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.start import run_supervised
@@ -188,5 +189,6 @@ def report(run_dir: Path) -> None:
 
 
 if __name__ == "__main__":
+    insist._RETRY_S = 0.05  # as often as always, but within a second
     grace_s, shutdown_s = map(float, sys.argv[3:5]) if len(sys.argv) > 3 else (20.0, 60.0)
     run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s, report=report)

@@ -84,6 +84,14 @@ def test_a_listener_is_bound_to_the_named_address() -> None:
         bound_listener("nobody", 1)
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_a_listener_at_a_name_that_means_loopback_here_is_reached_by_ipv4_and_ipv6() -> None:
+    with bound_listener("debian", 0) as listener:
+        for family, address in ((socket.AF_INET, "127.0.1.1"), (socket.AF_INET6, "::1")):
+            with socket.socket(family) as client:
+                client.connect((address, listener.getsockname()[1]))
+
+
 @pytest.mark.parametrize("name", ["node-0", "tunnel-0", "six-0", "localhost", "192.168.1.1", "unknown.example"])
 def test_private_addresses_are_accepted(name: str) -> None:
     require_private([name], allow=False)

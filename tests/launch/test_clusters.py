@@ -82,6 +82,11 @@ def test_a_wrong_file_is_refused(tmp_path: Path, content: str, said: str) -> Non
         load_site(str(path))
 
 
+def test_only_engines_are_loaded() -> None:
+    with pytest.raises(UserError, match="engine 'job': "):
+        load_engine("job")
+
+
 def test_an_unknown_cluster_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match="no cluster 'slrum'.*did you mean 'slurm'"):
         load_site("slrum")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,9 +19,11 @@ from ledger_lab.launch.planned import carry_out, training_command
 from ledger_lab.launch.plans import (
     Plan,
     PlannedTraining,
-    Submission,
+    draft_submission,
+    drop_draft,
     new_folder,
     note_submission,
+    read_drafts,
     read_plan,
     read_run_dir,
     read_submissions,
@@ -26,6 +31,8 @@ from ledger_lab.launch.plans import (
     write_folder,
 )
 from ledger_lab.ledger import SchedulerJob, Status
+from ledger_lab.ledger.liveness import identify_process
+from ledger_lab.meters import PART_STARTED, process
 from tests.fakes.ledgers import write_run
 
 JOB = SchedulerJob(engine="slurm", job="17", index=0, restarts=1, nodes=["node1", "node2"], queue_s=1.5)
@@ -67,11 +74,11 @@ def test_a_training_knows_its_job_and_notes_its_run(tmp_path: Path) -> None:
 
 
 def submitted(root: Path, run_dir: Path | None) -> Path:
-    folder = new_folder(root, "s")
-    write_folder(folder, {"plan.jsonl": PLAN.to_lines()})
+    draft = draft_submission(new_folder(root, "s"), "slurm", "lab", PLAN)
+    write_folder(draft, {"plan.jsonl": PLAN.to_lines()})
     if run_dir is not None:
-        run_file(folder, 0).write_text(str(run_dir))
-    return folder
+        run_file(draft.folder, 0).write_text(str(run_dir))
+    return draft.folder
 
 
 @pytest.mark.parametrize(
@@ -122,26 +129,58 @@ def test_a_node_without_the_folder_refuses_in_one_line(tmp_path: Path) -> None:
         carry_out(["slurm", str(tmp_path / "none"), "0", PLAN.sha256])
 
 
-def noted(folder: Path, job: str) -> Submission:
-    return Submission(
-        folder=folder, site="lab", job=job, submitted_at="2026-01-01T00:00:00+00:00", plan_sha256=PLAN.sha256
-    )
-
-
-def test_submissions_are_numbered_and_an_unfinished_one_is_told(tmp_path: Path) -> None:
-    first = submitted(tmp_path, None)
+def test_submissions_are_numbered_and_drafts_have_no_job(tmp_path: Path) -> None:
+    folders = submitted(tmp_path, None), submitted(tmp_path, tmp_path / "refused")
+    first, second = read_drafts(tmp_path, "s")
+    assert (first.folder, second.folder) == folders and read_submissions(tmp_path, "s") == []
+    assert first.job_name != second.job_name and first.job_name.startswith("ledger_lab-s-001-")
     with pytest.raises(UserError, match="another program submitted at the same time"):
         write_folder(first, {})
-    with pytest.raises(
-        UserError, match="Call again in a minute; .* jobs named ledger_lab-s-001, cancel them, and remove the folder"
-    ):
-        read_submissions(tmp_path, "s")
-    note_submission(noted(first, "17"))
-    second = submitted(tmp_path, tmp_path / "refused")
-    note_submission(noted(second, "18"))
+    assert [path.name for path in sorted(first.folder.parent.iterdir())] == ["001", "002"]
+    assert note_submission(first, "17").job == "17"
+    note_submission(second, "18")
     assert [(each.folder.name, each.job) for each in read_submissions(tmp_path, "s")] == [("001", "17"), ("002", "18")]
-    assert read_run_dir(second, 0) is None, "a refused run has no directory"
-    assert read_plan(second, PLAN.sha256) == [TRAINING]
+    assert read_drafts(tmp_path, "s") == []
+    assert read_run_dir(second.folder, 0) is None, "a refused run has no directory"
+    assert read_plan(second.folder, PLAN.sha256) == [TRAINING]
+
+
+def test_a_draft_of_another_program_is_abandoned_when_that_has_ended(tmp_path: Path) -> None:
+    draft = draft_submission(new_folder(tmp_path, "s"), "slurm", "lab", PLAN)
+    with subprocess.Popen(["sleep", "600"]) as other:
+        theirs = dataclasses.replace(draft, pid=other.pid, process=identify_process(other.pid))
+        assert draft.is_abandoned, "this process is not submitting while it looks"
+        assert not theirs.is_abandoned
+        other.kill()
+    assert theirs.is_abandoned
+    assert theirs.process is not None
+    far = dataclasses.replace(theirs, process=dataclasses.replace(theirs.process, boot_id="another machine"))
+    assert not far.is_abandoned, "a program on another machine is given time"
+    assert dataclasses.replace(far, submitted_at="2026-01-01T00:00:00+00:00").is_abandoned
+
+
+def test_a_draft_that_another_program_has_replaced_is_not_dropped(tmp_path: Path) -> None:
+    submitted(tmp_path, None)
+    (draft,) = read_drafts(tmp_path, "s")
+    drop_draft(draft)
+    folder = submitted(tmp_path, None)
+    drop_draft(draft)
+    assert [each.folder for each in read_drafts(tmp_path, "s")] == [folder]
+
+
+def test_an_attempt_is_measured_from_the_start_of_its_part_of_the_job() -> None:
+    assert job_environ(JOB, Path("/l/0"))[PART_STARTED] == str(process.process_started_ticks())
+    environ = {PART_STARTED: "0"}  # when the machine started
+    age_ns = time.perf_counter_ns() - process.part_started_ns(environ)
+    assert age_ns == pytest.approx(time.clock_gettime_ns(time.CLOCK_BOOTTIME), abs=1e9)
+    assert environ == {}, "programs that the training starts are measured from their own start"
+    assert process.part_started_ns(environ) == pytest.approx(process.process_started_ns(), abs=1e9)
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-1", "9" * 19, "9" * 5000])
+def test_a_wrong_start_of_the_part_is_refused(value: str) -> None:
+    with pytest.raises(UserError, match=f"{PART_STARTED}=.*: unset it"):
+        process.part_started_ns({PART_STARTED: value})
 
 
 def test_a_signal_that_comes_while_a_training_is_being_started_ends_it(

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ledger_lab.commands.study_on import StudyElsewhere
-from ledger_lab.commands.submit import hand_over
+from ledger_lab.commands.submit import complete_drafts, hand_over, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.launch import slurm_commands
-from ledger_lab.launch.engine import UnclearSubmissionError
-from ledger_lab.launch.plans import Plan, PlannedTraining, Submission, new_folder, read_submissions
-from ledger_lab.launch.slurm import ENGINE, SlurmSite
+from ledger_lab.launch.engine import Queued, UnclearSubmissionError
+from ledger_lab.launch.plans import (
+    Draft,
+    Plan,
+    PlannedTraining,
+    Submission,
+    draft_submission,
+    job_name,
+    new_folder,
+    read_drafts,
+    read_submissions,
+)
+from ledger_lab.launch.slurm import ENGINE, Slurm, SlurmSite
 from ledger_lab.launch.slurm_commands import read_squeue
+from ledger_lab.ledger import Status
+from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.studies import load_study
 from ledger_lab.terminal.console import make_console
+from tests.conftest import ROOT
+from tests.fakes.ledgers import write_run
 
 TRAINING = PlannedTraining(what="s seed 1", start=(), resume=(), program="train.py", directory="/")
 PLAN = Plan(name="s", trainings=(TRAINING,))
@@ -60,15 +78,151 @@ def test_a_job_is_not_lost_if_the_queue_does_not_answer_after_its_submission(sit
         ("", "sbatch printed ''"),
     ],
 )
-def test_a_job_that_may_be_submitted_is_named_and_not_submitted_again(
+def test_a_job_that_may_be_submitted_is_found_by_the_next_call(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str, said: str
 ) -> None:
     monkeypatch.setattr(slurm_commands, "_ANSWER_S", 5.0 if "sleep" in sbatch else 60.0)
     lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\n{sbatch}")
-    with pytest.raises(UnclearSubmissionError, match=f"{said}.*squeue --name=ledger_lab-s-001.*remove {tmp_path}"):
+    with pytest.raises(UnclearSubmissionError, match=f"{said}.*call again.* ledger_lab-s-001-[0-9a-f]{{8}}$"):
         submit(lab)
-    with pytest.raises(UserError, match="jobs named ledger_lab-s-001, cancel them, and remove the folder"):
-        read_submissions(tmp_path / "ledger", "s")
+    (draft,) = read_drafts(tmp_path / "ledger", "s")
+    script = (draft.folder / "job.sbatch").read_text()
+    assert f"#SBATCH --job-name={draft.job_name}\n" in script, "the name is on disk before the job"
+    site(squeue="echo 17; echo 17")
+    assert [each.job for each in complete_drafts([draft])] == ["17"]
+    assert f"--name={draft.job_name} " in (tmp_path / "squeue").read_text()
+    assert [each.job for each in read_submissions(tmp_path / "ledger", "s")] == ["17"]
+
+
+def interrupted(site: Site, tmp_path: Path) -> Draft:
+    """Submit, and lose the answer."""
+    with pytest.raises(UnclearSubmissionError):
+        submit(site(sbatch="[[ $1 != --version ]] || exit 0"))
+    (draft,) = read_drafts(tmp_path / "ledger", "s")
+    return draft
+
+
+def test_a_submission_without_a_job_is_removed_and_submitted_again(site: Site, tmp_path: Path) -> None:
+    draft = interrupted(site, tmp_path)
+    site(squeue="exit 1")
+    with pytest.raises(UserError, match="squeue: exit status 1"):
+        complete_drafts([draft])
+    assert draft.folder.is_dir(), "nothing is removed before Slurm has answered"
+    lab = site(squeue="")
+    assert complete_drafts([draft]) == [] and [*draft.folder.parent.iterdir()] == []
+    assert submit(lab).folder == draft.folder
+
+
+def test_a_job_that_has_left_the_queue_is_known_by_the_tasks_that_have_started(site: Site, tmp_path: Path) -> None:
+    draft = interrupted(site, tmp_path)
+    (draft.folder / "started" / "0").write_text("17\n")
+    site(squeue="")
+    assert [each.job for each in complete_drafts([draft])] == ["17"]
+
+
+@pytest.mark.parametrize(
+    ("squeue", "said"),
+    [
+        ("echo 17; echo 18", "jobs 17, 18 come from this submission: cancel them with scancel 17 18, and remove"),
+        ("echo Welcome", "'Welcome' is not the id of a job"),
+    ],
+)
+def test_an_unclear_answer_about_an_interrupted_submission_is_not_guessed(
+    site: Site, tmp_path: Path, squeue: str, said: str
+) -> None:
+    draft = interrupted(site, tmp_path)
+    site(squeue=squeue)
+    with pytest.raises(UserError, match=said):
+        complete_drafts([draft])
+    assert read_drafts(tmp_path / "ledger", "s") == [draft]
+
+
+def test_a_submission_that_another_program_is_making_is_left_alone(site: Site, tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:
+        draft = draft_submission(tmp_path / "s" / "001", "slurm", "lab", PLAN)
+        theirs = dataclasses.replace(draft, pid=other.pid, process=identify_process(other.pid))
+        with pytest.raises(UserError, match="another program is submitting this: call again when it has ended"):
+            complete_drafts([theirs])
+        other.kill()
+
+
+def test_a_study_whose_call_was_killed_is_not_submitted_again(
+    elsewhere: Callable[[], StudyElsewhere], site: Site, tmp_path: Path
+) -> None:
+    site(sbatch="[[ $1 != --version ]] || exit 0\nkill -KILL $PPID")
+    program = (
+        "import sys; from pathlib import Path; from tests.launch.test_slurm_answers import *\n"
+        "lab = SlurmSite(name='lab', log_root=Path(sys.argv[1]) / 'ledger', environment={}, time='10')\n"
+        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), ENGINE, lab)\n"
+        "study.submit([], make_console(), nodes=1, at_once=None, dry_run=False)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
+    assert killed.returncode == -signal.SIGKILL
+    asked = f'[[ $* == *%F* ]] && echo 17 || echo "0|RUNNING|None|n"; echo "$*" >>{tmp_path}/formats'
+    site(squeue=asked)
+    now = elsewhere()
+    assert now.missing() == [] and len(now.queued()) == 1
+    assert [each.job for each in read_submissions(tmp_path / "ledger", "s")] == ["17"]
+
+
+def test_a_single_training_tells_of_the_job_of_an_interrupted_call_once(
+    site: Site, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab.toml").write_text(f'version = 1\nengine = "slurm"\nlog_root = "{tmp_path}/ledger"\ntime = "10"\n')
+
+    def train() -> int:
+        with pytest.raises(SystemExit) as ended:
+            submit_if_asked(["--on", str(tmp_path / "lab.toml"), "--seed", "3"])
+        assert isinstance(ended.value.code, int)
+        return ended.value.code
+
+    site(sbatch="[[ $1 != --version ]] || exit 0")
+    assert train() == 2
+    site(squeue="echo 16")
+    capfd.readouterr()
+    assert train() == 2
+    said = capfd.readouterr().err
+    assert "had submitted job 16 (cancel: scancel 16; output: " in said and "call again to submit" in said
+    site()
+    assert train() == 0 and "as job 17" in capfd.readouterr().out
+
+
+FAILED = "sbatch: error: Batch job submission failed: "
+POLICY = f"{FAILED}Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        (f"sbatch: error: AssocMaxSubmitJobLimit\n{POLICY}", "AssocMaxSubmitJobLimit; .*: each training counts as one"),
+        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit\n{POLICY}", "make smaller studies"),
+        (f"sbatch: error: AssocMaxWallDurationPerJobLimit\n{POLICY}", "correct account, time, gpus"),
+        (f"{FAILED}Invalid account or account/partition combination specified", "correct account or partition in"),
+        (f"{FAILED}Invalid qos specification", r"correct options \(--qos\)"),
+        (f"{FAILED}Requested reservation is invalid", r"correct options \(--reservation\)"),
+        (f"{FAILED}User's group not permitted to use this partition", "correct partition"),
+        (f"{FAILED}Invalid feature specification", r"correct options \(--constraint\)"),
+        (f"{FAILED}Invalid job array specification", r"\(MaxArraySize\): make smaller studies"),
+        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", "correct time"),
+        ("sbatch: error: Invalid generic resource (gres) specification", "correct gpus"),
+        ("sbatch: error: Memory specification can not be satisfied", "correct memory"),
+    ],
+)
+def test_refusals_become_one_line_with_the_way_out_and_leave_nothing(
+    site: Site, tmp_path: Path, printed: str, said: str
+) -> None:
+    lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\ncat >&2 <<'END'\n{printed}\nEND\nexit 1")
+    with pytest.raises(UserError, match=said) as refused:
+        submit(lab)
+    assert not isinstance(refused.value, UnclearSubmissionError) and "\n" not in str(refused.value)
+    assert [*(tmp_path / "ledger" / "submissions" / "s").iterdir()] == []
+
+
+def test_without_slurm_nothing_is_submitted(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = site()
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    with pytest.raises(UserError, match="sbatch is not installed here"):
+        submit(lab)
 
 
 def test_a_refused_job_leaves_nothing_and_one_that_cannot_be_cancelled_stays_named(site: Site, tmp_path: Path) -> None:
@@ -78,7 +232,7 @@ def test_a_refused_job_leaves_nothing_and_one_that_cannot_be_cancelled_stays_nam
     assert [*(tmp_path / "ledger" / "submissions" / "s").iterdir()] == []
     with pytest.raises(UnclearSubmissionError, match=r"cancel it with scancel 17, and remove /"):
         submit(site(squeue=never, scancel="exit 1"))
-    assert (tmp_path / "ledger" / "submissions" / "s" / "001" / "plan.jsonl").is_file()
+    assert [each.folder.name for each in read_drafts(tmp_path / "ledger", "s")] == ["001"]
 
 
 def test_variables_of_the_shell_do_not_change_what_slurm_is_asked(
@@ -95,11 +249,12 @@ def test_variables_of_the_shell_do_not_change_what_slurm_is_asked(
 
 def test_a_job_of_another_name_with_the_same_id_is_not_ours(site: Site, tmp_path: Path) -> None:
     submission = submit(site(scontrol="echo JobId=17 JobName=other JobState=FAILED Reason=None"))
+    name = job_name(submission.folder)
     assert ENGINE.ending(submission, 0) is None
-    site(scontrol="echo JobId=17 JobName=ledger_lab-s-001 JobState=FAILED Reason=None")
+    site(scontrol=f"echo JobId=17 JobName={name} JobState=FAILED Reason=None")
     assert ENGINE.ending(submission, 0) == "failed"
     ENGINE.queued(submission)
-    assert "--jobs=17 --name=ledger_lab-s-001 " in (tmp_path / "squeue").read_text().splitlines()[-1]
+    assert f" --name={name} " in (tmp_path / "squeue").read_text().splitlines()[-1]
 
 
 @pytest.mark.parametrize("said", ["Welcome to the cluster", "JOBID STATE", "17_0|RUNNING|None|n", "\ufffd"])
@@ -132,7 +287,7 @@ def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyElsewhere]:
     """Returns what one call of study.py knows of a study of one seed."""
     (tmp_path / "s.toml").write_text("version = 1\nseeds = [1]\n")
     lab = site()
-    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), ENGINE, lab, [])
+    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), ENGINE, lab)
 
 
 def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], tmp_path: Path) -> None:
@@ -144,12 +299,29 @@ def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], 
     assert elsewhere().missing() == []
 
 
+def test_a_training_that_ends_while_the_queue_is_asked_is_not_missing(
+    elsewhere: Callable[[], StudyElsewhere], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+
+    def queued(engine: Slurm, submission: Submission) -> dict[int, Queued]:
+        write_run(tmp_path / "ledger", "0badc0de", status=Status.COMPLETED, cohort="s", seed=1)
+        return {}
+
+    monkeypatch.setattr(Slurm, "queued", queued)
+    assert elsewhere().missing() == []
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
         ("plan.jsonl", '{"what"', '{"WHAT"', "plan.jsonl was changed after its submission: restore it"),
         ("submission.json", '"17"', '"--me"', "'--me' is no job of slurm: restore the file"),
         ("submission.json", '"17"', '"17,18"', "'17,18' is no job of slurm"),
+        ("submission.json", '"slurm"', '"job"', "submitted with engine job: keep this engine"),
+        ("submission.json", "ledger_lab-", "other,", "submission.json can't be read .*: restore it"),
+        ("submission.json", 'Z","plan', '","plan', "submission.json can't be read"),
+        ("submission.json", '"version":1', '"version":2', "submission.json can't be read"),
     ],
 )
 def test_files_that_were_changed_are_refused(
@@ -179,9 +351,20 @@ def test_others_cannot_write_to_a_submission_or_read_its_environment(site: Site)
     finally:
         os.umask(former)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+    assert folder.parent.stat().st_mode & 0o002 == 0, "nobody else can replace the folder"
     assert modes.pop("job.sbatch") == 0o600
     assert {modes.pop(name) for name in ("plan.jsonl", "submission.json")} == {0o644}
     assert set(modes.values()) == {0o755}
+
+
+def test_hidden_jobs_of_another_user_are_not_taken_for_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    submission = submit(site(squeue="", scontrol="echo 'PrivateData             = jobs,usage'"))
+    assert ENGINE.queued(submission) == {}
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    with pytest.raises(UserError, match="hides the jobs of other users"):
+        ENGINE.queued(submission)
+    site(squeue="", scontrol="echo 'PrivateData             = none'")
+    assert ENGINE.queued(submission) == {}
 
 
 def test_copies_beside_the_submissions_are_left_alone(site: Site) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.errors import UserError
-from ledger_lab.launch import slurm_commands
 from ledger_lab.launch.plans import Plan, PlannedTraining, read_plan
 from ledger_lab.launch.slurm import ENGINE, SlurmSite, slurm_seconds
 from ledger_lab.launch.slurm_commands import explain_ending, never_starts, queue_seconds, read_squeue
@@ -115,11 +113,48 @@ def test_waiting_and_running_trainings_are_read_from_the_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["PartitionTimeLimit", "PartitionConfig", "Job's account not known, so it can't use"]
+    "reason",
+    [
+        "PartitionTimeLimit",
+        "PartitionConfig",
+        "Job's account not known, so it can't use",
+        "InvalidAccount",
+        "AssocMaxCpuPerJobLimit",
+        "AssocMaxWallDurationPerJobLimit",
+        "QOSMaxCpuPerJobLimit",
+        "QOSMaxGRESPerNode",
+        "QOSMinCpuNotSatisfied",
+    ],
 )
 def test_jobs_that_never_start_are_recognised(reason: str) -> None:
     assert never_starts(f"{reason}\n") == reason
-    assert never_starts("Priority\nResources\nJobArrayTaskLimit\nNone\n") is None
+    said = read_squeue(f"0|PENDING|{reason}|\n")[0].said
+    assert said == f"pending ({reason}: never starts: cancel it, and correct the file of the cluster)"
+
+
+def test_jobs_that_start_when_others_end_are_left_in_the_queue() -> None:
+    reasons = [
+        *("Priority", "Resources", "JobArrayTaskLimit", "None", "Reservation", "ReqNodeNotAvail", "PartitionDown"),
+        *("AssocGrpCpuLimit", "AssocGrpCPURunMinutesLimit", "AssocMaxJobsLimit", "QOSMaxJobsPerUserLimit"),
+        *("QOSMaxNodePerUserLimit", "QOSMaxCpuPerUserLimit", "MaxCpuPerAccount"),
+    ]
+    assert never_starts("\n".join([*reasons, "AssocGrpCPUMinutesLimit", "JobHeldUser"])) is None
+    assert {read_squeue(f"0|PENDING|{each}|")[0].said for each in reasons if each != "None"} == {
+        f"pending ({each})" for each in reasons if each != "None"
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("AssocGrpCPUMinutesLimit", "has used up its share"),
+        ("QOSGrpWallLimit", "has used up its share"),
+        ("JobHeldUser", "is held: scontrol release lets it start"),
+        ("launch failed requeued held", "is held: scontrol release lets it start"),
+    ],
+)
+def test_what_a_waiting_job_needs_is_told(reason: str, said: str) -> None:
+    assert said in read_squeue(f"0|PENDING|{reason}|")[0].said
 
 
 def test_endings_without_a_row_are_explained() -> None:
@@ -195,24 +230,6 @@ def test_only_jobs_that_the_system_ended_are_requeued(name: str, tmp_path: Path)
     assert (folder / "exits" / "3").read_text() == f"{status}\n"
     asked = tmp_path / "requeued"
     assert (asked.read_text() if asked.exists() else None) == ("19_3\n" if requeued else None)
-
-
-def test_slurms_refusals_become_one_line_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sbatch").write_text(
-        "#!/bin/bash\necho 'sbatch: error: Batch job submission failed: Invalid account or account/partition "
-        "combination specified' >&2\nexit 1\n"
-    )
-    (tmp_path / "sbatch").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(UserError, match=r"^sbatch: .*Invalid account.*: correct account or partition"):
-        ENGINE.submit(tmp_path)
-    (tmp_path / "sbatch").write_text("#!/bin/bash\nexec sleep 60\n")
-    monkeypatch.setattr(slurm_commands, "_ANSWER_S", 0.2)
-    with pytest.raises(UserError, match=r"after 0.2 s: .* look with squeue --name=ledger_lab-\S+,"):
-        ENGINE.submit(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    with pytest.raises(UserError, match="sbatch is not installed here"):
-        ENGINE.submit(tmp_path)
 
 
 def test_the_default_python_is_that_of_this_machine() -> None:

@@ -43,8 +43,8 @@ def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Pa
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
 
-    arguments = ["--rl_library", made_up, "--device", "cpu", "--seed", "7", "--max_iterations", "9", "--scale_lr"]
-    arguments += ["--num_envs", "512", "--log_root", str(tmp_path)]
+    arguments = ["--rl_library", made_up, "--device", "cpu", "--seed", "7", "--max_iterations", "9"]
+    arguments += ["--scale_lr", "sqrt", "--num_envs", "512", "--log_root", str(tmp_path)]
     plan = plan_training(parse(TrainRequest, arguments))
     assert (plan.adapter.library, plan.seed, plan.batch.max_iterations) == (made_up, 7, 9)
     assert plan.overrides == ["physics=newton_mujoco", "agent.learner.rate=0.002828"]

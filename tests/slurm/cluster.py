@@ -186,11 +186,21 @@ class Cluster:
         finished = subprocess.run([*self._enter("control"), *command], capture_output=True, text=True, env=self.environ)
         return finished.stdout + finished.stderr
 
-    def script(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command in the namespace of the controller to its end."""
+    def script(
+        self, *command: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the namespace of the controller to its end, with further environment variables."""
         return subprocess.run(
-            [*self._enter("control"), *command], capture_output=True, text=True, env=self.environ, cwd=cwd
+            [*self._enter("control"), *command],
+            capture_output=True,
+            text=True,
+            env={**self.environ, **(environ or {})},
+            cwd=cwd,
         )
+
+    def has_ended(self, job: str) -> bool:
+        """Tell whether no task of a job waits or runs."""
+        return not self.inside("control", "squeue", "--noheader", f"--jobs={job}").strip()
 
     def _start_daemon(self, space: str, *command: str) -> None:
         """Start a daemon in a namespace."""

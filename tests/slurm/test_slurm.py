@@ -6,8 +6,14 @@ test looks at what became of it.
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,9 +57,10 @@ class Site:
             + "".join(f"{key} = {value}\n" for key, value in keys.items())
         )
 
-    def script(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a script of the repository on the controller."""
-        return self.cluster.script(sys.executable, str(ROOT / "scripts" / f"{name}.py"), *arguments, cwd=ROOT)
+    def script(self, name: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of the repository on the controller, with further environment variables."""
+        program = str(ROOT / "scripts" / f"{name}.py")
+        return self.cluster.script(sys.executable, program, *arguments, cwd=ROOT, environ=environ)
 
     def train(self, *arguments: str) -> str:
         """Submit a training, and return the id of its job."""
@@ -83,7 +90,7 @@ class Site:
 
 
 def wait_for_training(site: Site, attempt: int = 1) -> None:
-    wait_until(lambda: site.trains(attempt), f"attempt {attempt} trains", STARTS_S, shown=site.printed)
+    wait_until(lambda: site.trains(attempt), f"attempt {attempt} trains", STARTS_S, 1, site.printed)
 
 
 def jobs_of(run: Run) -> list[tuple[int, list[str]]]:
@@ -94,9 +101,9 @@ def jobs_of(run: Run) -> list[tuple[int, list[str]]]:
 
 @pytest.fixture(scope="module")
 def lost(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """A training whose node loses its power in mid-training, and comes back later."""
+    """A training of two processes whose node loses its power in mid-training, and comes back later."""
     site = Site(cluster, tmp_path_factory.mktemp("lost"))
-    job = site.train(*LONG)
+    job = site.train(*LONG, "--nproc", "2")
     wait_for_training(site)
     node = cluster.job(f"{job}_0")["NodeList"]
     cluster.kill_node(node)
@@ -110,9 +117,11 @@ def test_a_node_that_dies_has_its_training_requeued(lost: Site) -> None:
     wait_until(lambda: "has no recorded end: waiting until it counts as lost" in lost.printed(), "it waits", STARTS_S)
     (run,) = lost.runs()
     assert len(run.attempts) == 1, "nothing writes before the lost attempt counts as lost"
+    lost.path.with_name("waits").touch()
 
 
 def test_an_array_of_six_is_trained_two_at_once_and_reported(cluster: Cluster, tmp_path: Path) -> None:
+    """The first call is killed when Slurm has taken the job, and before it can note the job."""
     site = Site(cluster, tmp_path, 'instance = "aws-g6.xlarge"')
     study = tmp_path / "six.toml"
     study.write_text(
@@ -120,12 +129,22 @@ def test_an_array_of_six_is_trained_two_at_once_and_reported(cluster: Cluster, t
         '[factors.rate]\nslow = ["agent.algorithm.learning_rate=1e-4"]\nfast = ["agent.algorithm.learning_rate=1e-3"]\n'
     )
     asked = [str(study), "--on", str(site.path)]
-    submitted = site.script("study", *asked, "--at_once", "2")
-    assert "submitted 6 trainings to two as job" in submitted.stdout, submitted.stderr
-    shown = site.script("study", *asked).stdout
-    assert "0 of 6 trainings are in" in shown and "6 wait or run" in shown, "nothing is submitted twice"
-    assert "pending (JobArrayTaskLimit)" in site.script("study", *asked, "--status").stdout
-    wait_until(lambda: "0 wait or run" in site.script("study", *asked, "--status").stdout, "all have ended", 900, 5)
+    killer = tmp_path / "bin" / "sbatch"
+    killer.parent.mkdir()
+    killer.write_text(
+        f'#!/bin/bash\n{shutil.which("sbatch")} "$@" || exit\n[[ $1 == --version ]] || kill -KILL $PPID\n'
+    )
+    killer.chmod(0o755)
+    killed = site.script("study", *asked, "--at_once", "2", PATH=f"{killer.parent}:{os.environ['PATH']}")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    shown = site.script("study", *asked, "--status").stdout
+    assert "0 of 6 trainings are in" in shown and "6 wait or run" in shown, "the job is found"
+    assert "pending (JobArrayTaskLimit)" in shown
+    assert "6 wait or run" in site.script("study", *asked).stdout, "nothing is submitted twice"
+    here = site.script("study", str(study), "--log_root", str(site.log_root))
+    assert "6 wait or run on two" in here.stdout and "training …" not in here.stdout, here.stderr
+    job = json.loads((site.submission / "submission.json").read_text())["job"]
+    wait_until(lambda: cluster.has_ended(job), "all have ended", 900, 2)
     reported = site.script("study", *asked)
     assert reported.returncode == 0, reported.stdout + reported.stderr
     assert "cohort six-fast: 3 runs" in reported.stdout and "queue" in reported.stdout
@@ -144,12 +163,17 @@ def test_an_array_of_six_is_trained_two_at_once_and_reported(cluster: Cluster, t
 
 def test_the_run_on_the_lost_node_is_resumed_on_the_other(cluster: Cluster, lost: Site) -> None:
     wait_for_training(lost, attempt=2)
-    cluster.tried("scancel", "--name=ledger_lab-train.py-001")
+    job = json.loads((lost.submission / "submission.json").read_text())["job"]
+    cluster.tried("scancel", job)
     (run,) = lost.runs()
     assert run.attempts[0].status is Status.LOST
     (first, (before,)), (second, (after,)) = jobs_of(run)
     assert (first, second) == (0, 1) and {before, after} == {"node1", "node2"}
     assert run.attempts[0].wall_ns > 0, "it is billed to its last sign of life"
+    part_started, waited_until = (lost.submission / "started" / "0").stat(), lost.path.with_name("waits").stat()
+    waited_ns = waited_until.st_mtime_ns - part_started.st_mtime_ns
+    starts = [journal.of(AttemptStarted)[0] for journal in run.attempts[1].ranks]
+    assert len(starts) == 2 and all(start.wall_ns > waited_ns for start in starts), "the wait is billed"
 
 
 def test_a_preempted_training_is_requeued_and_resumed_and_a_cancelled_one_stays_cancelled(
@@ -191,11 +215,11 @@ def test_a_training_that_a_site_cancels_is_submitted_again_by_the_study(cluster:
     arguments = [*TINY, "--no_eval", "--save_state_every", "1", "--max_iterations", "40"]
     study.write_text(f"version = 1\nseeds = [1]\narguments = {arguments}\n")
     asked = [str(study), "--on", str(site.path)]
-    assert site.script("study", *asked).returncode == 0
+    job = site.script("study", *asked).stdout.split("as job ")[1].split()[0]
     wait_for_training(site)
     high = ("--partition=high", "--nodelist=node1", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
     cluster.tried("sbatch", *high)
-    wait_until(lambda: "0 wait or run" in site.script("study", *asked, "--status").stdout, "it is cancelled", 120, 2)
+    wait_until(lambda: cluster.has_ended(job), "it is cancelled", 120)
     again = site.script("study", *asked)
     assert "submitted 1 trainings" in again.stdout, again.stdout + again.stderr
     wait_until(lambda: site.runs()[0].attempts[-1].status is Status.COMPLETED, "it goes on", STARTS_S, 2)
@@ -204,8 +228,12 @@ def test_a_training_that_a_site_cancels_is_submitted_again_by_the_study(cluster:
 
 
 def test_a_training_whose_time_is_up_is_requeued_and_resumed(cluster: Cluster, tmp_path: Path) -> None:
-    site = Site(cluster, tmp_path, 'time = "00:05:00"\ngrace_s = 150\noptions = ["--nodelist=node1"]')
+    site = Site(cluster, tmp_path, 'grace_s = 150\noptions = ["--nodelist=node1"]')
     job = site.train(*LONG)
+    wait_for_training(site)
+    # Shorter than grace_s, so that Slurm sends its signal at its next look, and longer than it takes until then.
+    ran_s = time.time() - (site.submission / "started" / "0").stat().st_mtime
+    cluster.inside("control", "scontrol", "update", f"JobId={job}_0", f"TimeLimit={math.ceil(ran_s / 60) + 1}")
     wait_until(lambda: "the time is up; requeueing" in site.printed(), "the time is up", STARTS_S)
     wait_until(lambda: "resumes run" in site.printed(), "it resumes", STARTS_S)
     cluster.tried("scancel", job)
@@ -257,8 +285,8 @@ def test_a_log_root_that_the_nodes_do_not_share_is_told(cluster: Cluster, tmp_pa
         study = tmp_path / "one.toml"
         study.write_text(f"version = 1\nseeds = [1]\narguments = {[*TINY]}\n")
         asked = [str(study), "--on", str(site.path)]
-        assert site.script("study", *asked).returncode == 0
-        wait_until(lambda: "0 wait or run" in site.script("study", *asked, "--status").stdout, "it has ended", 120, 2)
+        job = site.script("study", *asked).stdout.split("as job ")[1].split()[0]
+        wait_until(lambda: cluster.has_ended(job), "it has ended", 120)
         assert "log_root must be a folder that all nodes share" in site.script("study", *asked, "--status").stdout
     finally:
         cluster.inside("node1", "umount", str(tmp_path))

@@ -95,3 +95,17 @@ def test_an_invalid_study_is_refused(tmp_path: Path, content: str, message: str)
 def test_an_unknown_study_names_the_existing_ones() -> None:
     with pytest.raises(UserError, match=r"no study 'nope': name a \.toml file, or one of libraries"):
         load_study("nope")
+
+
+@pytest.mark.parametrize("key", ["budget_usd", "budget_h"])
+@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "true", '"50"', "[50]"])
+def test_a_budget_is_a_number_above_zero(key: str, value: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{key} must be a number above 0, like {key} = 50"):
+        load_study(written(tmp_path, f"{key} = {value}\n{TWO_FACTORS}"))
+
+
+def test_a_study_has_the_budgets_of_its_file(tmp_path: Path) -> None:
+    study = load_study(written(tmp_path, f"budget_usd = 50\nbudget_h = 1.5\n{TWO_FACTORS}"))
+    assert (study.budget_usd, study.budget_h) == (50.0, 1.5)
+    free = load_study(written(tmp_path, TWO_FACTORS))
+    assert (free.budget_usd, free.budget_h) == (None, None)

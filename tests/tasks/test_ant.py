@@ -219,7 +219,7 @@ def test_replayed_contacts_equal_launched_contacts_bit_for_bit(observed: Observe
 
 def test_every_cell_of_the_robustness_panel_is_felt() -> None:
     panel = robust("ant_v1")
-    with simulated(panel.task, ENGINES[0], len(panel.episodes) + 2) as env:
+    with simulated(panel.task, "newton_mujoco", len(panel.episodes) + 2) as env:
         taken_twice(env, panel).check()
 
 

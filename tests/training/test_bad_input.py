@@ -125,7 +125,7 @@ TRAIN_MISTAKES = [
     (["agent.algorithm.learning_rate=-1"], r"agent.algorithm.learning_rate -1.*: must be positive"),
     (["agent.algorithm.schedule=adaptiv"], r"agent.algorithm.schedule 'adaptiv': did you mean 'adaptive'"),
     (
-        ["--rl_library", "rl_games", "--scale_lr", "agent.params.config.lr_schedule=adaptiv"],
+        ["--rl_library", "rl_games", "--scale_lr", "sqrt", "agent.params.config.lr_schedule=adaptiv"],
         r"agent.params.config.lr_schedule 'adaptiv': did you mean 'adaptive'",
     ),
     (

@@ -78,7 +78,7 @@ def test_the_effective_batch_counts_every_epoch() -> None:
 def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tmp_path: Path) -> None:
     from ledger_lab.training.show import describe_batch
 
-    plan = planned("--scale_lr", "--num_envs", "1024", log_root=tmp_path)
+    plan = planned("--scale_lr", "sqrt", "--num_envs", "1024", log_root=tmp_path)
     assert plan.overrides == ["physics=newton_mujoco", "agent.algorithm.learning_rate=0.002"]
     assert plan.agent_cfg.algorithm.learning_rate == 0.002
     assert describe_batch(plan) == (
@@ -89,7 +89,7 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
 
 def test_a_learning_rate_is_either_given_or_scaled(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"leave out agent.algorithm.learning_rate=…, or --scale_lr"):
-        planned("--scale_lr", "agent.algorithm.learning_rate=0.1", log_root=tmp_path)
+        planned("--scale_lr", "sqrt", "agent.algorithm.learning_rate=0.1", log_root=tmp_path)
 
 
 def test_the_learning_rate_grows_by_the_root_of_two_per_doubling() -> None:
@@ -97,6 +97,47 @@ def test_the_learning_rate_grows_by_the_root_of_two_per_doubling() -> None:
     assert scaled_learning_rate(1e-3, 81_920, 40_960) == pytest.approx(1.414e-3)
     assert scaled_learning_rate(1e-3, 163_840, 40_960) == 2e-3
     assert scaled_learning_rate(1e-3, 10_240, 40_960) == 5e-4
+    assert scaled_learning_rate(1e-3, 163_840, 40_960, "linear") == 4e-3
+    assert scaled_learning_rate(1e-3, 10_240, 40_960, "linear") == 2.5e-4
+
+
+@pytest.mark.parametrize(
+    ("library", "setting", "per_process"),
+    [
+        ("rsl_rl", "agent.algorithm.num_mini_batches", 16),
+        ("skrl", "agent.agent.mini_batches", 16),
+        ("rl_games", "agent.params.config.minibatch_size_per_env", 2),
+    ],
+)
+def test_minibatches_keep_their_size(library: str, setting: str, per_process: int, tmp_path: Path) -> None:
+    own = planned("--rl_library", library, log_root=tmp_path)
+    plan = planned("--rl_library", library, "--keep_minibatch_size", "--num_envs", "1024", log_root=tmp_path)
+    assert plan.overrides[-1] == f"{setting}={per_process}"
+    assert plan.batch.minibatches_of(1024) == 4 * own.batch.minibatches_of(256) == 16
+    same = planned("--rl_library", library, "--keep_minibatch_size", log_root=tmp_path)
+    assert same.batch == own.batch
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["--keep_minibatch_size", "--num_envs", "300"],
+            "300 environments × 32 steps does not split into minibatches of 2048",
+        ),
+        (["--keep_minibatch_size", "--num_envs", "16"], "use a multiple of the task's 256 environments, counted"),
+        (
+            ["--keep_minibatch_size", "agent.algorithm.num_mini_batches=2"],
+            "leave out agent.algorithm.num_mini_batches=…",
+        ),
+        (["--keep_minibatch_size", "--scale_lr", "sqrt"], "a gradient step has as many samples as before: leave one"),
+    ],
+)
+def test_minibatches_that_cannot_keep_their_size_are_refused(
+    arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=complaint):
+        planned(*arguments, log_root=tmp_path)
 
 
 @pytest.mark.parametrize("task", sorted(RECIPES))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from ledger_lab.ledger import AttemptStarted, Journal, PanelResult, Run, read_jo
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
-from tests.conftest import ROOT, script
+from tests.conftest import fake, script
 from tests.evaluation.test_evaluate_bad_input import retold, with_other
 
 PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
@@ -30,8 +28,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
     log_root = tmp_path_factory.mktemp("begun")
     request = ["--checkpoint", "LedgerLab-Cartpole", "--num_envs", "32", "--max_iterations", "2", "--device", "cpu"]
     request += ["--no-stop_at_target", "--log_root", str(log_root)]
-    fake = str(ROOT / "tests" / "fakes" / "interrupted.py")
-    asked = subprocess.run([sys.executable, fake, *request, "1:SIGTERM"], capture_output=True, text=True, check=False)
+    asked = fake("interrupted", *request, "1:SIGTERM")
     assert asked.returncode == 75, asked.stdout + asked.stderr
     (before,) = read_ledger(log_root).runs
     finished = script("train", "--resume", before.directory)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.runners.adapter import load_adapter
-from tests.conftest import ROOT, one_run_dir, script
+from tests.conftest import fake, one_run_dir, script
 
 
 def short(library: str) -> list[str]:
@@ -92,9 +90,7 @@ def test_the_policy_of_each_library_is_exported_and_played(root: Path, tmp_path:
 @pytest.mark.slow
 def test_a_resumed_training_equals_an_uninterrupted_training_bit_for_bit(root: Path, tmp_path: Path) -> None:
     whole = run_of(root)
-    fake = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *short(whole.declared.rl_library)]
-    fake += ["--log_root", str(tmp_path), "2:SIGTERM"]
-    asked = subprocess.run(fake, capture_output=True, text=True, check=False, cwd=ROOT)
+    asked = fake("interrupted", *short(whole.declared.rl_library), "--log_root", tmp_path, "2:SIGTERM")
     assert asked.returncode == 75, asked.stdout + asked.stderr
     resumed = script("train", "--resume", one_run_dir(tmp_path), "--log_root", tmp_path)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr

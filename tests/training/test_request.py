@@ -149,6 +149,11 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
     assert plan.run_dir.is_dir() and plan.run_dir.name.endswith(plan.run_id)
 
 
+@pytest.mark.parametrize(("stored", "meant"), [(True, "sqrt"), (False, None), ("linear", "linear"), (None, None)])
+def test_requests_of_earlier_versions_had_a_switch_for_the_learning_rate(stored: object, meant: object) -> None:
+    assert TrainRequest.from_data({**TrainRequest().to_data(), "scale_lr": stored}).scale_lr == meant
+
+
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
 def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str, tmp_path: Path) -> None:
     from ledger_lab.checkpoints.candidate import hash_configs
@@ -157,7 +162,7 @@ def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str
     from ledger_lab.training.plan import plan_training
 
     registered_tasks()
-    request = TrainRequest(rl_library=library, device="cpu", num_envs=1024, scale_lr=True, log_root=tmp_path)
+    request = TrainRequest(rl_library=library, device="cpu", num_envs=1024, scale_lr="sqrt", log_root=tmp_path)
     plan = plan_training(request)
     engine, override = plan.overrides
     assert engine == "physics=newton_mujoco"

@@ -30,16 +30,10 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.rows import ProcessIdentity
 from ledger_lab.reports import summarize_run
-from tests.conftest import ROOT, SHORT, command, one_run_dir, script
+from tests.conftest import ROOT, SHORT, command, fake, one_run_dir, script
 from tests.fakes.ledgers import SECOND, declared, window, write_further_rank
 
 HOST = socket.gethostname()
-
-
-def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Train by a program of the tests."""
-    command = [sys.executable, str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def interrupted(when: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -395,10 +389,21 @@ def test_a_resumed_run_uses_the_stored_request(tmp_path: Path) -> None:
 def test_a_resumed_run_accepts_its_original_flags(tmp_path: Path) -> None:
     flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
     more = {"instance": "mine", "usd_per_hour": 1.0, "prices": Path("p.toml"), "cohort": "c", "cohort_size": 3}
-    write(tmp_path, request=asked(**more, scale_lr=True, overrides=("agent.seed=3",)))
-    argv = ["--resume", "aaaa", "--log_root", str(tmp_path), *flags, "--scale_lr", "agent.seed=3", "--grace_s", "290"]
+    write(tmp_path, request=asked(**more, scale_lr="sqrt", overrides=("agent.seed=3",)))
+    argv = [
+        "--resume",
+        "aaaa",
+        "--log_root",
+        str(tmp_path),
+        *flags,
+        "--scale_lr",
+        "linear",
+        "agent.seed=3",
+        "--grace_s",
+        "290",
+    ]
     request, _ = resumption(*argv)
-    assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), True, 290)
+    assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), "sqrt", 290)
 
 
 def test_a_resumed_run_accepts_flags_with_the_resolved_values(tmp_path: Path) -> None:

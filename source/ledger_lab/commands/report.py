@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from rich.text import Text
 
 from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
@@ -35,12 +38,17 @@ from ledger_lab.terminal.console import make_console, write_output
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
 from ledger_lab.terminal.request import Request, flag, log_root_flag
+from ledger_lab.watch import AlertKind, watch_ledger
+from ledger_lab.watch.show import alert_lines
 
 _BATCH, _PARALLEL_FROM = 32, 256
 """Runs per batch of one process, and smallest number of runs that are summarized on several cores."""
 
 _SHOWN_RUNS = 1000
 """Largest number of runs in the table or on a page. More runs take minutes to draw, and a browser long to show."""
+
+_LEAST_FOLLOW_S = 1.0
+"""Shortest time between two looks at the ledger [s]."""
 
 _EXPLAINED_ROWS = 200_000
 """Largest number of rows for which bottlenecks are computed if the user names no runs."""
@@ -64,6 +72,7 @@ class ReportRequest(Request):
         examples=(
             "report.py --checkpoints",
             "report.py --html page.html",
+            "report.py --html page.html --follow 15",
             "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
             'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
         ),
@@ -82,6 +91,13 @@ class ReportRequest(Request):
         "Write an HTML page with tables and plots, which works without a network. The page shows at most "
         f"{_SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts.",
         metavar="FILE",
+    )
+    follow: float | None = flag(
+        None,
+        "With --html: keep running, look at the ledger after each of these periods, and rewrite the page if something "
+        "has changed. A browser that shows the file loads it again by itself. Ctrl-C ends. No server is needed, so the "
+        "page can lie on shared storage [s].",
+        metavar="SECONDS",
     )
     compare: tuple[str, str] | None = flag(
         None,
@@ -134,6 +150,10 @@ class ReportRequest(Request):
             raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
         if self.html is not None and self.json is not None:
             raise UserError("--html and --json cannot be used together: call report.py twice")
+        if self.follow is not None and self.html is None:
+            raise UserError("--follow needs --html FILE: the page that it rewrites")
+        if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow < math.inf:
+            raise UserError(f"--follow {self.follow:g}: give at least {_LEAST_FOLLOW_S:g} s")
         other = next((f"--{name}" for name in views if getattr(self, name)), None)
         if self.checkpoints and other is not None:
             raise UserError(f"--checkpoints cannot be used with {other}: leave one of them out")
@@ -176,6 +196,8 @@ def build_report(argv: Sequence[str]) -> int:
 
         show_schema()
         return 0
+    if request.follow is not None:
+        _follow(request, request.follow)
     ledger = whole_ledger(request.log_root)
     runs, price = selected_runs(ledger.runs, request.runs, request.log_root), request.price()
     if request.compare is not None:
@@ -199,6 +221,21 @@ def build_report(argv: Sequence[str]) -> int:
     else:
         _show(request, ledger, contents, price)
     return 1 if ledger.damage else 0
+
+
+def _follow(request: ReportRequest, every_s: float) -> NoReturn:
+    """Write the page again and again."""
+    from ledger_lab.commands.follow_page import follow_page
+    from ledger_lab.commands.page_reading import PageReading
+
+    assert request.html is not None
+    price = request.price()
+    follow_page(
+        request.html,
+        lambda address: PageReading(
+            request.log_root, mode="file", every_s=every_s, address=address, runs=request.runs, price=price
+        ),
+    )
 
 
 def newest_runs(runs: Sequence[Run]) -> list[Run]:
@@ -271,11 +308,23 @@ def _show(request: ReportRequest, ledger: Ledger, contents: Contents, price: Pri
     if not request.runs:
         for line in absent_cohort_lines(ledger.cohorts):
             console.print(line)
+    for line in _alert_lines(ledger, {run.run_id for run in runs}, everything=not request.runs, price=price):
+        console.print(line, soft_wrap=True)
     if not explained:
         console.print(f"bottlenecks and advice are left out over {rows} rows: name the runs to explain")
     if request.checkpoints:
         for summary in summaries:
             console.print(render_checkpoints(summary, console.width), "")
+
+
+def _alert_lines(ledger: Ledger, shown: set[str], *, everything: bool, price: Price | None) -> list[Text]:
+    """Return the alerts about the shown runs, and, if all runs are shown, about machines; no engine is asked.
+
+    Health events are left out, because the table tells them already.
+    """
+    found = watch_ledger(ledger, now=datetime.datetime.now(datetime.UTC), price=price)
+    told = [alert for alert in found.alerts if alert.kind is not AlertKind.HEALTH]
+    return alert_lines(each for each in told if each.subject in shown or (everything and each.subject_kind != "run"))
 
 
 def _write_json(name: str, report: dict[str, Any]) -> None:
@@ -312,7 +361,10 @@ def whole_ledger(log_root: Path) -> Ledger:
 
 
 def summarize_selected(
-    ledger: Ledger, runs: Sequence[Run], price: Price | None = None
+    ledger: Ledger,
+    runs: Sequence[Run],
+    price: Price | None = None,
+    summarize: Callable[[Sequence[Run], Price | None], list[RunSummary]] | None = None,
 ) -> tuple[list[RunSummary], list[CohortSummary]]:
     """Summarize some runs, and their whole cohorts.
 
@@ -320,17 +372,19 @@ def summarize_selected(
         ledger: The ledger.
         runs: The requested runs.
         price: Price that replaces the declared prices.
+        summarize: Summarizes runs; by default, :func:`summarize_runs`.
 
     Returns:
         One summary per requested run; and one per cohort, task and panel, over all runs of the cohort.
     """
+    summarize = summarize or summarize_runs
     chosen = {run.run_id for run in runs}
     named = {run.cohort for run in runs} - {None}
     together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
-    summaries = summarize_runs(together, price)
+    summaries = summarize(together, price)
     known = {summary.run_id: summary for summary in summaries}
     by_id = {run.run_id: run for run in ledger.runs}
-    found = summarize_runs(find_earlier_runs(summaries, partial(_begun_with, by_id)), price)
+    found = summarize(find_earlier_runs(summaries, partial(_begun_with, by_id)), price)
     earlier = EarlierRuns(known | {summary.run_id: summary for summary in found}, repriced=price is not None)
     return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, earlier)
 

@@ -15,8 +15,9 @@ from rich.console import Console
 
 from ledger_lab.commands.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.commands.report import build_report
-from ledger_lab.commands.study_on import StudyElsewhere
-from ledger_lab.commands.study_runs import ENDED_FROM_OUTSIDE, is_made, resumable_run, runs_of, train_arguments
+from ledger_lab.commands.study_on import StudyElsewhere, StudyTrainings
+from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
+from ledger_lab.commands.watch import watch_study
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
@@ -25,11 +26,13 @@ from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
-from ledger_lab.studies import Study, check_arguments, load_study
+from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, check_arguments, is_made, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import FlagGroup, Request, flag, log_root_flag
+from ledger_lab.watch.show import alert_lines
+from ledger_lab.watch.words import spend_words
 
 _ELSEWHERE = FlagGroup("other machines")
 
@@ -56,7 +59,7 @@ class StudyRequest(Request):
             f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
             "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
             "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
-            "report."
+            "report. Without --on, the program leaves out the trainings that wait or run on a cluster."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=(
@@ -125,32 +128,39 @@ def run_study(argv: Sequence[str]) -> int:
     console = make_console()
     if request.on is not None:
         return _run_elsewhere(study, request, extra, console)
-    runs = runs_of(study, request.log_root)
-    missing = [training for training in study.trainings() if not is_made(training, runs)]
-    count = len(study.seeds) * len(study.arms)
+    now = StudyTrainings(study, request.log_root)
+    missing, queued, count = now.missing(), now.queued(), len(study.seeds) * len(study.arms)
     console.print(
         f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
-        f"{count - len(missing)} of {count} trainings are in {request.log_root}",
+        f"{count - len(missing) - len(queued)} of {count} trainings are in {request.log_root}"
+        + (f", {len(queued)} wait or run on {', '.join(now.clusters())}" if queued else ""),
         soft_wrap=True,
     )
     for line in _planning_lines(study):
         console.print(line, soft_wrap=True)
+    if study.budget_usd is not None or study.budget_h is not None:
+        _show_watch(study, request.log_root, console)
     if request.dry_run:
         for training in missing:
-            command = _command(train_arguments(training, study, runs, extra), request.log_root)
+            command = _command(train_arguments(training, study, now.runs, extra), request.log_root)
             console.print(shlex.join(command), soft_wrap=True)
         return 0
     for number, training in enumerate(missing, start=count - len(missing) + 1):
+        if number > count - len(missing) + 1:
+            now = StudyTrainings(study, request.log_root)  # other programs may have submitted or started it meanwhile
         what = " ".join((*training.arm.levels, f"seed {training.seed}"))
+        if training not in now.missing():
+            console.print(f"[{number}/{count}] {what}: another program has made, started or submitted it")
+            continue
         console.print("", f"[{number}/{count}] {what}", sep="\n", soft_wrap=True)
-        command = _command(train_arguments(training, study, runs, extra), request.log_root)
+        command = _command(train_arguments(training, study, now.runs, extra), request.log_root)
         try:
             status = _train(command)
         except Terminated:
             console.print("run the command again to continue the study")
             return EXIT_REQUEUE
         if status == EXIT_USER_ERROR:
-            interrupted = resumable_run(training, runs)
+            interrupted = resumable_run(training, now.runs)
             way = f"correct {request.study}"
             if interrupted is not None:
                 way = (
@@ -159,6 +169,11 @@ def run_study(argv: Sequence[str]) -> int:
                 )
             raise UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
     console.print()
+    now = StudyTrainings(study, request.log_root)
+    if now.any_goes_on():
+        console.print("other programs still make trainings of this study: run the command again for the report")
+        now.show(console)
+        return 0
     return _report(study, request.log_root)
 
 
@@ -187,7 +202,7 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
     """
     assert request.on is not None
     engine, site = load_site(request.on)
-    elsewhere = StudyElsewhere(study, engine, site, runs_of(study, site.log_root))
+    elsewhere = StudyElsewhere(study, engine, site)
     missing, queued, count = elsewhere.missing(), elsewhere.queued(), len(study.seeds) * len(study.arms)
     console.print(
         f"study {study.name} on {site.name}: {count - len(missing) - len(queued)} of {count} trainings are in "
@@ -198,6 +213,7 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
         elsewhere.cancel(console)
     elif request.status or (not missing and not elsewhere.all_ended()):
         elsewhere.show(console)
+        _show_watch(study, site.log_root, console, request.on)
     elif missing:
         for line in _planning_lines(study):
             console.print(line, soft_wrap=True)
@@ -206,6 +222,15 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
         console.print()
         return _report(study, site.log_root)
     return 0
+
+
+def _show_watch(study: Study, log_root: Path, console: Console, *clusters: str) -> None:
+    """Print the spend of a study, its forecast and its budget, and the alerts about it."""
+    found = watch_study(study, log_root, clusters)
+    for spend in found.studies:
+        console.print(spend_words(spend), soft_wrap=True, markup=False)
+    for line in alert_lines(found.alerts):
+        console.print(line, soft_wrap=True)
 
 
 def _command(arguments: Sequence[str], log_root: Path) -> list[str]:

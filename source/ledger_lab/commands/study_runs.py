@@ -1,29 +1,20 @@
-"""Which trainings of a study are in the ledger, and how the others start or resume."""
+"""The runs of a study in the ledger, and how its other trainings start or resume."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
+from ledger_lab.ledger import STATE_FILE, Run, StateSaved
 from ledger_lab.ledger.find import read_runs
-from ledger_lab.studies import Study, Training
-
-ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
-"""Statuses of trainings that something outside of the training interrupted. Such a training is resumed from its saved
-state, or repeated; its cost stays in the ledger."""
+from ledger_lab.studies import Study, Training, runs_made_by
 
 
 def runs_of(study: Study, log_root: Path) -> list[Run]:
     """Return the runs of a study in the ledger."""
     cohorts = {arm.cohort for arm in study.arms}
     return [run for run in read_runs(log_root) if run.declared.cohort in cohorts and run.attempts]
-
-
-def is_made(training: Training, runs: Sequence[Run], unfinished: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a training has finished: it has a run that is proven, or whose status is not in ``unfinished``."""
-    return any(run.attempts[-1].status not in unfinished or run.proven for run in runs_made_by(training, runs))
 
 
 def resumable_run(training: Training, runs: Sequence[Run]) -> Run | None:
@@ -34,11 +25,6 @@ def resumable_run(training: Training, runs: Sequence[Run]) -> Run | None:
         if (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
     ]
     return left[-1] if left else None
-
-
-def runs_made_by(training: Training, runs: Sequence[Run]) -> list[Run]:
-    """Return the runs that belong to a training, in order."""
-    return [run for run in runs if (run.declared.cohort, run.declared.seed) == (training.arm.cohort, training.seed)]
 
 
 def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:

@@ -14,16 +14,18 @@ from ledger_lab.commands.first_look import require_known
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.launch import requested_processes
 from ledger_lab.launch.elsewhere import Elsewhere, requested_elsewhere
-from ledger_lab.launch.engine import Engine, Site, UnclearSubmissionError, load_site
+from ledger_lab.launch.engine import Engine, Site, UnclearSubmissionError, load_engine, load_site
 from ledger_lab.launch.plans import (
     PLAN,
+    Draft,
     Plan,
     PlannedTraining,
     Submission,
-    job_name,
+    draft_submission,
+    drop_draft,
     new_folder,
     note_submission,
-    now,
+    read_drafts,
     write_folder,
 )
 from ledger_lab.terminal.console import make_console, tell_error
@@ -63,6 +65,7 @@ def _submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
     if elsewhere.dry_run:
         show_files(engine, site, plan, console)
         return
+    _tell_of_interrupted_calls(site)
     submission = hand_over(engine, site, plan, new_folder(site.log_root, _SINGLE))
     console.print(
         f"submitted to {site.name} as job {submission.job}",
@@ -72,6 +75,53 @@ def _submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
         sep="\n",
         soft_wrap=True,
     )
+
+
+def _tell_of_interrupted_calls(site: Site) -> None:
+    """Complete the submissions of earlier calls, and refuse to submit more if one of them had submitted a job.
+
+    The user may call again because the first call seemed to fail. Other programs may be submitting other trainings.
+
+    Raises:
+        UserError: If there is such a job; the next call submits.
+    """
+    abandoned = [draft for draft in read_drafts(site.log_root, _SINGLE) if draft.is_abandoned]
+    if found := complete_drafts(abandoned):
+        told = [
+            f"{each.job} (cancel: {shlex.join(load_engine(each.engine).cancel_command(each.job))}; output: "
+            f"{each.output(0)})"
+            for each in found
+        ]
+        raise UserError(
+            f"an earlier call was interrupted, and had submitted job {', '.join(told)}: call again to submit this "
+            "training as well"
+        )
+
+
+def complete_drafts(drafts: Sequence[Draft]) -> list[Submission]:
+    """Complete the submissions of calls that were interrupted before they noted the id of their job.
+
+    A submission whose engine knows no job of its name is removed, so that its trainings are submitted again.
+
+    Args:
+        drafts: The submissions.
+
+    Returns:
+        Those that have a job.
+
+    Raises:
+        UserError: If another program is submitting one of them, or an engine does not answer.
+    """
+    found = []
+    for draft in drafts:
+        if not draft.is_abandoned:
+            raise UserError(f"{draft.folder}: another program is submitting this: call again when it has ended")
+        job = load_engine(draft.engine).find(draft.folder)
+        if job is None:
+            drop_draft(draft)
+        else:
+            found.append(note_submission(draft, job))
+    return found
 
 
 def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: int) -> PlannedTraining:
@@ -127,7 +177,8 @@ def _flags_of_each_attempt(given: TrainRequest) -> list[str]:
 def show_files(engine: Engine, site: Site, plan: Plan, console: Console) -> None:
     """Print the files of a submission, and the command that would submit them."""
     folder = new_folder(site.log_root, plan.name)
-    for name, content in _files(engine, site, plan, folder).items():
+    draft = draft_submission(folder, engine.name, site.name, plan)
+    for name, content in _files(engine, site, plan, draft).items():
         console.print(f"# {folder / name}", content.rstrip("\n"), "", sep="\n", soft_wrap=True)
     command = shlex.join(engine.submit_command(folder))
     console.print(f"cd {shlex.quote(str(folder))} && {command}", soft_wrap=True)
@@ -151,32 +202,24 @@ def hand_over(engine: Engine, site: Site, plan: Plan, folder: Path) -> Submissio
             cancel it.
     """
     engine.check(site, plan)
-    write_folder(folder, _files(engine, site, plan, folder))
+    draft = draft_submission(folder, engine.name, site.name, plan)
+    write_folder(draft, _files(engine, site, plan, draft))
     try:
         job = engine.submit(folder)
     except UnclearSubmissionError:
         raise
     except UserError:
-        _remove(folder)
+        drop_draft(draft)
         raise
-    submission = Submission(folder=folder, site=site.name, job=job, submitted_at=now(), plan_sha256=plan.sha256)
     try:
-        note_submission(submission)
+        return note_submission(draft, job)
     except OSError as error:
         raise UserError(
             f"job {job} was submitted, but {folder} can't be written to ({error.strerror}): cancel it with "
             f"{shlex.join(engine.cancel_command(job))}"
         ) from error
-    return submission
 
 
-def _files(engine: Engine, site: Site, plan: Plan, folder: Path) -> dict[str, str]:
+def _files(engine: Engine, site: Site, plan: Plan, draft: Draft) -> dict[str, str]:
     """Return the content of all files of a submission, by name."""
-    return {PLAN: plan.to_lines(), **engine.files(site, plan, job_name(folder))}
-
-
-def _remove(folder: Path) -> None:
-    """Remove the folder of a plan that was refused; its folders are empty."""
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    folder.rmdir()
+    return {PLAN: plan.to_lines(), **engine.files(site, plan, draft.job_name)}

@@ -152,6 +152,8 @@ def bound_listener(host: str, port: int) -> socket.socket:
     """
     try:
         address = listening_address(host)
+        if address == _ALL and socket.has_dualstack_ipv6():  # others may know an IPv6 address by that name
+            return socket.create_server((address, port), family=socket.AF_INET6, dualstack_ipv6=True)
         return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
     except OSError as error:
         number = error.errno or 0

@@ -4,7 +4,8 @@ An engine is one module in this folder with an ``ENGINE``, and a name in :data:`
 this way:
 
 1. :meth:`Engine.files` makes the files of a submission, which people can read. It is a pure function.
-2. :meth:`Engine.submit` hands them over, and returns the id of the job.
+2. :meth:`Engine.submit` hands them over, and returns the id of the job. If the program is killed before it has noted
+   the id, the next call finds the job with :meth:`Engine.find`.
 3. :meth:`Engine.queued` tells which trainings still wait or run.
 4. :meth:`Engine.cancel` ends them.
 5. On the node, :mod:`ledger_lab.launch.planned` carries a training out. :meth:`Engine.place` tells it where it is.
@@ -27,12 +28,12 @@ import msgspec
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.launch.plans import Plan, Submission
+from ledger_lab.launch.plans import Plan, Submission, job_name
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
 
-ENGINES = ("local", "slurm")
+ENGINES = ("local", "kubernetes", "ray", "skypilot", "slurm")
 """Engines; each is a module of this folder."""
 
 _VERSION = 1
@@ -137,6 +138,20 @@ class Engine(ABC):
             UserError: If the engine refuses them; then nothing is submitted.
         """
 
+    def find(self, folder: Path) -> str | None:
+        """Return the id of the job of a submission whose call was interrupted; ``None`` if the engine has no such job.
+
+        Args:
+            folder: Folder of the submission; :func:`~ledger_lab.launch.plans.job_name` tells the name of the job.
+
+        Raises:
+            UserError: If the engine does not answer, or can't tell.
+        """
+        raise UserError(
+            f"{folder}: an earlier call was interrupted while it submitted this: look for the job {job_name(folder)}, "
+            "cancel it, and remove the folder"
+        )
+
     @abstractmethod
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings of a submission that wait or run, by index.
@@ -176,7 +191,13 @@ class Engine(ABC):
 
 
 def load_engine(name: str) -> Engine:
-    """Return an engine by its name in :data:`ENGINES`."""
+    """Return an engine by its name in :data:`ENGINES`.
+
+    Raises:
+        UserError: If there is no such engine.
+    """
+    if name not in ENGINES:
+        raise UserError(f"engine {name!r}: {nearest(name, ENGINES)}")
     engine: Engine = importlib.import_module(f"ledger_lab.launch.{name}").ENGINE
     return engine
 
@@ -212,9 +233,10 @@ def _site(path: Path, content: dict[str, Any]) -> tuple[Engine, Site]:
     if content.pop("version", None) != _VERSION:
         raise UserError(f"{path}: begin with version = {_VERSION}")
     chosen = content.pop("engine", None)
-    if chosen not in ENGINES:
-        raise UserError(f"{path}: engine {chosen!r}: {nearest(str(chosen), ENGINES)}")
-    engine = load_engine(chosen)
+    try:
+        engine = load_engine(str(chosen))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     known = {each.name for each in fields(engine.site)} - {"name"}
     if unknown := sorted(content.keys() - known):
         raise UserError(f"{path}: unknown key {unknown[0]!r}: {nearest(unknown[0], [*known, 'version', 'engine'])}")

@@ -10,6 +10,7 @@ import msgspec
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import SchedulerJob
+from ledger_lab.meters import PART_STARTED, process_started_ticks
 
 _JOB = "LEDGER_LAB_JOB"
 """Environment variable with the job as JSON."""
@@ -20,11 +21,17 @@ _RUN_FILE = "LEDGER_LAB_RUN_FILE"
 def job_environ(job: SchedulerJob, run_file: Path) -> dict[str, str]:
     """Return the environment variables that tell a training about its job.
 
+    The attempt is measured from the start of this process: it may wait, and it may start launchers of processes.
+
     Args:
         job: The job.
         run_file: File for the directory of the run.
     """
-    return {_JOB: msgspec.json.encode(job).decode(), _RUN_FILE: str(run_file)}
+    return {
+        _JOB: msgspec.json.encode(job).decode(),
+        _RUN_FILE: str(run_file),
+        PART_STARTED: str(process_started_ticks()),
+    }
 
 
 def read_job(environ: Mapping[str, str]) -> SchedulerJob | None:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
+import secrets
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
+from ledger_lab.ledger.liveness import identify_process, is_alive
+from ledger_lab.ledger.rows import ProcessIdentity
 
 PLAN = "plan.jsonl"
 """File with one training a line."""
 _SUBMITTED = "submission.json"
 _FOLDER = "submissions"
 """Folder of all submissions, below the root of the ledger."""
+_TAKES = timedelta(minutes=10)
+"""Longest time that a program on another machine is given to submit a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +76,44 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What is known of a submission before the engine has answered."""
+
+    folder: Path
+    """Holds the files of the plan and of its jobs: ``output/INDEX.log``, ``exits/INDEX`` and ``runs/INDEX``."""
+    engine: str
+    """Name of the engine."""
+    site: str
+    """Name of the file in ``config/clusters``."""
+    job_name: str
+    """Name of the job, as ``ledger_lab-STUDY-NUMBER-RANDOM``. No other job has it."""
+    submitted_at: str
+    """When the program began to submit it, in ISO 8601."""
+    plan_sha256: str
+    """SHA-256 of the content of ``plan.jsonl``."""
+    pid: int
+    """Id of the process that submits it."""
+    process: ProcessIdentity | None
+    """That process; ``None`` if unknown."""
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the program that began to submit it has ended, or has taken too long."""
+        if self.pid == os.getpid() and self.process == identify_process(self.pid):
+            return True  # this process is not submitting while it looks
+        began = datetime.fromisoformat(self.submitted_at)
+        alive = is_alive(self.pid, began, self.process)
+        return alive is False or (alive is None and datetime.now(UTC) - began > _TAKES)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Submission:
     """A plan that an engine has taken."""
 
     folder: Path
     """Holds the files of the plan and of its jobs: ``output/INDEX.log``, ``exits/INDEX`` and ``runs/INDEX``."""
+    engine: str
+    """Name of the engine."""
     site: str
     """Name of the file in ``config/clusters``."""
     job: str
@@ -97,8 +139,15 @@ class Submission:
 
 
 def job_name(folder: Path) -> str:
-    """Return the name of the job of a submission, as ``ledger_lab-STUDY-NUMBER``."""
-    return f"ledger_lab-{folder.parent.name}-{folder.name}"
+    """Return the name of the job of a submission.
+
+    Args:
+        folder: Folder of the submission.
+
+    Raises:
+        UserError: If the file with the name is missing or damaged.
+    """
+    return _read_noted(folder).job_name
 
 
 def run_file(folder: Path, index: int) -> Path:
@@ -154,97 +203,210 @@ def new_folder(log_root: Path, name: str) -> Path:
     return folder / f"{max((int(each.name) for each in _numbered(folder)), default=0) + 1:03}"
 
 
-def write_folder(folder: Path, files: dict[str, str]) -> None:
-    """Write the files of a submission. Only one of several programs can write the same folder.
+def draft_submission(folder: Path, engine: str, site: str, plan: Plan) -> Draft:
+    """Describe a submission that this process is going to make.
 
-    Only this user can write to the folder and its files, whatever the umask. Only this user can read the files of the
+    Args:
+        folder: Its folder, from :func:`new_folder`.
+        engine: Name of the engine.
+        site: Name of the cluster.
+        plan: The trainings.
+    """
+    return Draft(
+        folder=folder,
+        engine=engine,
+        site=site,
+        job_name=f"ledger_lab-{folder.parent.name}-{folder.name}-{secrets.token_hex(4)}",
+        submitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        plan_sha256=plan.sha256,
+        pid=os.getpid(),
+        process=identify_process(os.getpid()),
+    )
+
+
+def write_folder(draft: Draft, files: dict[str, str]) -> None:
+    """Write the files of a submission. Only one of several programs can write the same folder, and it appears complete.
+
+    Only this user can write to the folder and its files, whatever the umask, and at most the user's group can replace
+    the folder. Only this user can read the files of the
     engine, because they hold the environment variables of the site.
 
     Args:
-        folder: The folder; it must not exist.
+        draft: The submission; its folder must not exist.
         files: Content by name.
 
     Raises:
         UserError: If another program submits at the same time, or the folder can't be written to.
     """
+    folder, unfinished = draft.folder, None
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o755)
-        for name in ("output", "started", "exits", "runs"):
-            (folder / name).mkdir(mode=0o755)
+        folder.parents[2].mkdir(parents=True, exist_ok=True)
+        for each in (folder.parents[1], folder.parent):
+            each.mkdir(mode=0o775, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=".unfinished_", dir=folder.parent))
+        for path in (*(unfinished / name for name in ("output", "started", "exits", "runs")), unfinished):
+            path.mkdir(exist_ok=True)
+            path.chmod(0o755)
         for name, content in files.items():
-            with whole_file(folder / name) as path:
+            with whole_file(unfinished / name) as path:
                 path.touch(mode=0o644 if name == PLAN else 0o600)
                 path.write_text(content, encoding="utf-8")
+        _note(unfinished, draft, None)
+        unfinished.rename(folder)
     except OSError as error:
-        if error.errno == errno.EEXIST:
+        if unfinished is not None:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             raise UserError(
                 f"{folder} exists: another program submitted at the same time: look with --status"
             ) from error
         raise UserError(f"cannot write to {folder}: {error.strerror}: correct log_root of the cluster") from error
 
 
-def note_submission(submission: Submission) -> None:
-    """Write which job has taken a plan."""
+class _Noted(msgspec.Struct, kw_only=True):
+    """Content of ``submission.json``."""
+
+    version: Literal[1]
+    engine: str
+    site: str
+    job_name: Annotated[str, msgspec.Meta(pattern=r"^ledger_lab-[\w.+-]+$")]
+    job: str | None
+    """``None`` until the engine has answered."""
+    submitted_at: Annotated[datetime, msgspec.Meta(tz=True)]
+    plan_sha256: str
+    pid: int
+    process: ProcessIdentity | None
+
+
+def note_submission(draft: Draft, job: str) -> Submission:
+    """Write which job has taken a plan.
+
+    Args:
+        draft: The submission.
+        job: Id of the job.
+
+    Returns:
+        The submission.
+
+    Raises:
+        OSError: If the file can't be written.
+    """
+    _note(draft.folder, draft, job)
+    return Submission(
+        folder=draft.folder,
+        engine=draft.engine,
+        site=draft.site,
+        job=job,
+        submitted_at=draft.submitted_at,
+        plan_sha256=draft.plan_sha256,
+    )
+
+
+def _note(folder: Path, draft: Draft, job: str | None) -> None:
+    """Write ``submission.json``."""
     noted = _Noted(
         version=1,
-        site=submission.site,
-        job=submission.job,
-        submitted_at=submission.submitted_at,
-        plan_sha256=submission.plan_sha256,
+        engine=draft.engine,
+        site=draft.site,
+        job_name=draft.job_name,
+        job=job,
+        submitted_at=datetime.fromisoformat(draft.submitted_at),
+        plan_sha256=draft.plan_sha256,
+        pid=draft.pid,
+        process=draft.process,
     )
-    with whole_file(submission.folder / _SUBMITTED) as path:
+    with whole_file(folder / _SUBMITTED) as path:
         path.touch(mode=0o644)
         path.write_bytes(msgspec.json.encode(noted) + b"\n")
 
 
-def now() -> str:
-    """Return the time of a submission, in ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _read_noted(folder: Path) -> _Noted:
+    """Read ``submission.json``.
+
+    Raises:
+        UserError: If it is missing or damaged.
+    """
+    try:
+        return msgspec.json.decode((folder / _SUBMITTED).read_bytes(), type=_Noted)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UserError(
+            f"{folder / _SUBMITTED} can't be read ({error}): restore it; or look for jobs whose names begin with "
+            f"ledger_lab-{folder.parent.name}-{folder.name}-, cancel them, and remove the folder"
+        ) from error
 
 
-class _Noted(msgspec.Struct, kw_only=True):
-    """Content of ``submission.json``."""
+def drop_draft(draft: Draft) -> None:
+    """Remove the folder of a submission that its engine has not taken.
 
-    version: int
-    site: str
-    job: str
-    submitted_at: str
-    plan_sha256: str
+    Args:
+        draft: The submission.
+    """
+    away = draft.folder.with_name(f".dropped_{draft.job_name}")
+    draft.folder.rename(away)  # as one step: a folder that is half removed looks damaged
+    noted = _read_noted(away)
+    if (noted.job_name, noted.job) != (draft.job_name, None):  # another program was faster, and has submitted anew
+        away.rename(draft.folder)
+        return
+    shutil.rmtree(away)
 
 
-def read_submissions(log_root: Path, name: str) -> list[Submission]:
-    """Return the submissions of a name, in order.
+def submission_names(log_root: Path) -> list[str]:
+    """Return the names of all studies and scripts with a submission.
+
+    Args:
+        log_root: Root of the ledger.
+    """
+    return sorted(folder.name for folder in (log_root.resolve() / _FOLDER).glob("*") if _numbered(folder))
+
+
+def read_drafts(log_root: Path, name: str) -> list[Draft]:
+    """Return the submissions of a name whose engine has not answered, in order.
 
     Args:
         log_root: Root of the ledger.
         name: Name of the study, or of the script.
 
     Raises:
-        UserError: If a submission was interrupted, or its file is damaged.
+        UserError: If a file is damaged.
     """
-    found = []
-    for folder in _numbered(log_root.resolve() / _FOLDER / name):
-        try:
-            noted = msgspec.json.decode((folder / _SUBMITTED).read_bytes(), type=_Noted)
-        except FileNotFoundError:
-            raise UserError(
-                f"{folder}: this submission is not complete: another program is submitting, or was interrupted. Call "
-                f"again in a minute; if it stays like this, look for jobs named {job_name(folder)}, cancel them, and "
-                "remove the folder"
-            ) from None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise UserError(f"{folder / _SUBMITTED} can't be read: {error}") from error
-        found.append(
-            Submission(
-                folder=folder,
-                site=noted.site,
-                job=noted.job,
-                submitted_at=noted.submitted_at,
-                plan_sha256=noted.plan_sha256,
-            )
+    return [
+        Draft(
+            folder=folder,
+            engine=noted.engine,
+            site=noted.site,
+            job_name=noted.job_name,
+            submitted_at=noted.submitted_at.isoformat(timespec="seconds"),
+            plan_sha256=noted.plan_sha256,
+            pid=noted.pid,
+            process=noted.process,
         )
-    return found
+        for folder in _numbered(log_root.resolve() / _FOLDER / name)
+        if (noted := _read_noted(folder)).job is None
+    ]
+
+
+def read_submissions(log_root: Path, name: str) -> list[Submission]:
+    """Return the submissions of a name that an engine has taken, in order.
+
+    Args:
+        log_root: Root of the ledger.
+        name: Name of the study, or of the script.
+
+    Raises:
+        UserError: If a file is damaged.
+    """
+    return [
+        Submission(
+            folder=folder,
+            engine=noted.engine,
+            site=noted.site,
+            job=noted.job,
+            submitted_at=noted.submitted_at.isoformat(timespec="seconds"),
+            plan_sha256=noted.plan_sha256,
+        )
+        for folder in _numbered(log_root.resolve() / _FOLDER / name)
+        if (noted := _read_noted(folder)).job is not None
+    ]
 
 
 def latest_by_name(submissions: Sequence[Submission]) -> dict[str, tuple[Submission, int]]:

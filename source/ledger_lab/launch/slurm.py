@@ -18,6 +18,7 @@ and decides whether to requeue the job. These facts of Slurm determine how:
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -33,7 +34,7 @@ from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 
 _SCRIPT = "job.sbatch"
-_MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes")
+_MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes|receive failure|shutdown failure|reset by peer")
 """Messages of ``sbatch`` after which the controller may have taken the job."""
 _GRACE_SHARE = 0.9
 """Share of the time between the signal and the time limit that a training may use."""
@@ -192,8 +193,9 @@ pass_on() {{ [[ -z $step ]] || kill -s "$1" "$step" 2>/dev/null; }}
 trap 'time_is_up=yes; pass_on USR1' USR1
 trap 'pass_on TERM' TERM
 
+umask o-w # what this job writes decides what its next part runs
 rm -f "exits/$index"
-touch "started/$index"
+echo "$SLURM_ARRAY_JOB_ID" >"started/$index"
 srun {srun} \\
     {command} slurm "$PWD" "$index" \\
     {plan_sha256} &
@@ -292,7 +294,6 @@ class Slurm(Engine):
         return {
             _SCRIPT: "#!/bin/bash\n"
             f"{header}#\n# Array task N makes the training in line N of plan.jsonl, counted from 0.\n"
-            f"# To submit it by hand, run `sbatch {_SCRIPT}` in this folder.\n"
             f"# The last argument of srun's command is the SHA-256 of plan.jsonl: a changed plan is refused.\n\n{body}"
         }
 
@@ -302,8 +303,7 @@ class Slurm(Engine):
 
     def submit(self, folder: Path) -> str:
         """Submit the files in a folder; see :class:`~ledger_lab.launch.engine.Engine`."""
-        name = job_name(folder)
-        way = f"look with squeue --name={name}, cancel with scancel what you find, and remove {folder}"
+        way = f"call again, and LedgerLab looks for it by its name, {job_name(folder)}"
         try:
             said = ask_slurm(*self.submit_command(folder), cwd=folder)
         except UserError as error:
@@ -326,22 +326,37 @@ class Slurm(Engine):
                     f"{folder}"
                 ) from error
             raise UserError(
-                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus "
-                "or memory in the file of the cluster"
+                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus, "
+                "memory or options in the file of the cluster"
             )
         return job
 
+    def find(self, folder: Path) -> str | None:
+        """Return the id of the job of an interrupted submission; see :class:`~ledger_lab.launch.engine.Engine`.
+
+        A task that has started has written the id. Other tasks are in the queue, or were, a few minutes ago.
+        """
+        written = [path.read_text(encoding="ascii", errors="replace") for path in folder.glob("started/*")]
+        name = f"--name={job_name(folder)}"
+        said = ask_slurm("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
+        found = sorted({*said.split(), *(each.strip() for each in written)})
+        if bad := [each for each in found if not self.job_id.fullmatch(each)]:
+            raise UserError(f"{bad[0][:80]!r} is not the id of a job of {folder}: ask the administrators")
+        if len(found) > 1:
+            raise UserError(
+                f"{folder}: jobs {', '.join(found)} come from this submission: cancel them with scancel "
+                f"{' '.join(found)}, and remove the folder"
+            )
+        return found[0] if found else None
+
     def queued(self, submission: Submission) -> dict[int, Queued]:
-        """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
-        # With the name, because a controller that lost its state gives ids a second time.
-        ours = (f"--jobs={submission.job}", f"--name={job_name(submission.folder)}")
-        try:
-            said = ask_slurm("squeue", "--noheader", "--array", *ours, "--format=%K|%T|%r|%N")
-        except UserError as error:
-            if "Invalid job id" in str(error):  # all of it ended long ago
-                return {}
-            raise
-        return read_squeue(said)
+        """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`.
+
+        The name of a job is unique. A controller that lost its state gives ids a second time.
+        """
+        _require_visible(submission.folder)
+        name = f"--name={job_name(submission.folder)}"
+        return read_squeue(ask_slurm("squeue", "--noheader", "--federation", "--array", name, "--format=%K|%T|%r|%N"))
 
     def ending(self, submission: Submission, index: int) -> str | None:
         """Explain how a training ended; see :class:`~ledger_lab.launch.engine.Engine`."""
@@ -386,6 +401,20 @@ class Slurm(Engine):
             rendezvous=f"{names[0]}:{port}" if nodes > 1 else None,
             rendezvous_id=f"{job}-{restarts}",
         )
+
+
+def _require_visible(folder: Path) -> None:
+    """Refuse to ask about jobs of another user if the cluster hides them: they would be submitted again.
+
+    Raises:
+        UserError: If it does.
+    """
+    owner = folder.stat().st_uid
+    if os.getuid() in (owner, 0):
+        return
+    private = re.search(r"^PrivateData\s*=(.*)$", ask_slurm("scontrol", "show", "config"), re.MULTILINE)
+    if private is not None and "jobs" in private[1]:
+        raise UserError(f"{folder} belongs to user {owner}, and this cluster hides the jobs of other users: ask there")
 
 
 def _container(site: SlurmSite) -> list[str]:

@@ -17,10 +17,17 @@ _NOT_OURS = re.compile(r"SBATCH_|SQUEUE_|SCANCEL_|SLURM_(?!CONF|JWT)")
 """Environment variables that would change what the commands of Slurm do. ``SBATCH_ARRAY_INX`` replaces the option in
 the script; ``SQUEUE_STATES`` hides jobs, so that they would be submitted again; an enclosing job sets its own."""
 _NEVER = re.compile(
-    r"PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|"
-    r"QOSNotAllowed|account not (known|permitted)"
+    r"^(PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|MaxMemPerLimit|"
+    r"AccountNotAllowed|QOSNotAllowed|DependencyNeverSatisfied|ReservationDeleted|ReservationInvalid|QOSMin\w+|"
+    r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?)$|(account|QOS) not (known|permitted)"
 )
-"""Reasons for which a job waits that only its owner can remove."""
+"""Reasons for which a job waits that only its owner can remove. A limit per user or group passes when jobs end."""
+_MEANINGS = (
+    (_NEVER, "never starts: cancel it, and correct the file of the cluster"),
+    (re.compile("JobHeld|JobHoldMaxRequeue|requeued held"), "is held: scontrol release lets it start"),
+    (re.compile(r"Grp(?!\w*Run)\w*(Minutes|Wall)"), "the account or QOS has used up its share of computing time"),
+)
+"""What reasons mean that do not pass when other jobs end."""
 
 
 def ask_slurm(*command: str, cwd: Path | None = None) -> str:
@@ -61,18 +68,28 @@ def ask_slurm(*command: str, cwd: Path | None = None) -> str:
 
 
 _WAYS_OUT = {
+    "SubmitJob": "each training counts as one job: wait until some of your jobs have ended, or make smaller studies",
+    "violates accounting/QOS policy": "correct account, time, gpus, cpus, memory or options in the file of the cluster",
     "Invalid account": "correct account or partition in the file of the cluster",
     "Invalid partition": "correct partition in the file of the cluster",
     "invalid partition": "correct partition in the file of the cluster",
-    "time limit": "correct time in the file of the cluster",
+    "permitted to use this partition": "correct partition in the file of the cluster",
+    "Invalid qos": "correct options (--qos) in the file of the cluster",
+    "reservation": "correct options (--reservation) in the file of the cluster",
+    "Invalid license": "correct options (--licenses) in the file of the cluster",
+    "Invalid feature": "correct options (--constraint) in the file of the cluster",
+    "generic resource": "correct gpus in the file of the cluster",
+    "ime limit": "correct time in the file of the cluster",
+    "Memory specification": "correct memory in the file of the cluster",
     "Requested node configuration": "correct gpus, cpus, memory or --nodes",
     "Node count": "use fewer --nodes",
-    "Invalid job array": "Slurm takes fewer tasks in an array (MaxArraySize): split the study",
+    "Invalid job array": "the cluster takes fewer trainings at once (MaxArraySize): make smaller studies",
+    "MaxJobCount": "the cluster takes no more jobs: try again later",
     "Unable to contact": "try again later, or ask the administrators",
     "is DOWN": "Slurm does not answer: try again later, or ask the administrators",
     "configuration source": "this machine has no configuration of Slurm: use one from which you can submit jobs",
 }
-"""Parts of Slurm's messages, with what to do."""
+"""Parts of Slurm's messages, with what to do; the first part that fits counts."""
 
 
 def _way_out(said: str) -> str:
@@ -100,6 +117,12 @@ def queue_seconds(job: str) -> float | None:
 def read_squeue(said: str) -> dict[int, Queued]:
     """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``.
 
+    Args:
+        said: What it printed.
+
+    Returns:
+        The trainings by index.
+
     Raises:
         UserError: If it printed anything else. A training that is missed here would be submitted again.
     """
@@ -112,7 +135,8 @@ def read_squeue(said: str) -> dict[int, Queued]:
         index, state, reason, nodes = parts.groups()
         runs = state not in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
         where = f" on {nodes}" if nodes else ""
-        why = f" ({reason})" if not runs and reason not in ("", "None") else ""
+        meaning = next((f": {means}" for pattern, means in _MEANINGS if pattern.search(reason)), "")
+        why = f" ({reason}{meaning})" if not runs and reason not in ("", "None") else ""
         found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
     return found
 
@@ -122,7 +146,7 @@ def never_starts(reasons: str) -> str | None:
 
     Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
     """
-    return next((line.strip() for line in reasons.splitlines() if _NEVER.search(line)), None)
+    return next((line for each in reasons.splitlines() if _NEVER.search(line := each.strip())), None)
 
 
 def explain_ending(job: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -30,17 +30,26 @@ from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run, att
 from ledger_lab.ledger.states import StateRestored, StateSaved
 
 
-def assemble_ledger(root: Path, directories: Sequence[Directory], unreadable: Iterable[LedgerDamageError]) -> Ledger:
+def assemble_ledger(
+    root: Path,
+    directories: Sequence[Directory],
+    unreadable: Iterable[LedgerDamageError],
+    assembled: Mapping[str, Run] | None = None,
+) -> Ledger:
     """Build runs and cohorts from journals. A damaged run does not make the others unreadable.
 
     Args:
         root: The directory that contains them.
         directories: The journals.
         unreadable: Directories that can't be read.
+        assembled: Runs of directories that have not changed since these runs were built, by name.
     """
     by_id: dict[str, list[Run]] = {}
     for directory in directories:
-        if not directory.damage and (run := _run_in(directory)) is not None:
+        if directory.damage:
+            continue
+        run = (assembled or {}).get(directory.name) or _run_in(directory)
+        if run is not None:
             by_id.setdefault(run.run_id, []).append(run)
     damage = [*unreadable, *(each for directory in directories for each in directory.damage)]
     runs = []

@@ -10,7 +10,8 @@ import io
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, compress, count, repeat
 from operator import not_
@@ -159,13 +160,14 @@ class Digest:
         return digest
 
 
-def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]:
+def digest_journal(path: Path, *, thorough: bool = True, earlier: Digest | None = None) -> tuple[Stamp, Digest]:
     """Verify a journal from the first byte to the last, and digest it.
 
     Args:
         path: The journal. Its writer may still be writing.
         thorough: Whether to also parse every row and check the tallies. Otherwise, only the hash of a row is verified
             if the digest does not need its content.
+        earlier: Digest of the same journal, uncompressed, when it was shorter: then only the rows after it are read.
 
     Returns:
         The stamp of the file before it was read, and the digest.
@@ -174,12 +176,14 @@ def digest_journal(path: Path, *, thorough: bool = True) -> tuple[Stamp, Digest]
         LedgerDamageError: If a line differs from what its writer wrote, or is missing.
         OSError: If the file can't be read.
     """
-    reading = _Reading(path, thorough)
+    reading = _Reading(path, thorough, earlier)
     if not stat.S_ISREG(path.stat().st_mode):
         raise LedgerDamageError(path, 1, NO_FILE)  # to open a pipe takes until somebody writes
     with path.open("rb", buffering=_BUFFER) as stored:
         stamp = Stamp.of(os.fstat(stored.fileno()))
         file = io.BufferedReader(Inflated(path, stored), _BUFFER) if path.suffix == COMPRESSED else stored
+        if earlier is not None:
+            file.seek(earlier.size)
         while (lines := _next_lines(file)) and lines[-1].endswith(b"\n"):
             reading.add(lines)
     *whole, rest = lines or [b""]
@@ -203,10 +207,15 @@ def _longest(line: bytes) -> int:
 class _Reading:
     """Reader of one journal. It handles many lines at once, because any work per line counts for a million lines."""
 
-    def __init__(self, path: Path, thorough: bool) -> None:
-        """Start at the first line."""
+    def __init__(self, path: Path, thorough: bool, earlier: Digest | None = None) -> None:
+        """Start at the first line, or at the one after an earlier digest."""
         self._path, self._thorough = path, thorough
         self._digest, self._previous = Digest(), GENESIS
+        if earlier is not None and earlier.rows:
+            self._digest = replace(
+                earlier, sums=deepcopy(earlier.sums), places=[*earlier.places], scores=[*earlier.scores]
+            )
+            self._previous = earlier.last_hash.encode()
         self._last_line = b""
         """The last line that was verified."""
         self._tally: tuple[int, bytes] | None = None
@@ -312,7 +321,7 @@ class _Reading:
         """Handle the bytes after the last newline, and return the digest."""
         digest = self._digest
         self._sum_up()
-        if digest.rows:
+        if self._last_line:
             digest.last_time = self._time(digest.rows - 1, self._last_line)
         if len(rest) >= (longest := _longest(rest)):
             reason = f"the line has no end within {longest >> 20} MiB: no writer wrote it"

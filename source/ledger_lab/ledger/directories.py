@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -88,7 +88,12 @@ def read_directory(path: Path) -> Directory:
 
 
 def digest_directories(
-    listing: Listing, cache: Cache | None = None, on_progress: OnProgress | None = None, *, thorough: bool = False
+    listing: Listing,
+    cache: Cache | None = None,
+    on_progress: OnProgress | None = None,
+    *,
+    thorough: bool = False,
+    earlier: Mapping[str, Directory] | None = None,
 ) -> tuple[list[Directory], int]:
     """Verify and digest many journals.
 
@@ -97,28 +102,38 @@ def digest_directories(
         cache: Digests of unchanged journals; ``None`` reads every journal.
         on_progress: Called with the progress.
         thorough: Whether to parse every row, see :func:`ledger_lab.ledger.digest.digest_journal`.
+        earlier: The same directories as they were read before, by name: of a journal that has only grown, the new rows
+            are read.
 
     Returns:
         The directories, without journals that were deleted meanwhile; and the size of the journals that were read [B].
     """
     found: dict[str, dict[str, Found] | Entry] = {}
     sizes: dict[tuple[str, str], int] = {}
+    grown: dict[tuple[str, str], Digest] = {}
     for directory, listed in listing.directories.items():
         entry = cache.entry(directory) if cache is not None else None
         if entry is not None and entry.gist is not None and entry.stamps == listed:
             found[directory] = entry
             continue
-        known = entry.digests() if entry is not None else {}
+        known: dict[str, Found] = {**entry.digests()} if entry is not None else {}
+        if earlier is not None and directory in earlier:
+            known = earlier[directory].found
         own: dict[str, Found] = {}
         for name, stamp in listed.items():
             if isinstance(stamp, LedgerDamageError):
                 own[name] = stamp
-            elif name in known and known[name][0] == stamp:
-                own[name] = known[name]
-            else:
-                sizes[directory, name] = stamp.size
+                continue
+            before = known.get(name)
+            if isinstance(before, tuple) and before[0] == stamp:
+                own[name] = before
+                continue
+            sizes[directory, name] = stamp.size
+            if isinstance(before, tuple) and _has_grown(name, before, stamp):
+                grown[directory, name] = before[1]
+                sizes[directory, name] -= before[1].size
         found[directory] = own
-    for (directory, name), digested in _digest_new(sizes, on_progress, thorough=thorough):
+    for (directory, name), digested in _digest_new(sizes, grown, on_progress, thorough=thorough):
         own_found = found[directory]
         assert not isinstance(own_found, Entry)
         own_found[name] = digested
@@ -145,13 +160,22 @@ def _end(found: tuple[Stamp, Digest]) -> tuple[int, str]:
     return found[1].rows, found[1].last_hash
 
 
+def _has_grown(name: str, before: tuple[Stamp, Digest], stamp: Stamp) -> bool:
+    """Tell whether a journal is the same file as before, with more in it; a compressed one is read as a whole."""
+    return not name.endswith(COMPRESSED) and before[0].inode == stamp.inode and stamp.size >= before[0].size
+
+
 def _digest_new(
-    sizes: dict[tuple[str, str], int], on_progress: OnProgress | None, *, thorough: bool
+    sizes: dict[tuple[str, str], int],
+    grown: dict[tuple[str, str], Digest],
+    on_progress: OnProgress | None,
+    *,
+    thorough: bool,
 ) -> Iterator[tuple[tuple[str, str], Found]]:
     """Yield the digests of journals of known sizes, by directory and name; those that no longer exist are left out."""
     total, done = sum(sizes.values()), 0
     batches = list(_batches(sizes))
-    digested = map_on_cores(partial(_digest_batch, thorough), batches, parallel=total >= PARALLEL_FROM)
+    digested = map_on_cores(partial(_digest_batch, thorough, grown), batches, parallel=total >= PARALLEL_FROM)
     for batch, results in zip(batches, digested, strict=True):
         for journal, result in zip(batch, results, strict=True):
             if result is not None:
@@ -175,13 +199,15 @@ def _batches(sizes: dict[tuple[str, str], int]) -> Iterator[list[tuple[str, str]
         yield batch
 
 
-def _digest_batch(thorough: bool, batch: Sequence[tuple[str, str]]) -> list[Found | None]:
+def _digest_batch(
+    thorough: bool, grown: Mapping[tuple[str, str], Digest], batch: Sequence[tuple[str, str]]
+) -> list[Found | None]:
     """Digest some journals; ``None`` stands for a journal that no longer exists."""
     results: list[Found | None] = []
     for directory, name in batch:
         path = Path(directory, name)
         try:
-            results.append(digest_journal(path, thorough=thorough))
+            results.append(digest_journal(path, thorough=thorough, earlier=grown.get((directory, name))))
         except FileNotFoundError:
             results.append(None)
         except LedgerDamageError as error:

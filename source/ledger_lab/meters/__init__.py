@@ -10,13 +10,20 @@ from ledger_lab.meters.host import (
 )
 from ledger_lab.meters.nvml import NvmlDevices, open_devices, open_nvml
 from ledger_lab.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
-from ledger_lab.meters.process import process_started_ns, starved_ns
+from ledger_lab.meters.process import (
+    PART_STARTED,
+    part_started_ns,
+    process_started_ns,
+    process_started_ticks,
+    starved_ns,
+)
 from ledger_lab.meters.revision import git_changes, git_facts
 from ledger_lab.meters.suspension import Suspensions
 from ledger_lab.meters.telemetry import Sampler
 
 __all__ = [
     "LOOP_PHASES",
+    "PART_STARTED",
     "TRAINING_PHASES",
     "Devices",
     "NoDevices",
@@ -34,7 +41,9 @@ __all__ = [
     "open_nvml",
     "package_sha256",
     "package_versions",
+    "part_started_ns",
     "peak_host_memory_bytes",
     "process_started_ns",
+    "process_started_ticks",
     "starved_ns",
 ]

@@ -45,6 +45,8 @@ class BatchPlan:
     """Setting of the agent's configuration for the minibatches, like ``agent.algorithm.num_mini_batches``."""
     save_interval: int
     """Iterations between two checkpoints."""
+    rows_per_env: bool = False
+    """Whether the setting of the minibatches holds the steps of an environment in each, in place of their number."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -56,7 +58,7 @@ class BatchPlan:
         if (self.minibatches is None) == (self.minibatch_size is None):
             raise ValueError("minibatches have either a number or a size")
         for name, value in vars(self).items():
-            if name != "minibatch_setting" and value is not None and (wrong := count(value)):
+            if name not in ("minibatch_setting", "rows_per_env") and value is not None and (wrong := count(value)):
                 raise ValueError(f"{name} {value!r}: {wrong}")
 
     def effective_batch(self, num_envs: int) -> int:
@@ -74,6 +76,22 @@ class BatchPlan:
             num_envs: Number of environments per process, a multiple of :meth:`num_envs_step`.
         """
         return self.minibatches or num_envs * self.horizon // (self.minibatch_size or 1)
+
+    def minibatch_value(self, minibatches: int, samples: int) -> int | None:
+        """Return what the setting of the minibatches must hold for a number of them.
+
+        Args:
+            minibatches: The number.
+            samples: Samples of one process's batch, a multiple of it.
+
+        Returns:
+            The value; ``None`` if no value gives that number.
+        """
+        if self.minibatch_size is not None:
+            return samples // minibatches
+        if not self.rows_per_env:
+            return minibatches
+        return None if self.horizon % minibatches else self.horizon // minibatches
 
     def num_envs_step(self) -> int:
         """Return the number of environments per process whose multiples fill equal minibatches."""

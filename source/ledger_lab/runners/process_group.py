@@ -421,9 +421,12 @@ def _digests(value: Any, name: str) -> Iterator[tuple[str, str]]:
 def _advice(library: str, error: Exception) -> str:
     """Return why the processes may not reach each other, and what to try."""
     interfaces = ", ".join(name for _, name in socket.if_nameindex())
+    variable = f"{library.upper()}_SOCKET_IFNAME"
+    now = f"; it is {os.environ[variable]} now" if variable in os.environ else ""
+    interface = f"set {variable} to the network interface that connects the machines (here: {interfaces}{now})"
     ways = {
-        "gloo": f"set GLOO_SOCKET_IFNAME to the network interface that connects the machines (here: {interfaces})",
-        "nccl": f"set NCCL_SOCKET_IFNAME to the network interface that connects the machines (here: {interfaces}); on "
-        "one machine try NCCL_P2P_DISABLE=1, across machines NCCL_IB_DISABLE=1; NCCL_DEBUG=INFO says more",
+        "gloo": interface,
+        "nccl": f"{interface}; on one machine try NCCL_P2P_DISABLE=1, across machines NCCL_IB_DISABLE=1; "
+        "NCCL_DEBUG=INFO says more",
     }
     return f"the processes do not reach each other with {library}: {first_line(error)}: {ways[library]}"

@@ -1,5 +1,16 @@
 """Studies: files that list factors and seeds, and the trainings that follow from them."""
 
+from ledger_lab.studies.made import ENDED_FROM_OUTSIDE, has_finished, is_made, runs_made_by
 from ledger_lab.studies.study import Arm, Study, Training, check_arguments, load_study
 
-__all__ = ["Arm", "Study", "Training", "check_arguments", "load_study"]
+__all__ = [
+    "ENDED_FROM_OUTSIDE",
+    "Arm",
+    "Study",
+    "Training",
+    "check_arguments",
+    "has_finished",
+    "is_made",
+    "load_study",
+    "runs_made_by",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
 
 _VERSION = 1
-_KEYS = {"version", "about", "seeds", "arguments", "factors"}
+_KEYS = {"version", "about", "seeds", "arguments", "factors", "budget_usd", "budget_h"}
 _OURS = ("--seed", "--cohort", "--cohort_size", "--log_root")
 """Flags of ``train.py`` that the study sets itself."""
 
@@ -52,6 +53,11 @@ class Study:
     about: str
     seeds: tuple[int, ...]
     arms: tuple[Arm, ...]
+    budget_usd: float | None = None
+    """Most that all trainings together may cost [USD]; ``None`` without a limit. Nothing stops a study that exceeds it,
+    but ``scripts/watch.py`` tells when it will."""
+    budget_h: float | None = None
+    """Most wall-clock time of all trainings, added up [h]; ``None`` without a limit."""
 
     def arms_by_task(self) -> list[list[Arm]]:
         """Return the arms of each task, in order."""
@@ -139,7 +145,24 @@ def _study(path: Path, content: dict[str, Any]) -> Study:
         )
     if len({arm.cohort for arm in arms}) != len(arms):
         raise UserError(f"{path}: two combinations of levels would share the cohort's name; rename one level")
-    return Study(name=path.stem, about=about, seeds=tuple(seeds), arms=tuple(arms))
+    return Study(
+        name=path.stem,
+        about=about,
+        seeds=tuple(seeds),
+        arms=tuple(arms),
+        budget_usd=_budget(path, content, "budget_usd"),
+        budget_h=_budget(path, content, "budget_h"),
+    )
+
+
+def _budget(path: Path, content: dict[str, Any], key: str) -> float | None:
+    """Return a budget; ``None`` if the file has none."""
+    if key not in content:
+        return None
+    found = content[key]
+    if type(found) not in (int, float) or not 0 < found < math.inf:
+        raise UserError(f"{path}: {key} must be a number above 0, like {key} = 50, not {found!r}")
+    return float(found)
 
 
 def _choose_the_task(levels: Iterable[object]) -> bool:

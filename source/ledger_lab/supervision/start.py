@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ledger_lab.meters import Suspensions, process_started_ns
+from ledger_lab.errors import UserError
+from ledger_lab.meters import Suspensions, part_started_ns
 from ledger_lab.supervision.attempt import GRACE_S
 from ledger_lab.supervision.forked import become_worker, end_with, end_worker, exit_with, open_standard_streams
 from ledger_lab.supervision.link import Link
@@ -45,7 +46,10 @@ def run_supervised(
     Raises:
         SystemExit: Always; with status 0 only if all work was done.
     """
-    started_ns = process_started_ns()
+    try:
+        started_ns = part_started_ns(os.environ)
+    except UserError as error:
+        sys.exit(tell_error(error))
     open_standard_streams()
     accept_surroundings()
     if "TORCHELASTIC_RUN_ID" in os.environ:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from ledger_lab.cores import imports
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.terminal.console import tell_error
-from ledger_lab.terminal.surroundings import accept_surroundings
+from ledger_lab.terminal.surroundings import accept_surroundings, compile_forward_only
+
+EXIT_NOBODY_READS = 141
+"""Exit status that shells show for a program that SIGPIPE ended."""
 
 
 def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
@@ -31,6 +36,12 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
         if error.__cause__ is not None and "--verbose" in sys.argv:
             traceback.print_exception(error.__cause__)
         sys.exit(tell_error(error))
+    except BrokenPipeError:
+        if not _nobody_reads(sys.stdout):
+            raise
+        # The interpreter writes what is left at its exit, and would report the broken pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_NOBODY_READS)
     except (OSError, ValueError, RuntimeError) as error:
         if as_user_error(error) is None:
             raise
@@ -39,6 +50,13 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
         sys.exit(130)
     except Terminated:
         sys.exit(143)
+
+
+def _nobody_reads(stream: IO[str]) -> bool:
+    """Tell whether a stream is a pipe whose reader has gone, as `head` does when it has read enough."""
+    look = select.poll()
+    look.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in look.poll(0))
 
 
 def imported_later(name: str) -> Callable[..., Any]:
@@ -50,6 +68,7 @@ def imported_later(name: str) -> Callable[..., Any]:
 
     def program(*arguments: Any) -> Any:  # noqa: ANN401 - what the program takes and returns
         with imports():
+            compile_forward_only()
             function = pkgutil.resolve_name(name)
         return function(*arguments)
 

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 _PLAIN = {
@@ -50,6 +51,18 @@ def let_threads_sleep() -> None:
     """Bound how long threads of OpenMP wait without sleeping, unless the user has set this. Call it before torch."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
+
+
+def compile_forward_only() -> None:
+    """Let Warp compile no derivatives of its kernels, which nothing here uses: they are half of what it compiles.
+
+    Isaac Lab's own programs do the same. A module of kernels keeps the setting that it finds when it is imported, so
+    call this before Isaac Lab and Newton are imported.
+    """
+    with suppress(ImportError):  # whoever needs Warp says so
+        import warp
+
+        warp.config.enable_backward = False
 
 
 def _in_other_characters(error: UnicodeError) -> tuple[str, int]:

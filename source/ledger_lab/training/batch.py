@@ -1,4 +1,4 @@
-"""Checks the batch arithmetic of a training, and scales the learning rate to the batch."""
+"""Checks the batch arithmetic of a training, and adapts learning rate and minibatches to the batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners import Adapter, BatchPlan
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.threads import Threads, threads_for
-from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.request import LearningRateRule, TrainRequest
 
 
 def check_batch(num_envs: int, batch: BatchPlan, *, by_flag: bool = True) -> None:
@@ -81,7 +81,9 @@ def plan_threads(adapter: Adapter, agent_cfg: Any, batch: BatchPlan, num_envs: i
     return threads_for(torch.get_num_threads(), widths if known else None, num_envs, minibatch, device)
 
 
-def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any, effective_batch: int) -> str:
+def scale_learning_rate(
+    request: TrainRequest, rule: LearningRateRule, adapter: Adapter, agent_cfg: Any, effective_batch: int
+) -> str:
     """Scale the learning rate to the batch of a request.
 
     The reference is the batch that the registered task and agent configuration have in one process. Several processes
@@ -89,6 +91,7 @@ def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
 
     Args:
         request: The request.
+        rule: How the learning rate grows with the batch.
         adapter: The library.
         agent_cfg: The library's configuration; its learning rate is changed.
         effective_batch: Samples of one iteration of the request, over all processes, times the passes over them.
@@ -102,29 +105,72 @@ def scale_learning_rate(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
     key = adapter.dialect.overrides["learning_rate"]
     if any(override.partition("=")[0] == key for override in request.overrides):
         raise UserError(f"--scale_lr scales the task's own learning rate: leave out {key}=…, or --scale_lr")
-    own_env, own_agent = resolve_configs(request.task, adapter.library, [], request.agent)
-    own_agent = adapter.prepare(own_agent, "cpu")
-    require_values(own_agent, adapter)
-    reference = plan_batch(adapter, own_agent).effective_batch(own_env.scene.num_envs)
+    own, num_envs = _own_batch(request, adapter)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
         raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is not a number: set it to a number")
-    scaled = scaled_learning_rate(learning_rate, effective_batch, reference)
+    scaled = scaled_learning_rate(learning_rate, effective_batch, own.effective_batch(num_envs), rule)
     write_setting(agent_cfg, key, scaled)
     return f"{key}={scaled}"
 
 
-def scaled_learning_rate(learning_rate: float, batch: int, reference: int) -> float:
-    """Scale a learning rate by √2 per doubling of the batch (Krizhevsky 2014, arXiv:1404.5997).
+def keep_minibatch_size(request: TrainRequest, adapter: Adapter, agent_cfg: Any, num_envs: int, processes: int) -> str:
+    """Change the number of minibatches, so that a minibatch of all processes has as many samples as the task's own.
 
-    This keeps the variance of a gradient step when gradients are averaged over more samples.
+    Args:
+        request: The request.
+        adapter: The library.
+        agent_cfg: The library's configuration; its minibatches are changed.
+        num_envs: Environments per process.
+        processes: Processes of the training.
+
+    Returns:
+        The override that sets the same minibatches.
+
+    Raises:
+        UserError: If the command line also sets the minibatches, or no whole number of minibatches has that size.
+    """
+    batch = plan_batch(adapter, agent_cfg)
+    key = batch.minibatch_setting
+    if any(override.partition("=")[0] == key for override in request.overrides):
+        raise UserError(f"--keep_minibatch_size sets the minibatches: leave out {key}=…, or --keep_minibatch_size")
+    own, own_num_envs = _own_batch(request, adapter)
+    size = own_num_envs * own.horizon // own.minibatches_of(own_num_envs)
+    whole, samples = num_envs * processes * batch.horizon, num_envs * batch.horizon
+    count = whole // size
+    value = batch.minibatch_value(count, samples) if count and whole % size == 0 and samples % count == 0 else None
+    if value is None:
+        raise UserError(
+            f"--keep_minibatch_size: a batch of {num_envs * processes} environments × {batch.horizon} steps does not "
+            f"split into minibatches of {size} samples by {key}: use a multiple of the task's {own_num_envs} "
+            "environments, counted over all processes, or leave --keep_minibatch_size out"
+        )
+    write_setting(agent_cfg, key, value)
+    return f"{key}={value}"
+
+
+def _own_batch(request: TrainRequest, adapter: Adapter) -> tuple[BatchPlan, int]:
+    """Return the batch of the registered task and agent configuration, and its environments."""
+    env_cfg, agent_cfg = resolve_configs(request.task, adapter.library, [], request.agent)
+    agent_cfg = adapter.prepare(agent_cfg, "cpu")
+    require_values(agent_cfg, adapter)
+    return plan_batch(adapter, agent_cfg), env_cfg.scene.num_envs
+
+
+def scaled_learning_rate(learning_rate: float, batch: int, reference: int, rule: LearningRateRule = "sqrt") -> float:
+    """Scale a learning rate to the batch: by √2 per doubling (Krizhevsky 2014, arXiv:1404.5997), or linearly.
+
+    By the square root, a gradient step keeps its variance when gradients are averaged over more samples. Linearly, one
+    step goes as far as several steps with smaller batches (Goyal et al. 2017, arXiv:1706.02677).
 
     Args:
         learning_rate: Learning rate for the reference batch.
         batch: Effective batch: samples that the gradient steps of one iteration see.
         reference: The effective batch that the learning rate was chosen for.
+        rule: How the learning rate grows.
 
     Returns:
         The learning rate for the batch, to four digits.
     """
-    return float(f"{learning_rate * math.sqrt(batch / reference):.4g}")
+    growth = batch / reference
+    return float(f"{learning_rate * (growth if rule == 'linear' else math.sqrt(growth)):.4g}")

@@ -30,7 +30,7 @@ from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.runners.threads import Threads
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
-from ledger_lab.training.batch import check_batch, plan_batch, plan_threads, scale_learning_rate
+from ledger_lab.training.batch import check_batch, keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.request import TrainRequest
@@ -224,10 +224,20 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_folder_name(adapter.dialect.overrides["experiment_name"], experiment)
     batch = plan_batch(adapter, agent_cfg)
     check_batch(env_cfg.scene.num_envs, batch, by_flag=request.num_envs is not None)
+    if request.keep_minibatch_size:
+        overrides.append(keep_minibatch_size(request, adapter, agent_cfg, env_cfg.scene.num_envs, world.size))
+        batch = plan_batch(adapter, agent_cfg)
+    rule = request.scale_lr
     rate = adapter.dialect.overrides["learning_rate"]
-    if request.scale_lr or (for_gpu is not None and rate not in {name.partition("=")[0] for name in overrides}):
+    if (
+        for_gpu is not None
+        and not request.keep_minibatch_size
+        and all(rate != name.partition("=")[0] for name in overrides)
+    ):
+        rule = rule or "sqrt"
+    if rule is not None:
         effective_batch = batch.effective_batch(env_cfg.scene.num_envs * world.size)
-        overrides.append(scale_learning_rate(request, adapter, agent_cfg, effective_batch))
+        overrides.append(scale_learning_rate(request, rule, adapter, agent_cfg, effective_batch))
     flags = {**request.launcher_args(device), "distributed": request.distributed and device != "cpu"}
     config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
     require_runtime(env_cfg, flags, request.cpu_threads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -30,6 +30,9 @@ STATE_AT_LATEST_S = 300.0
 """Largest age of the last saved state without ``--save_state_every`` [s]."""
 
 _LONGEST_GRACE_S = 86_400
+
+LearningRateRule = Literal["sqrt", "linear"]
+"""How a learning rate grows with the batch."""
 
 _HEALTH = FlagGroup("health events", list_health_events())
 _PROCESSES = FlagGroup("processes")
@@ -120,13 +123,22 @@ class TrainRequest(TaskRequest):
     max_iterations: int | None = flag(
         None, "Largest number of iterations (default: set by the agent configuration).", group=TASK
     )
-    scale_lr: bool = flag(
+    scale_lr: LearningRateRule | None = flag(
+        None,
+        (
+            "Adapt the learning rate to the batch size. If the batch is twice as large as in the task's own "
+            "configuration, the learning rate is √2 times as high with sqrt, and twice as high with linear. Here, the "
+            "batch size counts each sample once per epoch: environments of all processes × rollout length × epochs. "
+            "The program prints the new learning rate and records it."
+        ),
+        group=TASK,
+    )
+    keep_minibatch_size: bool = flag(
         False,
         (
-            "Adapt the learning rate to the batch size: if the batch is twice as large as in the task's own "
-            "configuration, the learning rate is √2 times as high. Here, the batch size counts each sample once per "
-            "epoch: environments of all processes × rollout length × epochs. The program prints the new learning rate "
-            "and records it."
+            "Keep the size of a minibatch, over all processes, if the batch differs from the task's own. Then the "
+            "number of gradient steps grows with the batch. By default, the number of minibatches stays the same, and "
+            "their size grows. The program prints the new number and records it."
         ),
         group=TASK,
     )
@@ -321,6 +333,11 @@ class TrainRequest(TaskRequest):
                 "--allow_changed_code: a new run has no earlier code to differ from; add --resume RUN or --checkpoint "
                 "CHECKPOINT"
             )
+        if self.keep_minibatch_size and self.scale_lr is not None:
+            raise UserError(
+                f"--scale_lr {self.scale_lr}: with --keep_minibatch_size, a gradient step has as many samples as "
+                "before: leave one of them out"
+            )
         for name in ("num_envs", "max_iterations", "eval_every", "cohort_size"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} {value}: must be at least 1")
@@ -375,4 +392,6 @@ class TrainRequest(TaskRequest):
         """
         if unknown := data.keys() - {each.name for each in fields(cls)}:
             raise TypeError(f"unknown: {', '.join(map(repr, sorted(unknown)))}")
+        if isinstance(data.get("scale_lr"), bool):  # a switch, before there were two rules
+            data = {**data, "scale_lr": "sqrt" if data["scale_lr"] else None}
         return msgspec.convert(data, cls, dec_hook=lambda kind, value: kind(value))

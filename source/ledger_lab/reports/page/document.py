@@ -12,6 +12,9 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from markupsafe import Markup
 
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
@@ -19,11 +22,15 @@ from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
 from ledger_lab.meters import Phase
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
+from ledger_lab.reports.page.live import LOOKS, LivePart
 from ledger_lab.reports.page.model import PageModel, build_model
 from ledger_lab.reports.page.words import WORDS
 from ledger_lab.reports.summary import CohortSummary, RunSummary
 from ledger_lab.reports.yardsticks import Yardstick
 from ledger_lab.units import MISSING, target_share
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 SCRIPTS = (
     "core.js",
@@ -37,12 +44,16 @@ SCRIPTS = (
     "sides.js",
     "telemetry.js",
     "health.js",
+    "follow.js",
     "main.js",
 )
 """Parts of the page's script, in order; they share one scope."""
 
 _STYLE_OF_ITS_OWN = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
 """Plotly adds a style sheet for maps unless an element with this id exists. The page draws no maps."""
+_HERE = Markup("<!-- live part -->")
+"""Stands for the live part while the rest of the page is rendered. No text of a ledger can contain it: its ``<`` would
+be escaped."""
 _EMPTY_STYLE = ""
 """Plotly adds an empty style element, and fills it through the DOM."""
 
@@ -81,15 +92,28 @@ def write_page(
         source=source, created_at=created_at, asked=asked, absent=absent, left_out_runs=left_out_runs,
         on_progress=on_progress,
     )  # fmt: skip
-    document = render_page(model).encode("utf-8", errors="replace")
+    try:
+        save_page(path, render_page(model))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def save_page(path: Path, document: str) -> None:
+    """Replace the file of a page as a whole.
+
+    Args:
+        path: The file.
+        document: The page.
+
+    Raises:
+        OSError: If the file can't be written.
+        UserError: If there is something else under this name.
+    """
     target = path.resolve()
     if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
         raise UserError(f"cannot write {path}: it exists and is not a regular file")
-    try:
-        with whole_file(target, shared=True) as unfinished:
-            unfinished.write_bytes(document)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    with whole_file(target, shared=True) as unfinished:
+        unfinished.write_bytes(document.encode("utf-8", errors="replace"))
 
 
 @dataclass(frozen=True)
@@ -102,23 +126,57 @@ class _HtmlTable:
     yardstick: Yardstick | None = None
 
 
-def render_page(model: PageModel) -> str:
-    """Return the page as one HTML document.
+Mode = Literal["done", "file", "served"]
+"""How a page lives: it is done; it is a file that is written again and again; or a server answers its questions."""
 
-    The template engine escapes every text from the ledger. Only the embedded JSON, styles and scripts are made safe
-    here. The content security policy allows the two embedded scripts, by their hashes, and no network access. No policy
-    can forbid all navigation, but the page has no link to another page.
+
+@dataclass(frozen=True)
+class PageFrame:
+    """A page without its live part, which changes more often than the rest."""
+
+    before: str
+    after: str
+
+    def with_live(self, live: LivePart) -> str:
+        """Return the page with a live part.
+
+        Args:
+            live: The live part.
+        """
+        return f"{self.before}{render_live(live)}{self.after}"
+
+
+def render_page(model: PageModel) -> str:
+    """Return a page that is done, as one HTML document.
 
     Args:
         model: The page's content.
     """
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
+    frame = render_frame(model)
+    return frame.before + frame.after
 
+
+def render_frame(model: PageModel, mode: Mode = "done", version: int = 0, *, bare: bool = False) -> PageFrame:
+    """Return the page as one HTML document, without its live part.
+
+    The template engine escapes every text from the ledger. Only the embedded JSON, styles and scripts are made safe
+    here. The content security policy allows the two embedded scripts, by their hashes, and no network access. No policy
+    can forbid all navigation, but a page that is done has no link to another page. A page that lives links to files of
+    the runs on it.
+
+    Args:
+        model: The page's content.
+        mode: How the page lives.
+        version: Number of this content; another content has another number.
+        bare: Whether to leave out styles and scripts, for a page that has them already.
+    """
     plotly, script, style = _plotly_script(), _page_script(), _part("page.css")
-    engine = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return engine.from_string(_part("page.html")).render(
+    page = _template("page.html").render(
         model=model,
+        mode=mode,
+        version=version,
+        bare=bare,
+        live_part=_HERE,
         cost_tables=[_cost_table(model, place) for place in range(len(model.yardsticks))],
         cohort_table=_cohort_table(model),
         words=_definitions(),
@@ -126,12 +184,43 @@ def render_page(model: PageModel) -> str:
         unused_styles=_STYLE_OF_ITS_OWN.findall(plotly),
         target_share=target_share,
         zip=zip,
-        policy=_policy([plotly, script], [style, _EMPTY_STYLE]),
+        policy=page_policy(mode),
         style=Markup(style),
         data=Markup(embedded_json(model.to_json())),
         plotly=Markup(plotly),
         script=Markup(script),
     )
+    before, _, after = page.partition(str(_HERE))
+    return PageFrame(before, after)
+
+
+def render_live(live: LivePart) -> str:
+    """Return the live part of a page as HTML.
+
+    Args:
+        live: The live part.
+    """
+    written = datetime.fromtimestamp(live.written_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return _template("live.html").render(live=live, looks=LOOKS, written=written)
+
+
+def page_policy(mode: Mode) -> str:
+    """Return the content security policy of a page: its own scripts and styles, and pictures that it makes.
+
+    Args:
+        mode: How the page lives. Only a served page may ask its server.
+    """
+    policy = _policy([_plotly_script(), _page_script()], [_part("page.css"), _EMPTY_STYLE])
+    return f"{policy}; connect-src 'self'" if mode == "served" else policy
+
+
+@cache
+def _template(name: str) -> Template:
+    """Return a template of the page; all texts that it takes are escaped."""
+    from jinja2 import Environment, StrictUndefined
+
+    engine = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return engine.from_string(_part(name))
 
 
 def _cost_table(model: PageModel, place: int) -> _HtmlTable:
@@ -170,7 +259,7 @@ def embedded_json(value: object) -> str:
 
 
 def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """Return the content security policy: embedded scripts and styles, and pictures that the page makes."""
+    """Return a content security policy of embedded scripts and styles, and pictures that the page makes."""
     return (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"

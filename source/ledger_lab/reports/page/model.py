@@ -15,8 +15,10 @@ from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.construct import CONSTRUCT
-from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
-from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
+from ledger_lab.reports.page.curves import CurveKeeper
+from ledger_lab.reports.page.episodes import OutcomeCollector, PanelEpisodes, PolicyOutcomes
+from ledger_lab.reports.page.live import Link
+from ledger_lab.reports.page.series import Curve, TelemetrySeries
 from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -26,8 +28,8 @@ METERED_RUNS = 1000
 """The page has the telemetry of this many newest runs; telemetry is as large as all other data of a run."""
 CURVE_POINTS = 120_000
 """Points of all curves of a kind together."""
-FEWEST_POINTS, MOST_POINTS = 40, 300
-"""Limit on the points of one curve, for any number of runs."""
+POINTS = (300, 200, 150, 100, 70, 40)
+"""Possible limits on the points of one curve; few, so that one more run seldom changes the curves of all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,8 @@ class PageRun:
     """Whether telemetry of this run was written, and left out of the ledger that is kept."""
     health_events: list[HealthEvent]
     sheets: list[PolicyOutcomes]
+    links: tuple[Link, ...] = ()
+    """Links to its files; none on a page that is done, because it is sent to people who lack these files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +112,15 @@ class PageModel:
         return {**asdict(self), "columns": titles}
 
 
+class PageMemory:
+    """What pages that are made one after the other need not compute again."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.curves = CurveKeeper()
+        self.outcomes = OutcomeCollector()
+
+
 def build_model(
     runs: Sequence[Run],
     summaries: Sequence[RunSummary],
@@ -119,6 +132,8 @@ def build_model(
     absent: Sequence[Cohort] = (),
     left_out_runs: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
+    memory: PageMemory | None = None,
+    links: Callable[[Run], tuple[Link, ...]] = lambda run: (),
 ) -> PageModel:
     """Compute everything that the page shows.
 
@@ -132,22 +147,26 @@ def build_model(
         absent: Declared cohorts without a run.
         left_out_runs: Runs of the ledger that are not among these.
         on_progress: Called with the number of runs read and the total; each run is read twice.
+        memory: Memory of the pages that were made before; ``None`` for a single page.
+        links: Returns the links of a run.
 
     Returns:
         The model.
     """
     groups = by_yardstick(summaries)
     places = {member.run_id: place for place, (_, members) in enumerate(groups) for member in members}
-    points = max(FEWEST_POINTS, min(MOST_POINTS, CURVE_POINTS // max(1, len(runs))))
+    memory = memory or PageMemory()
+    points = next((limit for limit in POINTS if limit * len(runs) <= CURVE_POINTS), POINTS[-1])
 
     def tell(runs_read: int) -> None:
         if on_progress is not None:
             on_progress(runs_read, 2 * len(runs))
 
-    collection = collect_outcomes(runs, on_run=tell)
+    collection = memory.outcomes.collect(runs, on_run=tell)
     page_runs = []
     for place, (run, summary, sheets) in enumerate(zip(runs, summaries, collection.sheets, strict=True)):
         tell(len(runs) + place)
+        curves = memory.curves.curves(run, points, metered=len(runs) - place <= METERED_RUNS)
         accelerator = run.declared.hardware.get("accelerator") or run.declared.hardware.get("cpu")
         page_runs.append(
             PageRun(
@@ -156,11 +175,12 @@ def build_model(
                 yardstick=places[summary.run_id],
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
-                returns=return_curve(run, points),
-                telemetry=telemetry_series(run, points) if len(runs) - place <= METERED_RUNS else [],
+                returns=curves.returns,
+                telemetry=curves.telemetry,
                 telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
                 health_events=_health_events(run),
                 sheets=sheets,
+                links=links(run),
             )
         )
     return PageModel(

@@ -323,6 +323,7 @@ class RlGamesAdapter(Adapter):
                 minibatch_size=size,
                 minibatch_setting=f"agent.params.config.minibatch_size{'_per_env' if size is None else ''}",
                 save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: only at the end
+                rows_per_env=size is None,
             )
         except KeyError as error:
             raise ValueError(f"params.config.{error.args[0]} is missing") from error

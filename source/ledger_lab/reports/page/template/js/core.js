@@ -1,6 +1,6 @@
 // What all parts share: the model, elements without markup, and figures as people read them.
 
-const model = JSON.parse(document.getElementById("ledger").textContent);
+let model, runs;
 const MISSING = "–";
 const byId = (id) => document.getElementById(id);
 
@@ -84,32 +84,32 @@ function groupBy(items, key) {
   return groups;
 }
 
-const runs = model.runs.map((run, index) => ({
-  ...run,
-  ...run.summary,
-  index,
-  envs: run.summary.num_envs * run.summary.world_size,
-}));
-runs.forEach((run) => {
-  run.words = [
-    run.run_id,
-    run.cohort,
-    run.task,
-    run.rl_library,
-    run.status.replaceAll("_", " "),
-    run.reason,
-    run.invalid_reason,
-    run.instance,
-    run.accelerator,
-    run.device,
-    run.panel,
-    run.physics,
-    `seed ${run.seed}`,
-  ]
-    .filter((word) => word !== null)
-    .join("\n")
-    .toLowerCase();
-});
+/** Takes the content of the page, at the beginning and whenever the page is updated in place. */
+function takeModel(content) {
+  model = content;
+  runs = model.runs.map((run, index) => ({
+    ...run,
+    ...run.summary,
+    index,
+    envs: run.summary.num_envs * run.summary.world_size,
+  }));
+  for (const run of runs) {
+    const words = [
+      ...[run.run_id, run.cohort, run.task, run.rl_library, run.status.replaceAll("_", " "), run.reason],
+      ...[run.invalid_reason, run.instance, run.accelerator, run.device, run.panel, run.physics, `seed ${run.seed}`],
+    ];
+    run.words = words
+      .filter((word) => word !== null)
+      .join("\n")
+      .toLowerCase();
+  }
+  for (const panel of model.panels) {
+    panel.episodeCells = panel.cells.flatMap((cell, place) => Array(panel.counts[place]).fill(cell));
+    panel.names = [...new Set(panel.cells)];
+  }
+}
+
+takeModel(JSON.parse(byId("ledger").textContent));
 
 const statusWords = (status) => (status === "completed" ? "completed, short of target" : status.replaceAll("_", " "));
 const runTitle = (run) => (run.cohort === null ? run.run_id : `${run.run_id} · ${run.cohort}`);

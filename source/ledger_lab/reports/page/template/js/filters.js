@@ -5,16 +5,28 @@ const chosen = { task: null, rl_library: null, status: null, cohort: null, text:
 let shown = runs;
 const listeners = [];
 
+const offered = new Map();
+
+/** Fills the choices with what the runs have. What was chosen stays chosen, even if no run has it any more. */
+function fillFilterChoices() {
+  for (const field of FIELDS) {
+    const found = new Set([...runs.map((run) => run[field]), chosen[field]]);
+    const values = [...found].filter((value) => value !== null).sort();
+    const words = values.map((value) => (field === "status" ? statusWords(value) : value));
+    const options = words.map((text, place) => element("option", { value: String(place) }, text));
+    const select = byId("filters").elements[field];
+    select.replaceChildren(element("option", { value: "" }, "all"), ...options);
+    select.value = chosen[field] === null ? "" : String(values.indexOf(chosen[field]));
+    offered.set(field, values);
+  }
+}
+
 function fillFilters() {
+  fillFilterChoices();
   for (const field of FIELDS) {
     const select = byId("filters").elements[field];
-    const values = [...new Set(runs.map((run) => run[field]))].filter((value) => value !== null).sort();
-    select.append(element("option", { value: "" }, "all"));
-    values.forEach((value, place) =>
-      select.append(element("option", { value: String(place) }, field === "status" ? statusWords(value) : value)),
-    );
     select.addEventListener("change", () => {
-      chosen[field] = select.value === "" ? null : values[Number(select.value)];
+      chosen[field] = select.value === "" ? null : offered.get(field)[Number(select.value)];
       applyFilters();
     });
   }
@@ -62,17 +74,16 @@ function filtersInWords() {
 // The cost table: hides what the filters hide, sorts, and shows long ledgers in parts.
 
 const PART = narrow() ? 8 : 30;
-const lengths = new Map();
-const orders = new Map();
+const unfolded = new Set(); // tables that are shown as a whole, by their yardsticks
+const orders = new Map(); // by what the table of a yardstick is sorted
 
 function showTables() {
   const visible = new Set(shown.map((run) => run.index));
   for (const section of document.querySelectorAll("section.yardstick")) {
     const body = section.querySelector("tbody");
     const rows = [...body.rows];
-    const order = orders.get(section);
-    rows.sort(order ? order : (a, b) => Number(a.dataset.run) - Number(b.dataset.run));
-    const most = printing ? Infinity : (lengths.get(section) ?? PART);
+    rows.sort(rowOrder(section));
+    const most = printing || unfolded.has(section.dataset.yardstick) ? Infinity : PART;
     let count = 0;
     for (const row of rows) {
       const matches = visible.has(Number(row.dataset.run));
@@ -87,7 +98,7 @@ function showTables() {
     if (count > most) {
       const button = element("button", { type: "button" }, `Show all ${count} runs`);
       button.addEventListener("click", () => {
-        lengths.set(section, Infinity);
+        unfolded.add(section.dataset.yardstick);
         showTables();
       });
       more.append(`The first ${most} of ${count} runs. `, button);
@@ -100,23 +111,32 @@ function showTables() {
   }
 }
 
+/** Sorts a table when one of its headings is pressed; the listener outlives the tables. */
 function sortable() {
-  for (const button of document.querySelectorAll("th button[data-sort]")) {
-    button.addEventListener("click", () => {
-      const header = button.closest("th"),
-        section = button.closest("section");
-      const up = header.getAttribute("aria-sort") !== "ascending";
-      for (const other of section.querySelectorAll("th")) other.setAttribute("aria-sort", "none");
-      header.setAttribute("aria-sort", up ? "ascending" : "descending");
-      orders.set(section, (a, b) => {
-        const [left, right] = [a, b].map((row) => sortValue(runs[Number(row.dataset.run)], button.dataset.sort));
-        if (left === null || right === null) return (left === null) - (right === null);
-        const sign = left < right ? -1 : left > right ? 1 : 0;
-        return up ? sign : -sign;
-      });
-      showTables();
-    });
+  byId("cost-tables").addEventListener("click", (event) => {
+    const button = event.target.closest("th button[data-sort]");
+    if (button === null) return;
+    const { yardstick } = button.closest("section").dataset;
+    const before = orders.get(yardstick);
+    orders.set(yardstick, { key: button.dataset.sort, up: before?.key !== button.dataset.sort || !before.up });
+    showTables();
+  });
+}
+
+/** Compares two rows of a table by what it is sorted by, and marks the heading. */
+function rowOrder(section) {
+  const order = orders.get(section.dataset.yardstick);
+  for (const button of section.querySelectorAll("th button[data-sort]")) {
+    const sorts = button.dataset.sort === order?.key;
+    button.closest("th").setAttribute("aria-sort", sorts ? (order.up ? "ascending" : "descending") : "none");
   }
+  if (order === undefined) return (a, b) => Number(a.dataset.run) - Number(b.dataset.run);
+  return (a, b) => {
+    const [left, right] = [a, b].map((row) => sortValue(runs[Number(row.dataset.run)], order.key));
+    if (left === null || right === null) return (left === null) - (right === null);
+    const sign = left < right ? -1 : left > right ? 1 : 0;
+    return order.up ? sign : -sign;
+  };
 }
 
 /** What a column sorts by; a run that never got there took longer than any that did. */

@@ -27,12 +27,14 @@ document
 byId("telemetry-run").addEventListener("change", () => redraw("telemetry-body"));
 
 const THEMES = ["automatic", "light", "dark"];
-byId("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "automatic") + 1) % THEMES.length];
-  if (next === "automatic") delete root.dataset.theme;
-  else root.dataset.theme = next;
+const theme = () => document.documentElement.dataset.theme ?? "automatic";
+function setTheme(next) {
+  if (next === "automatic") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
   byId("theme").textContent = `theme: ${next}`;
+}
+byId("theme").addEventListener("click", () => {
+  setTheme(THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]);
   redraw();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
@@ -68,5 +70,8 @@ addEventListener("afterprint", () => {
   redraw();
 });
 
+const place = recall();
 applyFilters();
+goTo(place);
+follow();
 document.documentElement.dataset.ready = "true";

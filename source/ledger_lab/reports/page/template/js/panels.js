@@ -6,11 +6,6 @@ let panelsOffered = [];
 const LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const codeOf = new Map([...LETTERS].map((letter, code) => [letter, code]));
 
-model.panels.forEach((panel) => {
-  panel.episodeCells = panel.cells.flatMap((cell, place) => Array(panel.counts[place]).fill(cell));
-  panel.names = [...new Set(panel.cells)];
-});
-
 const panelTitle = (panel) =>
   `${panel.panel} (${panel.panel_id.slice(0, 11)}…), ${counted(panel.seeds.length, "episode")}`;
 

@@ -127,13 +127,25 @@ function figurePlace(id, fill) {
   watcher.observe(place.node);
 }
 
+const drawn = new WeakMap(); // when the drawing of each figure is complete; Plotly fails if it is purged before
+
 function drawPlace(place) {
   place.stale = false;
-  for (const old of place.node.querySelectorAll(".plot")) Plotly.purge(old);
+  const opened = place.opened ?? openedIn(place.node);
+  place.node.style.minHeight = `${place.node.clientHeight}px`; // else the page jumps while the place is empty
+  for (const old of place.node.querySelectorAll(".plot")) drawn.get(old)?.finally(() => Plotly.purge(old));
   place.node.replaceChildren();
   place.fill(place.node);
+  place.node.querySelectorAll("details").forEach((details, i) => {
+    details.open = Boolean(opened[i]);
+  });
+  place.opened = undefined;
+  place.node.style.minHeight = "";
   place.node.removeAttribute("aria-busy");
 }
+
+/** Tells which details in a part of the page are open, in order. */
+const openedIn = (node) => [...node.querySelectorAll("details")].map((details) => details.open);
 
 /** Draws again what can be seen, and the rest when it comes into sight. */
 function redraw(...ids) {
@@ -141,8 +153,21 @@ function redraw(...ids) {
     if (ids.length && !ids.includes(place.node.id)) continue;
     place.stale = true;
     place.node.setAttribute("aria-busy", "true");
-    if (place.near) drawPlace(place);
+    if (!place.near) continue;
+    if (refreshing && place.node.matches(":hover, :focus-within")) drawLater(place);
+    else drawPlace(place);
   }
+}
+
+let refreshing = false; // whether the page draws by itself, and not because the reader has asked for something
+
+/** Draws a figure that the reader points at when the pointer has left it, since drawing takes back what was zoomed. */
+function drawLater(place) {
+  const draw = () => {
+    if (place.stale && place.near) drawPlace(place);
+  };
+  place.node.addEventListener("mouseleave", draw, { once: true });
+  place.node.addEventListener("focusout", draw, { once: true });
 }
 
 /** Disarms markup in whatever Plotly gets: of all that it understands, links included, the page needs two elements. */
@@ -169,7 +194,7 @@ function plot(node, { title, label, height, data, layout: look, key = [] }) {
   figure.append(target);
   node.append(figure);
   const width = printing ? printWidth(node) : target.clientWidth || undefined;
-  Plotly.newPlot(target, withoutMarkup(data), withoutMarkup(layout({ height, width, ...look })), CONFIG);
+  drawn.set(target, Plotly.newPlot(target, withoutMarkup(data), withoutMarkup(layout({ height, width, ...look })), CONFIG));
   return target;
 }
 

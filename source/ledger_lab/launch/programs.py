@@ -1,0 +1,144 @@
+"""Runs the command-line programs of schedulers, and checks the form of what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ledger_lab.errors import UserError
+from ledger_lab.launch.plans import job_name
+from ledger_lab.names import visible
+
+SUBMIT_SCRIPT = "submit.sh"
+"""Name of the script in the folder of a submission that submits its files."""
+_LONGEST_REASON = 400
+"""Characters of a message that are shown."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CHAINED = re.compile("(?:The above exception was the direct cause|During handling of the above exception).*:\n")
+"""Lines between the messages of a chain of Python's exceptions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A command-line program of a scheduler."""
+
+    name: str
+    """Its name on the ``PATH``."""
+    install: str
+    """What to do if it is not installed."""
+    answer_s: float
+    """Longest time that it may take [s]."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that it gets besides those of this process."""
+    ways_out: Mapping[str, str] = field(default_factory=dict)
+    """Parts of its messages, with what to do."""
+
+    def ask(self, *arguments: str, cwd: Path | None = None, answer_s: float | None = None) -> str:
+        """Run the program, and return what it printed on standard output, without colours.
+
+        Args:
+            arguments: Its arguments.
+            cwd: Where to run it; ``None`` for here.
+            answer_s: Longest time that it may take [s]; ``None`` for that of the program.
+
+        Raises:
+            UserError: If it is not installed, does not answer, or refuses.
+        """
+        limit_s = self.answer_s if answer_s is None else answer_s
+        try:
+            finished = subprocess.run(
+                [self.name, *arguments],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=limit_s,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self.environment},
+            )
+        except FileNotFoundError as error:
+            raise UserError(f"{self.name} is not installed here: {self.install}") from error
+        except OSError as error:
+            raise UserError(f"{self.name} can't be started ({error.strerror}): {self.install}") from error
+        except subprocess.TimeoutExpired as error:
+            raise UserError(
+                f"{self.name} timed out after {limit_s:g} s: try again later, or ask the administrators"
+            ) from error
+        if finished.returncode:
+            said = _one_line(finished.stderr or finished.stdout) or f"exit status {finished.returncode}"
+            way = next((f": {way}" for part, way in self.ways_out.items() if part in said), "")
+            raise UserError(f"{self.name}: {said}{way}")
+        return _COLOUR.sub("", finished.stdout)
+
+    def read[Answer](self, said: str, kind: type[Answer]) -> Answer:
+        """Check an answer in JSON field by field.
+
+        Args:
+            said: What the program printed.
+            kind: What it must be.
+
+        Raises:
+            UserError: If it is anything else. A training that is missed here would be submitted again.
+        """
+        try:
+            return msgspec.json.decode(said, type=kind)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise UserError(
+                f"{self.name} printed {said[:80]!r}, which LedgerLab does not understand ({error}): check its version"
+            ) from error
+
+
+def submit_script(what: str, command: Sequence[str]) -> str:
+    """Return a script that submits the files beside it.
+
+    Args:
+        what: What it submits, for people.
+        command: The command.
+    """
+    return f"#!/bin/bash\n# Submits {what}; run it in this folder.\nexec {shlex.join(command)}\n"
+
+
+def read_submit_script(folder: Path) -> list[str]:
+    """Return the command of a script of :func:`submit_script`.
+
+    Raises:
+        UserError: If it is missing or was changed.
+    """
+    path = folder / SUBMIT_SCRIPT
+    try:
+        *_, last = path.read_text(encoding="utf-8").splitlines()
+        begin, *command = shlex.split(last)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} can't be read ({error}): cancel the job {job_name(folder)}, if there is one, and remove the folder"
+        ) from error
+    if begin != "exec" or not command:
+        raise UserError(
+            f"{path} was changed: cancel the job {job_name(folder)}, if there is one, and remove the folder"
+        )
+    return command
+
+
+def _one_line(said: str) -> str:
+    """Return a message as one line without control characters; of a chain of Python's exceptions, the last message."""
+    lines = [line.strip() for line in _CHAINED.split(_COLOUR.sub("", said))[-1].splitlines() if line.strip()]
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        lines = lines[-1:]
+    return visible("; ".join(dict.fromkeys(lines)))[:_LONGEST_REASON]
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a text for people, without control characters; empty if there is none."""
+    return _one_line(text.strip().partition("\n")[0]) if text else ""
+
+
+def without_nulls[Key, Value](table: Mapping[Key, Value | None]) -> dict[Key, Value]:
+    """Return a table without the entries that have no value."""
+    return {key: value for key, value in table.items() if value is not None}

@@ -1,0 +1,221 @@
+"""What a watch of a ledger finds: progress of live runs, spend, and alerts. All of it is plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+from ledger_lab.reports.health_events import HealthSummary
+
+SCHEMA_VERSION: Final = 1
+"""Version of the JSON document. It rises when a key changes its meaning or is removed."""
+
+CONFIDENCE: Final = 0.8
+"""Probability with which the interval of an :class:`Estimate` should hold. With 95 %, nine of ten intervals would end
+at the largest number of iterations, because few cohorts have forty runs."""
+
+
+class State(StrEnum):
+    """Where a run, or a training that has not started, stands."""
+
+    QUEUED = "queued"
+    """Its job waits in the queue of an engine, and no attempt has started yet."""
+    RUNNING = "running"
+    """Its last attempt runs, and writes rows."""
+    HUNG = "hung"
+    """Its supervisor writes rows, and the training itself does not."""
+    SILENT = "silent"
+    """A process of it exists, or its job runs, and nobody writes rows."""
+    LOST = "lost"
+    """It ended without a row that says so, or its machine can't be reached."""
+    PREEMPTED = "preempted"
+    """The system ended its last attempt, and it can be resumed."""
+    ENDED = "ended"
+    """Its last attempt has ended for good."""
+
+
+class AlertKind(StrEnum):
+    """What can cost money for nothing."""
+
+    HUNG = "hung"
+    SILENT = "silent"
+    LOST = "lost"
+    OVER_BUDGET = "over_budget"
+    BUDGET_AT_RISK = "budget_at_risk"
+    IDLE = "idle"
+    STUCK_QUEUE = "stuck_queue"
+    HEALTH = "health"
+    OVERDUE = "overdue"
+
+
+class Severity(StrEnum):
+    """How sure it is that something must be done. Only notices leave the exit status at 0."""
+
+    CRITICAL = "critical"
+    """Money is being spent for nothing, or a study can't finish."""
+    WARNING = "warning"
+    """Something is probably wrong."""
+    NOTICE = "notice"
+    """The ledger can't tell whether something is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An estimate of an amount that is not known yet, in the unit of the field that holds it."""
+
+    expected: float | None
+    """The median for the time and the cost that a run has left; the mean for a forecast. ``None`` if only a bound is
+    known."""
+    low: float | None
+    """Lower end of the 80 % interval; ``None`` if there is none."""
+    high: float | None
+    """Upper end of the 80 % interval. If :attr:`expected` is ``None``, it is an upper bound at the present speed;
+    ``None`` if there is none."""
+    basis: str
+    """Where the estimate comes from, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunProgress:
+    """Where a run stands on its way to a verdict. A training that waits in a queue has no run yet."""
+
+    run_id: str | None
+    """``None`` for a training that has not started."""
+    name: str
+    """Id of the run, or the name of the training in its plan."""
+    state: State
+    said: str | None
+    """What its engine says about its job, in words; ``None`` if no engine was asked, or it does not know the job."""
+    since: datetime
+    """When the state began: for a waiting job, its submission; for a running attempt, its start; else its last sign of
+    life."""
+    last_row_at: datetime | None
+    """When any of its processes wrote its last row."""
+    host: str | None
+    """Machine of the first process of its last attempt."""
+    study: str | None
+    """The study that it belongs to, if this is known."""
+    cohort: str | None
+    task: str | None
+    rl_library: str | None
+    seed: int | None
+    attempts: int
+    """Attempts so far."""
+    target_success: float | None
+    target_reached: bool
+    screenings: int
+    """Screenings so far; scores that are invalid do not count."""
+    confirmations: int
+    """Confirmations so far, passed or not."""
+    best_score: float | None
+    """Largest share of successes of a screening, or of a confirmation if one was made."""
+    best_interval: tuple[float, float] | None
+    """95 % interval of that share. It does not allow for the choice of the best of several scores."""
+    iterations: int
+    """Iterations done."""
+    max_iterations: int | None
+    wall_s: float
+    """Wall-clock time of all attempts so far [s]."""
+    usd: float | None
+    """Spent so far [USD]; ``None`` if it has no price."""
+    usd_per_hour: float | None
+    """What it costs while it goes on [USD/h]; ``None`` if it has no price."""
+    left_s: Estimate | None
+    """Time until it ends: until a policy is confirmed if it stops then, at most until its last iteration [s]. If it is
+    hung, silent, lost or preempted, it is the time that it takes once it goes on. ``None`` if unknown."""
+    left_usd: Estimate | None
+    """Cost of that time [USD]; ``None`` if unknown."""
+    health: tuple[HealthSummary, ...] = ()
+    """Its health events."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it waits, or costs money now."""
+        return self.state in (State.QUEUED, State.RUNNING, State.HUNG, State.SILENT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spend:
+    """Spend of a cohort or of a study, and what will be spent until all planned trainings have ended."""
+
+    kind: Literal["cohort", "study"]
+    name: str
+    runs: int
+    """Runs in the ledger."""
+    live_runs: int
+    """Runs that go on now."""
+    planned: int | None
+    """Trainings that the study file, or the declaration of the cohort, plans; ``None`` if there is no plan."""
+    missing: int | None
+    """Planned trainings that must still be started, or started again; those that are hung or silent are among them."""
+    spent_usd: float | None
+    """Spend of all attempts of all runs, failed and lost ones included [USD]; ``None`` if a run has no price."""
+    spent_h: float
+    """Wall-clock time of the same attempts, added up [h]."""
+    evaluation_usd: float | None
+    """Cost of stand-alone evaluations, which no other figure contains [USD]; ``None`` if there were none, or their cost
+    is unknown."""
+    usd_per_hour: float | None
+    """What the live runs cost together [USD/h]; ``None`` if one has no price."""
+    forecast_usd: Estimate | None
+    """Spend when all planned trainings have ended [USD]; ``None`` if unknown."""
+    forecast_h: Estimate | None
+    """Their wall-clock time, added up [h]; ``None`` if unknown."""
+    budget_usd: float | None
+    budget_h: float | None
+    unknown: str | None
+    """Why there is no forecast; ``None`` if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """Something that costs money, or will, and what to do about it."""
+
+    kind: AlertKind
+    severity: Severity
+    subject_kind: Literal["run", "study", "machine", "queue"]
+    subject: str
+    """Id of the run, name of the study or the machine, or job of the queue."""
+    since: datetime | None
+    """When it began; ``None`` if this is unknown."""
+    usd_per_hour: float | None
+    """What it costs as long as nobody does anything [USD/h]. ``None`` if this is unknown; the sentence says why."""
+    sentence: str
+    """What is known, and what is not."""
+    way_out: str
+    """Command to run, or what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Everything that a watch of a ledger found."""
+
+    at: datetime
+    """Time of the watch."""
+    log_root: str
+    runs: tuple[RunProgress, ...]
+    """Live runs, and runs that were preempted or lost lately, oldest first; then trainings that wait in a queue."""
+    cohorts: tuple[Spend, ...]
+    """Cohorts with such a run, by name."""
+    studies: tuple[Spend, ...]
+    """Studies with such a run, and those that were asked for, by name."""
+    alerts: tuple[Alert, ...]
+    """Alerts, the most severe first."""
+    notes: tuple[str, ...] = ()
+    """What could not be found out, such as an engine that does not answer."""
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; times are in ISO 8601."""
+        return {"schema_version": self.schema_version, **_plain(asdict(self))}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of a dataclass
+    """Return a value with its times as texts."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
