@@ -137,6 +137,96 @@ def test_a_world_that_fails_leaves_nothing_behind() -> None:
             assert np.array_equal(getattr(warp_data, name).numpy()[world].reshape(-1), results[name].reshape(-1)), name
 
 
+LONG = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="5 5 .1"/>
+    <geom type="box" size=".2 .2 .2" pos="{at} 0 .2"/>
+    <body pos="0 0 .3">
+      <freejoint/>
+      <inertial pos="{com}" {inertia} mass="4"/>
+      <geom type="box" size=".5 .05 .05" pos="0 .3 0"/>
+      <geom type="box" size=".5 .05 .05" pos="0 -.3 0"/>
+      <geom type="capsule" size=".05" fromto="-.4 0 0 .4 0 0"/>
+      <body pos=".6 0 0">
+        <joint axis="0 1 0"/>
+        <inertial pos=".1 0 -.2" mass=".5" diaginertia=".002 .003 .004"/>
+        <geom type="box" size=".03 .04 .11" pos=".1 0 -.2"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+"""A body of several shapes, and one whose shape has the frame of its inertia, beside a block on the ground."""
+FORMS = ('diaginertia=".1 .4 .5"', 'quat=".5 .5 .5 .5" diaginertia=".5 .1 .4"')
+"""The same inertia in two forms."""
+
+
+def contacts_found(warp_data: Any, world: int) -> list[tuple[Any, ...]]:
+    """Return shapes and distance of each contact of a world, as sensors read them."""
+    contact, count = warp_data.contact, int(warp_data.nacon.numpy()[0])
+    rows = zip(contact.worldid.numpy()[:count], contact.geom.numpy(), contact.dist.numpy(), strict=False)
+    return sorted((*geoms.tolist(), round(float(dist), 5)) for number, geoms, dist in rows if number == world)
+
+
+def contacts_of(model: Any) -> list[tuple[Any, ...]]:
+    """Return the same of a compiled model in its first state, as MuJoCo finds them."""
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    return sorted((*each.geom.tolist(), round(float(each.dist), 5)) for each in data.contact)
+
+
+def long_body(at: float, com: str = "0 .1 0", form: int = 0) -> Any:
+    """Compile a model with the block somewhere."""
+    return mujoco.MjModel.from_xml_string(LONG.format(at=at, com=com, inertia=FORMS[form]))
+
+
+def stepped_with(model: Any, **values: np.ndarray) -> Any:
+    """Step worlds whose models have values of their own; return MuJoCo-Warp's data."""
+    import mujoco_warp
+    import warp as wp
+
+    from ledger_lab.native.step import Stepper
+
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    warp_data = mujoco_warp.put_data(model, data, nworld=WORLDS, nconmax=30, njmax=150)
+    warp_model = mujoco_warp.put_model(model)
+    at_first = {name: np.tile(getattr(model, name), (WORLDS, 1, 1)) for name in values}
+    for name, rows in at_first.items():
+        same_in_all = values[name].ndim == 2
+        of_type = getattr(warp_model, name).dtype
+        setattr(warp_model, name, wp.array(values[name][None] + 0 * rows if same_in_all else rows, dtype=of_type))
+    stepper = Stepper(model, warp_model, warp_data, 1)
+    for name, rows in values.items():
+        getattr(warp_model, name).numpy()[...] = rows
+    stepper.refresh()
+    stepper.step()
+    return warp_data
+
+
+@pytest.mark.parametrize("at", [0.45, -0.45, 0.6])
+def test_contacts_are_found_whatever_the_form_of_an_inertia(at: float) -> None:
+    model, other = long_body(at), long_body(at, form=1)
+    warp_data = stepped_with(model, body_iquat=other.body_iquat, body_inertia=other.body_inertia)
+    expected = contacts_of(model)
+    assert contacts_of(other) == expected and expected
+    for world in range(WORLDS):
+        assert contacts_found(warp_data, world) == expected, world
+
+
+@pytest.mark.parametrize("at", [0.45, -0.45, 0.6])
+def test_contacts_stay_where_they_are_when_a_world_has_other_centers_of_mass(at: float) -> None:
+    model = long_body(at)
+    places = np.tile(model.body_ipos, (WORLDS, 1, 1))
+    places[1, 1] = places[2, 2] = 0.0, 1.5, 0.5
+    warp_data = stepped_with(model, body_ipos=places)
+    expected = contacts_of(model)
+    assert contacts_of(long_body(at, com="0 1.5 .5")) == expected and expected
+    for world in range(WORLDS):
+        assert contacts_found(warp_data, world) == expected, world
+
+
 def test_sleeping_bodies_are_refused() -> None:
     with pytest.raises(UserError, match="cannot let bodies sleep"):
         made(1, flag='sleep="enable"')

@@ -77,7 +77,7 @@ def legs(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"env.actions.velocity.policy_path={write_policy(tmp_path_factory.mktemp('walking') / 'policy', Sway())}"
 
 
-@pytest.fixture(scope="module", params=["newton_mjwarp", "ovphysx"])  # MuJoCo's C code misses the shortest bump
+@pytest.fixture(scope="module", params=ENGINES)
 def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
     """Reset, place, bump and judge a few robots."""
     import ledger_lab.tasks

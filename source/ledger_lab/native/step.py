@@ -190,7 +190,7 @@ class Stepper:
             )
         if name in _FRAMES:
             for each in self._models:
-                each.body_sameframe[[*items]] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
+                _compute_frames(each, np.array([*items]))
 
     def _describe(self, model: MjModel, threads: int) -> Any:  # noqa: ANN401 - a ctypes structure made from step.cpp
         """Write down for the kernel where everything is."""
@@ -346,17 +346,20 @@ def _as_warp_has_it(model: MjModel, values: Mapping[str, np.ndarray]) -> MjModel
     the same (limits of joints without limits, the place of a height field) stay as they were compiled. The frames of
     inertia have several equal forms; the model gets the one that Newton uses.
 
+    MuJoCo's midphase is off. It searches the shapes of a body in a tree of boxes, and the boxes were computed relative
+    to the compiled frame of inertia: with any other frame, it misses contacts.
+
     Args:
         model: The compiled model.
         values: Numbers of MuJoCo-Warp's model, by field.
     """
     model = copy.copy(model)
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET | mujoco.mjtDisableBit.mjDSBL_MIDPHASE)
     if "body_iquat" in values:
         frames, inertia = values["body_iquat"].reshape(-1, 4), values["body_inertia"].reshape(-1, 3)
         turned = ~_same(model.body_iquat, frames).all(axis=1) & (model.body_simple == 0)
         model.body_iquat[turned], model.body_inertia[turned] = frames[turned], inertia[turned]
-        model.body_sameframe[turned] = int(mujoco.mjtSameFrame.mjSAMEFRAME_NONE)
+        _compute_frames(model, np.flatnonzero(turned))
     for name, new in values.items():
         if name == "stat.meaninertia":
             model.stat.meaninertia = float(new[0])
@@ -365,6 +368,20 @@ def _as_warp_has_it(model: MjModel, values: Mapping[str, np.ndarray]) -> MjModel
         flat = old.reshape(-1)
         old[...] = np.where(_same(flat, new), new, flat).reshape(old.shape)
     return model
+
+
+def _compute_frames(model: MjModel, bodies: np.ndarray) -> None:
+    """Let MuJoCo compute frames that equaled frames of inertia when the model was compiled, and were copied since.
+
+    Args:
+        model: The model.
+        bodies: Indices of the bodies whose frames of inertia change.
+    """
+    frames = mujoco.mjtSameFrame
+    model.body_sameframe[bodies] = int(frames.mjSAMEFRAME_NONE)
+    copied = (int(frames.mjSAMEFRAME_INERTIA), int(frames.mjSAMEFRAME_INERTIAROT))
+    for owner, same in ((model.geom_bodyid, model.geom_sameframe), (model.site_bodyid, model.site_sameframe)):
+        same[np.isin(owner, bodies) & np.isin(same, copied)] = int(frames.mjSAMEFRAME_NONE)
 
 
 def _same(compiled: np.ndarray, rounded: np.ndarray) -> np.ndarray:
