@@ -176,7 +176,7 @@ def test_a_refused_training_is_shown_with_its_output(
         (["--", "--task", "Nonne"], "unknown task 'Nonne'"),
         (["--", "--distributed", "--nproc", "2"], "--distributed is for processes"),
         (["--nodes", "2"], "--nodes 2: cluster here is this machine"),
-        (["--log_root", "elsewhere"], "the file of the cluster sets it"),
+        (["--log_root", "elsewhere"], "the cluster file sets it"),
         (["--at_once", "0"], "--at_once 0: must be at least 1"),
         (["--status", "--cancel"], "--status and --cancel cannot be used together"),
     ],
