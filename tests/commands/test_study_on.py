@@ -169,7 +169,7 @@ def test_a_refused_training_is_shown_with_its_output(
         (["--", "--task", "Nonne"], "unknown task 'Nonne'"),
         (["--", "--distributed", "--nproc", "2"], "--distributed is for processes"),
         (["--nodes", "2"], "--nodes 2: cluster here is this machine"),
-        (["--log_root", "elsewhere"], "the file of the cluster sets it"),
+        (["--log_root", "elsewhere"], "the cluster file sets it"),
         (["--at_once", "0"], "--at_once 0: must be at least 1"),
         (["--status", "--cancel"], "--status and --cancel cannot be used together"),
     ],
@@ -228,7 +228,8 @@ def test_a_dry_run_of_a_single_training_needs_no_scheduler(capfd: pytest.Capture
         submit_if_asked(["--on", "slurm", "--nodes", "2", "--dry_run", "--seed", "3"])
     assert shown.value.code == 0
     said = capfd.readouterr().out
-    assert "#SBATCH --nodes=2" in said and '"--seed","3"' in said and '"--instance","aws-g6.xlarge"' in said
+    assert "#SBATCH --nodes=2" in said.splitlines(), "each line of a file is a line of the output"
+    assert '"--seed","3"' in said and '"--instance","aws-g6.xlarge"' in said
     assert not Path("/shared/ledger").exists()
     submit_if_asked(["--seed", "3"])  # without --on, it returns
 

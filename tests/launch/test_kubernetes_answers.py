@@ -204,7 +204,7 @@ def test_each_state_of_a_pod_is_told(cluster: Cluster, tmp_path: Path, recorded:
         5: (
             False,
             "waiting: the image registry.example.com/ledger_lab:typo can't be pulled on node-2 (ImagePullBackOff): "
-            "cancel, and correct container or image_pull_secrets in the file of the cluster",
+            "cancel, and correct container or image_pull_secrets in the cluster file",
         ),
         6: (False, "waiting (Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)"),
         7: (False, "waiting"),
@@ -271,12 +271,12 @@ def test_an_ending_is_explained(cluster: Cluster, tmp_path: Path, recorded: Subm
     cluster(recorded_answers(tmp_path))
     said = ENGINE.ending(recorded, 1)
     assert said is not None and said.startswith(
-        f"exit status 2, the pod left no mark in {recorded.folder}: the claim must"
+        f"exit status 2, the pod wrote nothing into {recorded.folder}: the claim must"
     )
     (recorded.folder / "started" / "1").touch()
     assert ENGINE.ending(recorded, 1) is None
     (recorded.folder / "started" / "2").touch()
-    assert ENGINE.ending(recorded, 2) == "out of memory: raise memory in the file of the cluster"
+    assert ENGINE.ending(recorded, 2) == "out of memory: raise memory in the cluster file"
     late = {"status__conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]}
     cluster(recorded_answers(tmp_path, **late))
     assert ENGINE.ending(recorded, 7) == "the job reached its time limit (time_s)"

@@ -313,7 +313,7 @@ def test_each_state_of_a_job_is_told(infra: Sky, tmp_path: Path) -> None:
     assert ENGINE.queued(submission) == {}
     assert ENGINE.ending(submission, 0) == "succeeded"
     said = ENGINE.ending(submission, 1)
-    assert said is not None and said.startswith(f"failed, exit code 2, the job left no mark in {submission.folder}")
+    assert said is not None and said.startswith(f"failed, exit code 2, the job wrote nothing into {submission.folder}")
     (submission.folder / "started" / "1").touch()
     assert ENGINE.ending(submission, 1) == "failed, exit code 2"
     answer(record(7, "SUCCEEDED"), record(8, "DREAMING"))

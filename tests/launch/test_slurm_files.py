@@ -129,7 +129,7 @@ def test_waiting_and_running_trainings_are_read_from_the_queue() -> None:
 def test_jobs_that_never_start_are_recognised(reason: str) -> None:
     assert never_starts(f"{reason}\n") == reason
     said = read_squeue(f"0|PENDING|{reason}|\n")[0].said
-    assert said == f"pending ({reason}: never starts: cancel it, and correct the file of the cluster)"
+    assert said == f"pending ({reason}: never starts: cancel it, and correct the cluster file)"
 
 
 def test_jobs_that_start_when_others_end_are_left_in_the_queue() -> None:

@@ -18,7 +18,7 @@ from ledger_lab.files import unused_path
 from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.configs import resolve_configs
-from ledger_lab.runners.engine import changed_overrides
+from ledger_lab.runners.physics_engine import changed_overrides
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.terminal.console import Terminal

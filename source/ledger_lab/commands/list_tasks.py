@@ -22,7 +22,7 @@ from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
-from ledger_lab.runners.engine import with_default_engine
+from ledger_lab.runners.physics_engine import with_default_physics
 from ledger_lab.runners.session import held_out_config, resolve_device
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
 from ledger_lab.terminal.console import Terminal
@@ -108,16 +108,16 @@ class _Simulation:
 
 
 def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
-    """Return the simulation of a new run, then those of older runs: with another default engine, on other ground.
+    """Return the simulation of a new run, then those of older runs: other physics engine, or other ground.
 
     Args:
         task: Gymnasium id.
         library: A library that the task has a configuration for.
         device: Device of the new run.
     """
-    engines = dict.fromkeys((with_default_engine(task, (), device), ()))
+    choices = dict.fromkeys((with_default_physics(task, (), device), ()))
     found: list[_Simulation] = []
-    for overrides in engines:
+    for overrides in choices:
         env_cfg, _ = resolve_configs(task, library, overrides)
         engine = "" if not found else f" with {physics_name(env_cfg)}"
         grounds: tuple[tuple[Ground, str], ...] = (("held_out", ""), ("trained", " on trained ground"))

@@ -39,10 +39,11 @@ class ServeRequest(Request):
     program = Program(
         name="serve.py",
         description=(
-            "Show the page of report.py --html in a browser, and update it in place while trainings run: what waits "
-            "and runs, what needs attention, time and cost left, spend and forecasts, and the console of each run. "
-            "The program listens on 127.0.0.1 only, and prints an address with a secret token. From another computer, "
-            "use a tunnel: ssh -N -L 8765:127.0.0.1:8765 HOST. The page only reads: nothing on it can change anything."
+            "Show the page of report.py --html in a browser, and update it in place while trainings run. At its top, "
+            "the page shows the trainings that wait or run, alerts, the time and the cost that are left, spend and "
+            "forecasts, and the console of each run. The program listens on "
+            "127.0.0.1 only, and prints an address with a secret token. From another computer, "
+            "use a tunnel: ssh -N -L 8765:127.0.0.1:8765 HOST. Nobody can change anything through the page."
         ),
         terms=("run", "cohort", "journal", "ledger"),
         examples=("serve.py logs", "serve.py /shared/logs --port 0"),
@@ -50,7 +51,7 @@ class ServeRequest(Request):
 
     log_root: Path = flag(MISSING, "Root folder of the ledger, such as logs.", metavar="LOG_ROOT", positional=True)
     port: int = flag(_PORT, f"Port to listen on; 0 for a free one (default: {_PORT}).", metavar="PORT")
-    every: float = flag(5.0, "Time between two looks at the ledger [s] (default: 5).", metavar="SECONDS")
+    every: float = flag(5.0, "How often to look at the ledger: every SECONDS seconds (default: 5).", metavar="SECONDS")
 
     def __post_init__(self) -> None:
         """Check the numbers.

@@ -107,7 +107,7 @@ class StudyRequest(Request):
         if given and self.on is None:
             raise UserError(f"--{given[0]} needs --on CLUSTER")
         if self.on is not None and self.log_root != Path("logs"):
-            raise UserError(f"--log_root {self.log_root}: the file of the cluster sets it: leave it out")
+            raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
 
 
 def run_study(argv: Sequence[str]) -> int:

@@ -201,7 +201,8 @@ def show_files(engine: Engine, site: Site, plan: Plan, console: Console) -> None
     folder = new_folder(site.log_root, plan.name)
     draft = draft_submission(folder, engine.name, site.name, plan)
     for name, content in _files(engine, site, plan, draft).items():
-        console.print(f"# {folder / name}", content.rstrip("\n"), "", sep="\n", soft_wrap=True)
+        # The console shows a line break within a text as an escape sequence.
+        console.print(f"# {folder / name}", *content.rstrip("\n").split("\n"), "", sep="\n", soft_wrap=True)
     command = shlex.join(engine.submit_command(folder))
     console.print(f"cd {shlex.quote(str(folder))} && {command}", soft_wrap=True)
 

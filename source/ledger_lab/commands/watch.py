@@ -1,4 +1,4 @@
-"""``scripts/watch.py``: tells what costs money now, what it will cost, and what costs money for nothing."""
+"""``scripts/watch.py``: shows live runs, what they will cost, and alerts about what wastes money."""
 
 from __future__ import annotations
 
@@ -60,12 +60,13 @@ class WatchRequest(Request):
     program = Program(
         name="watch.py",
         description=(
-            "Show the runs that go on or wait, how far they are from their verdicts, and the time and the dollars that "
-            "they probably have left. Alerts tell what costs money for nothing: runs without a sign of life, studies "
-            "that can't finish in their budgets, idle machines, and queues that do not move. The command looks once, "
-            "unless you give --follow, so that cron, systemd or a script can call it. The exit status is 0 if there is "
-            f"no alert, {EXIT_ALERTS} if there is one, 2 if the request is wrong, and 1 if there is no alert, but a "
-            "damaged journal was left out. Notices do not count: they tell what the ledger cannot know."
+            "Show the runs that go on or wait, their progress, and the time and the cost that they probably have left. "
+            "Alerts name what wastes money: runs without a sign of life, studies that can't finish in their budgets, "
+            "idle machines, and queues that do not move. The command looks once, unless you give --follow, so that "
+            "cron, systemd or a script can call it. The exit status is 0 if there is no alert, "
+            f"{EXIT_ALERTS} if there is one, 2 if the request is wrong, and 1 if there is no alert, but a damaged "
+            "journal was left out. Alerts that are only notices do not count: for them, the ledger can't tell whether "
+            "something is wrong."
         ),
         terms=("run", "cohort", "target", "ledger"),
         examples=(
@@ -79,31 +80,31 @@ class WatchRequest(Request):
     log_root: Path = log_root_flag()
     study: tuple[str, ...] = flag(
         (),
-        "Also show this study, whether it goes on or not: a name from config/studies, or your own .toml file. Studies "
-        "in config/studies are shown by themselves while they go on. Repeat the flag for several studies.",
+        "Also show this study: a name from config/studies, or your own .toml file. Studies in config/studies that go "
+        "on are shown without this flag. Repeat the flag for several studies.",
         metavar="STUDY",
     )
     ask: bool = flag(
         True,
-        "Ask the engines, such as Slurm, about submitted trainings (default). --no-ask reads only the ledger.",
+        "Ask the schedulers, such as Slurm, about submitted trainings (default). --no-ask reads only the ledger.",
     )
-    follow: float | None = flag(None, "Look again after so many seconds, until you press Ctrl-C.", metavar="SECONDS")
+    follow: float | None = flag(None, "Look again every SECONDS seconds, until Ctrl-C.", metavar="SECONDS")
     json: str | None = flag(
         None,
-        "Write everything to a JSON file; - means standard output. With --follow, standard output gets one document a "
-        "line.",
+        "Write everything to a JSON file; - means standard output. With --follow, standard output gets one document "
+        "per line.",
         metavar="FILE",
     )
     quiet: bool = flag(False, "Print only alerts, and nothing if there are none.")
     kind: tuple[_Kind, ...] = flag(
         (),
-        f"Tell only these kinds of alerts: {', '.join(get_args(_Kind))}. Others do not change the exit status.",
+        f"Print only these kinds of alerts: {', '.join(get_args(_Kind))}. Others do not change the exit status.",
         metavar="KIND",
     )
-    hung_after: float = _minutes(HUNG_AFTER_S, "A training is hung if only its supervisor has written for so long")
-    idle_after: float = _minutes(IDLE_AFTER_S, "A machine is idle if it has started nothing for so long after its work")
-    queue_after: float = _minutes(QUEUE_AFTER_S, "A queue is stuck if trainings wait and none has run for so long")
-    forget_after: float = _minutes(FORGET_AFTER_S, "Runs and machines that ended longer ago are no longer told")
+    hung_after: float = _minutes(HUNG_AFTER_S, "A training is hung if only its supervisor has written for this time")
+    idle_after: float = _minutes(IDLE_AFTER_S, "A machine is idle if it has run nothing for this time after a run")
+    queue_after: float = _minutes(QUEUE_AFTER_S, "A queue is stuck if trainings wait and none has run for this time")
+    forget_after: float = _minutes(FORGET_AFTER_S, "Show no alerts about runs and machines that ended longer ago")
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -132,7 +133,7 @@ class WatchRequest(Request):
 
 
 def watch(argv: Sequence[str]) -> int:
-    """Tell what costs money now.
+    """Show live runs and alerts, once or with ``--follow`` repeatedly.
 
     Args:
         argv: Command line without the program's name.
@@ -211,7 +212,7 @@ def watch_study(study: Study, log_root: Path, *, ask: bool = False) -> Watch:
     Args:
         study: The study.
         log_root: Root of the ledger, which need not exist.
-        ask: Whether to ask the engines about its submitted trainings.
+        ask: Whether to ask the schedulers about its submitted trainings.
     """
     queues, notes = ask_queues(log_root, [study.name]) if ask else ([], [])
     found = watch_ledger(

@@ -116,13 +116,13 @@ def step(device: str) -> dict[str, Any]:
 
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.cpu_graphs import recorded_physics
-    from ledger_lab.runners.engine import with_default_engine
+    from ledger_lab.runners.physics_engine import with_default_physics
     from ledger_lab.runners.session import environment, require_runtime, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
     task = "LedgerLab-Cartpole"
-    cfg, _ = resolve_configs(task, "rsl_rl", with_default_engine(task, [], device))
+    cfg, _ = resolve_configs(task, "rsl_rl", with_default_physics(task, [], device))
     cfg.scene.num_envs, cfg.sim.device, cfg.seed = 16, device, 1
     launcher = {"device": device}
     require_runtime(cfg, launcher)

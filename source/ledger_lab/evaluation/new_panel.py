@@ -114,10 +114,10 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
 
     assets = list(_assets(env_cfg))
     ends = _terms(env_cfg.terminations, TerminationTermCfg)
-    engine = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    engine.filters |= {"comment": _comment, "toml": toml_value}
+    templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    templates.filters |= {"comment": _comment, "toml": toml_value}
     template = files("ledger_lab.evaluation").joinpath("template", "panel.toml.jinja").read_text(encoding="utf-8")
-    return engine.from_string(template).render(
+    return templates.from_string(template).render(
         panel=panel,
         assets=assets,
         failing=[name for name, term in ends.items() if not term.time_out],

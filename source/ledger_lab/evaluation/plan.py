@@ -27,8 +27,8 @@ from ledger_lab.physics import NATIVE, physics_name
 from ledger_lab.runners.code import scoring_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
-from ledger_lab.runners.engine import changed_overrides
 from ledger_lab.runners.memory import require_memory
+from ledger_lab.runners.physics_engine import changed_overrides
 from ledger_lab.runners.session import held_out_config, require_runtime, resolve_device
 from ledger_lab.tasks.registry import default_panel, require_task
 

@@ -20,9 +20,9 @@ KUBECTL = Program(
     answer_s=60.0,
     environment={"KUBERC": "off", "KUBECTL_KUBERC": "false"},  # preferences of the user would change its commands
     ways_out={
-        "does not exist": "correct context in the file of the cluster (see kubectl config get-contexts)",
-        "namespaces": "correct namespace in the file of the cluster",
-        "persistentvolumeclaims": "correct claim in the file of the cluster",
+        "does not exist": "correct context in the cluster file (see kubectl config get-contexts)",
+        "namespaces": "correct namespace in the cluster file",
+        "persistentvolumeclaims": "correct claim in the cluster file",
         "Forbidden": "ask the administrators for the right to create, get and delete jobs, and to get pods",
         "logged in": "log in again",
         "Unable to connect": "the cluster does not answer: try again later, or correct context",
@@ -214,7 +214,7 @@ def _describe(pod: Pod) -> Queued:
             return Queued(
                 False,
                 f"waiting: the image {container.image} can't be pulled{where} ({waits.reason}): cancel, and correct "
-                "container or image_pull_secrets in the file of the cluster",
+                "container or image_pull_secrets in the cluster file",
             )
         return Queued(False, f"waiting{where} ({_reason(waits.reason, waits.message)})")
     for condition in pod.status.conditions:
@@ -254,11 +254,11 @@ def _endings(pod: Pod, unshared: Path | None) -> Iterator[str]:
         if unshared is not None:
             yield f"exit status {ended.exit_code}"
         if ended.reason == "OOMKilled":
-            yield "out of memory: raise memory in the file of the cluster"
+            yield "out of memory: raise memory in the cluster file"
         elif ended.reason not in (None, "Completed", "Error"):
             yield _reason(ended.reason, ended.message)
         if unshared is not None and ended.reason in (None, "Completed", "Error"):
             yield (
-                f"the pod left no mark in {unshared}: the claim must hold the folder that this machine sees, and user "
-                f"must be allowed to write to it (kubectl logs {pod.metadata.name} tells more)"
+                f"the pod wrote nothing into {unshared}: the claim must hold the folder that this machine sees, and "
+                f"user must be allowed to write to it (kubectl logs {pod.metadata.name} tells more)"
             )

@@ -87,9 +87,7 @@ def _connected(address: str) -> Iterator[None]:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHED_S).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"no Ray at {address} ({error}): start it, or correct address in the file of the cluster"
-        ) from error
+        raise UserError(f"no Ray at {address} ({error}): start it, or correct address in the cluster file") from error
     try:
         # An address that is given here precedes RAY_ADDRESS.
         ray.init(address, namespace=NAMESPACE, log_to_driver=False, logging_level="ERROR")

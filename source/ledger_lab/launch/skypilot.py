@@ -267,8 +267,8 @@ class SkyPilot(Engine):
         said = [job.status.lower().replace("_", " "), first_line(job.failure_reason)]
         if job.status == "FAILED" and not (submission.folder / "started" / str(index)).exists():
             said.append(
-                f"the job left no mark in {submission.folder}: the volume must hold the folder that this machine sees "
-                f"(sky jobs logs {job.job_id} tells more)"
+                f"the job wrote nothing into {submission.folder}: the volume must hold the folder that this machine "
+                f"sees (sky jobs logs {job.job_id} tells more)"
             )
         return ", ".join(each for each in said if each)
 

@@ -331,7 +331,7 @@ class Slurm(Engine):
                 ) from error
             raise UserError(
                 f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus, "
-                "memory or options in the file of the cluster"
+                "memory or options in the cluster file"
             )
         return job
 

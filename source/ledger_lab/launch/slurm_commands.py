@@ -23,7 +23,7 @@ _NEVER = re.compile(
 )
 """Reasons for which a job waits that only its owner can remove. A limit per user or group passes when jobs end."""
 _MEANINGS = (
-    (_NEVER, "never starts: cancel it, and correct the file of the cluster"),
+    (_NEVER, "never starts: cancel it, and correct the cluster file"),
     (re.compile("JobHeld|JobHoldMaxRequeue|requeued held"), "is held: scontrol release lets it start"),
     (re.compile(r"Grp(?!\w*Run)\w*(Minutes|Wall)"), "the account or QOS has used up its share of computing time"),
 )
@@ -47,18 +47,18 @@ def ask_slurm(*command: str, cwd: Path | None = None) -> str:
 
 _WAYS_OUT = {
     "SubmitJob": "each training counts as one job: wait until some of your jobs have ended, or make smaller studies",
-    "violates accounting/QOS policy": "correct account, time, gpus, cpus, memory or options in the file of the cluster",
-    "Invalid account": "correct account or partition in the file of the cluster",
-    "Invalid partition": "correct partition in the file of the cluster",
-    "invalid partition": "correct partition in the file of the cluster",
-    "permitted to use this partition": "correct partition in the file of the cluster",
-    "Invalid qos": "correct options (--qos) in the file of the cluster",
-    "reservation": "correct options (--reservation) in the file of the cluster",
-    "Invalid license": "correct options (--licenses) in the file of the cluster",
-    "Invalid feature": "correct options (--constraint) in the file of the cluster",
-    "generic resource": "correct gpus in the file of the cluster",
-    "ime limit": "correct time in the file of the cluster",
-    "Memory specification": "correct memory in the file of the cluster",
+    "violates accounting/QOS policy": "correct account, time, gpus, cpus, memory or options in the cluster file",
+    "Invalid account": "correct account or partition in the cluster file",
+    "Invalid partition": "correct partition in the cluster file",
+    "invalid partition": "correct partition in the cluster file",
+    "permitted to use this partition": "correct partition in the cluster file",
+    "Invalid qos": "correct options (--qos) in the cluster file",
+    "reservation": "correct options (--reservation) in the cluster file",
+    "Invalid license": "correct options (--licenses) in the cluster file",
+    "Invalid feature": "correct options (--constraint) in the cluster file",
+    "generic resource": "correct gpus in the cluster file",
+    "ime limit": "correct time in the cluster file",
+    "Memory specification": "correct memory in the cluster file",
     "Requested node configuration": "correct gpus, cpus, memory or --nodes",
     "Node count": "use fewer --nodes",
     "Invalid job array": "the cluster takes fewer trainings at once (MaxArraySize): make smaller studies",

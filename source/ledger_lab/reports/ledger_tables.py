@@ -268,7 +268,8 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
         lambda of: of.attempt.wall_ns / 1e9,
     ),
     column(
-        "scheduler VARCHAR engine of the job that it ran in, such as slurm; missing outside jobs", _job_reader("engine")
+        "scheduler VARCHAR scheduler of the job that it ran in, such as slurm; missing without one",
+        _job_reader("engine"),
     ),
     column("job VARCHAR id of the job; the tasks of an array share it", _job_reader("job")),
     column("job_index BIGINT index of the training in its plan, and of the array task", _job_reader("index")),

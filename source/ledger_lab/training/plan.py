@@ -24,8 +24,8 @@ from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
-from ledger_lab.runners.engine import with_default_engine
 from ledger_lab.runners.memory import require_memory
+from ledger_lab.runners.physics_engine import with_default_physics
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.runners.threads import Threads
@@ -192,8 +192,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     adapter = load_adapter(library)
     require_task(request.task, library, request.agent)
     panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
-    if resumed is None:  # a resumed run has the engine that it declared
-        request = replace(request, overrides=with_default_engine(request.task, request.overrides, device))
+    if resumed is None:  # a resumed run has the physics engine that it declared
+        request = replace(request, overrides=with_default_physics(request.task, request.overrides, device))
     overrides = list(request.overrides)
     env_cfg, agent_cfg = resolve_configs(request.task, library, overrides, request.agent)
 

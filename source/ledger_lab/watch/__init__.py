@@ -1,4 +1,4 @@
-"""Progress of live runs, forecasts of spend, and alerts about what costs money for nothing."""
+"""Progress of live runs, forecasts of spend, and alerts about what wastes money."""
 
 from ledger_lab.watch.limits import Limits
 from ledger_lab.watch.model import (

@@ -68,7 +68,7 @@ def _silent(watched: WatchedRun, log_root: str, now: datetime) -> Alert:
         AlertKind.SILENT,
         Severity.CRITICAL,
         since,
-        f"a process of it exists on {watched.host or 'this machine'}, and nobody has written a row for "
+        f"its process exists on {watched.host or 'this machine'}, but has written no row for "
         f"{_ago(since, now)}: it is suspended, or stuck",
         f"kill -CONT {_pid(watched)} continues a suspended run; otherwise {_end_command(watched, log_root)}",
     )
@@ -150,7 +150,7 @@ def _of_run(
 
 
 def _end_command(watched: WatchedRun, log_root: str) -> str:
-    """Return the commands that end a run and resume it; a job of an engine resumes its run when it starts again."""
+    """Return the commands that end a run and resume it; a job in a queue resumes its run when it starts again."""
     if watched.job is not None:
         return watched.job.cancel
     on = "" if watched.host in (None, socket.gethostname()) else f" on {watched.host}"

@@ -2,7 +2,7 @@
 
 What is known depends on the machine:
 
-- An engine tells that a job still runs, although its training has ended: certain.
+- A scheduler says that a job still runs, although its training has ended: certain.
 - The watch runs on the machine itself, and no run of the ledger goes on there: other work on it stays unknown.
 - Any other machine may have been given back. The ledger only knows when it wrote its last row. So this is a notice.
 """

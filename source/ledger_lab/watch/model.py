@@ -21,13 +21,13 @@ class State(StrEnum):
     """Where a run, or a training that has not started, stands."""
 
     QUEUED = "queued"
-    """Its job waits in the queue of an engine, and no attempt has started yet."""
+    """Its job waits in the queue of a scheduler, and no attempt has started yet."""
     RUNNING = "running"
     """Its last attempt runs, and writes rows."""
     HUNG = "hung"
     """Its supervisor writes rows, and the training itself does not."""
     SILENT = "silent"
-    """A process of it exists, or its job runs, and nobody writes rows."""
+    """A process of it exists, or its job runs, but no process writes rows."""
     LOST = "lost"
     """It ended without a row that says so, or its machine can't be reached."""
     PREEMPTED = "preempted"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """What can cost money for nothing."""
+    """What can waste money."""
 
     HUNG = "hung"
     SILENT = "silent"
@@ -54,7 +54,7 @@ class Severity(StrEnum):
     """How sure it is that something must be done. Only notices leave the exit status at 0."""
 
     CRITICAL = "critical"
-    """Money is being spent for nothing, or a study can't finish."""
+    """Money is being wasted, or a study can't finish."""
     WARNING = "warning"
     """Something is probably wrong."""
     NOTICE = "notice"
@@ -87,7 +87,7 @@ class RunProgress:
     """Id of the run, or the name of the training in its plan."""
     state: State
     said: str | None
-    """What its engine says about its job, in words; ``None`` if no engine was asked, or it does not know the job."""
+    """What its scheduler says about its job, in words; ``None`` if none was asked, or it does not know the job."""
     since: datetime
     """When the state began: for a waiting job, its submission; for a running attempt, its start; else its last sign of
     life."""
@@ -204,7 +204,7 @@ class Watch:
     alerts: tuple[Alert, ...]
     """Alerts, the most severe first."""
     notes: tuple[str, ...] = ()
-    """What could not be found out, such as an engine that does not answer."""
+    """What could not be found out, for example because a scheduler does not answer."""
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Trainings that engines were asked about, as plain data: nothing here asks an engine."""
+"""Trainings that schedulers were asked about, as plain data: nothing here asks a scheduler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedTraining:
-    """A submitted training that waits or runs, according to its engine."""
+    """A submitted training that waits or runs, according to its scheduler."""
 
     name: str
     """Name of the training in its plan."""

@@ -1,4 +1,4 @@
-"""Where a run stands: its signs of life in the ledger, and what its engine says.
+"""Where a run stands: its signs of life in the ledger, and what its scheduler says.
 
 Whether a run is lost is decided by the ledger alone (:attr:`ledger_lab.ledger.Attempt.status`).
 """

@@ -39,14 +39,14 @@ def watch_ledger(
     price: Price | None = None,
     notes: Sequence[str] = (),
 ) -> Watch:
-    """Find out which runs go on, what they will cost, and what costs money for nothing.
+    """Find out which runs go on, what they will cost, and what wastes money.
 
     Args:
         ledger: The ledger.
         now: The time. Whether a run is lost does not depend on it: the ledger decides that by its own clock.
         studies: Studies that runs may belong to. Only those with a run or a job that changed lately are summed up.
         asked: Names of studies that are summed up in any case.
-        queues: Trainings that wait or run, according to their engines.
+        queues: Trainings that wait or run, according to their schedulers.
         limits: Thresholds.
         price: Price that replaces the declared prices.
         notes: What could not be found out, to pass on.

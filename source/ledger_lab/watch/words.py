@@ -47,7 +47,7 @@ def _estimated(estimate: Estimate | None, show: Callable[[float], str]) -> str:
 
 
 def state_words(progress: RunProgress) -> str:
-    """Return the state of a run or a waiting training, with what its engine says."""
+    """Return the state of a run or a waiting training, with what its scheduler says."""
     return str(progress.state) if progress.said is None else f"{progress.state} ({progress.said})"
 
 
@@ -86,13 +86,13 @@ def spend_words(spend: Spend) -> str:
         made += f", {spend.missing} of {spend.planned} trainings still to start"
     parts = [made, f"{usd(spend.spent_usd)} and {hours(spend.spent_h)} spent"]
     if spend.evaluation_usd is not None:
-        parts.append(f"{usd(spend.evaluation_usd)} for evaluation apart")
+        parts.append(f"{usd(spend.evaluation_usd)} for separate evaluations")
     if spend.live_runs:
         parts.append(f"now {rate(spend.usd_per_hour)}")
     forecasts = [estimate_usd(spend.forecast_usd)] if spend.forecast_usd is not None else []
     forecasts += [estimate_hours(spend.forecast_h)] if spend.forecast_h is not None else []
     if forecasts and (spend.live_runs or spend.missing):
-        parts.append(f"in the end {' and '.join(forecasts)}")
+        parts.append(f"forecast {' and '.join(forecasts)}")
     if spend.unknown is not None:
         parts.append(f"no forecast of the cost: {spend.unknown}")
     budgets = [usd(spend.budget_usd)] if spend.budget_usd is not None else []

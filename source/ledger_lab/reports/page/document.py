@@ -219,8 +219,8 @@ def _template(name: str) -> Template:
     """Return a template of the page; all texts that it takes are escaped."""
     from jinja2 import Environment, StrictUndefined
 
-    engine = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return engine.from_string(_part(name))
+    templates = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return templates.from_string(_part(name))
 
 
 def _cost_table(model: PageModel, place: int) -> _HtmlTable:

@@ -40,17 +40,17 @@ def tasks() -> list[str]:
 def test_the_default_gives_way_to_every_choice_of_an_engine(
     overrides: tuple[str, ...], chosen: tuple[str, ...]
 ) -> None:
-    from ledger_lab.runners.engine import with_default_engine
+    from ledger_lab.runners.physics_engine import with_default_physics
 
-    assert with_default_engine(CARTPOLE, overrides, "cpu")[: len(chosen)] == chosen
-    assert with_default_engine(CARTPOLE, overrides, "cuda:0") == overrides
-    assert with_default_engine("Isaac-Cartpole", overrides, "cpu") == overrides
+    assert with_default_physics(CARTPOLE, overrides, "cpu")[: len(chosen)] == chosen
+    assert with_default_physics(CARTPOLE, overrides, "cuda:0") == overrides
+    assert with_default_physics("Isaac-Cartpole", overrides, "cpu") == overrides
 
 
 def test_all_tasks_of_the_pack_have_the_default_on_a_cpu_and_no_others(tasks: list[str]) -> None:
-    from ledger_lab.runners.engine import with_default_engine
+    from ledger_lab.runners.physics_engine import with_default_physics
 
-    native = [task for task in tasks if with_default_engine(task, (), "cpu") == (NATIVE,)]
+    native = [task for task in tasks if with_default_physics(task, (), "cpu") == (NATIVE,)]
     assert native == [task for task in tasks if task.startswith("LedgerLab-")] and len(native) == 9
 
 
@@ -100,6 +100,6 @@ def test_shipped_policies_keep_mujoco_warp(task: str) -> None:
 def test_overrides_of_a_run_are_changed_as_a_whole_engine(
     declared: list[str], asked: list[str], result: list[str]
 ) -> None:
-    from ledger_lab.runners.engine import changed_overrides
+    from ledger_lab.runners.physics_engine import changed_overrides
 
     assert changed_overrides(declared, asked) == result
