@@ -125,6 +125,22 @@ def test_follow_writes_one_document_a_line_until_it_is_interrupted(tmp_path: Pat
     assert documents[0]["at"] < documents[1]["at"]
 
 
+def test_a_document_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    make_run(tmp_path / "logs", "aa")
+    file, link = tmp_path / "watch.json", tmp_path / "link.json"
+    file.write_text("before")
+    link.symlink_to(file)
+    with file.open() as reader:
+        assert watch(["--log_root", str(tmp_path / "logs"), "--json", str(link)]) == 0
+        assert reader.read() == "before", "whoever reads it meanwhile is not disturbed"
+    assert json.loads(file.read_text())["schema_version"] == SCHEMA_VERSION and link.is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"logs", file.name, link.name}
+    assert watch(["--log_root", str(tmp_path / "logs"), "--json", "/dev/null"]) == 0
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(UserError, match=f"cannot write {tmp_path}: Is a directory"):
+        watch(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path)])
+
+
 def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
     make_run(tmp_path, "aa", ago_s=1000.0)
     program = command("watch", "--log_root", tmp_path, "--json", "-", "--follow", "1")
@@ -205,6 +221,6 @@ def test_the_study_and_the_report_tell_alerts_too(tmp_path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
     assert "study s: 1 run, 0 live, 1 of 1 trainings still to start" in finished.stdout
     assert "!! over budget: study s: 0.2 h are spent of a budget of 0.1 h" in finished.stdout
-    assert "! lost: run bb: no row for 16:4" in finished.stdout
+    assert "! lost: run bb: no row for 1" in finished.stdout
     reported = script("report", "--log_root", tmp_path / "ledger")
-    assert "! lost: run bb: no row for 16:4" in reported.stdout, reported.stderr
+    assert "! lost: run bb: no row for 1" in reported.stdout, reported.stderr
