@@ -118,12 +118,7 @@ fetch_python() {
 # Imports with the Python $1 what trainings import, which keeps the compiled modules beside their sources. uv installs
 # sources only, and where PYTHONDONTWRITEBYTECODE is set, as many images have it, each start would compile them again.
 compile_modules() {
-    env -u PYTHONDONTWRITEBYTECODE "$1" -W ignore -c '
-import isaaclab.envs.manager_based_rl_env, isaaclab.envs.utils.video_recorder
-import isaaclab_newton.physics.mjwarp_manager, mujoco_warp, newton.sensors, newton.solvers, newton.usd
-import ledger_lab.checkpoints.export, ledger_lab.checkpoints.play, ledger_lab.evaluation.run, ledger_lab.training.run
-import rl_games.torch_runner, rsl_rl.runners, skrl.agents.torch.ppo, torch._dynamo
-' </dev/null >/dev/null 2>&1
+    env -u PYTHONDONTWRITEBYTECODE "$1" -W ignore tools/import_modules.py </dev/null >/dev/null 2>&1
 }
 
 # Builds .venv, or brings a complete one up to date. Runs in $root.
@@ -134,6 +129,7 @@ build() {
         --require-hashes --build-constraints requirements.lock requirements.lock)
 
     if [[ ! -x $python || ! -f $stamp || $(head -n 1 "$stamp") != "$root" ]]; then
+        [[ ! -L $venv ]] || die "$venv is a link, so its environment was built for another folder: remove the link"
         base=$(find_python) || fetch_python
         say "[1/5] creating $venv with $base (about 10 s)"
         "$base" -m venv --clear "$venv"

@@ -11,10 +11,6 @@
 set -euo pipefail
 cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.."
 
-# What setup.py requires, and what that requires.
-LIGHT_PACKAGES="duckdb jinja2 markdown-it-py markupsafe mdurl msgspec narwhals numpy nvidia-ml-py orjson packaging
-plotly psutil pygments rich scipy"
-
 die() {
     printf 'docker/build.sh: %s\n' "$*" >&2
     exit 2
@@ -27,9 +23,11 @@ done
 [[ -n $builder ]] || die "found neither docker nor podman nor buildah: install one of them"
 
 version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' extension.toml)
-revision=unknown
+# As meters/revision.py reads them where git is.
+revision=unknown changes=
 if commit=$(git rev-parse HEAD 2>/dev/null); then
-    revision=$commit$([[ -z $(git status --porcelain) ]] || echo -dirty)
+    revision=$commit
+    [[ -z $(git status --porcelain) ]] || changes=$({ git diff HEAD && git status --porcelain; } | sha256sum)
 fi
 lock=$(sha256sum requirements.lock)
 
@@ -37,7 +35,7 @@ light=()
 tag=${TAG:-ledger_lab}
 if [[ ${1:-} == --light ]]; then
     shift
-    light=(--build-arg "ONLY_PACKAGES=${LIGHT_PACKAGES//$'\n'/ }" --build-arg SYSTEM_PACKAGES= --build-arg KERNELS=)
+    light=(--build-arg "SECTIONS=Measuring Building" --build-arg WITHOUT= --build-arg SYSTEM_PACKAGES= --build-arg KERNELS=)
     tag=${TAG:-ledger_lab:light}
 fi
 
@@ -48,4 +46,5 @@ case ${builder##*/} in
     *) die "BUILDER=$builder is none of docker, podman and buildah" ;;
 esac
 DOCKER_BUILDKIT=1 exec "$builder" "${build[@]}" --file docker/Dockerfile --tag "$tag" --build-arg "VERSION=$version" \
-    --build-arg "REVISION=$revision" --build-arg "LOCK_SHA256=${lock%% *}" "${light[@]}" "$@" .
+    --build-arg "REVISION=$revision" --build-arg "CHANGES_SHA256=${changes%% *}" \
+    --build-arg "LOCK_SHA256=${lock%% *}" "${light[@]}" "$@" .

@@ -25,7 +25,7 @@ for file in "${SSL_CERT_FILE:-}" "${PIP_CERT:-}"; do
     [[ -z $file ]] || secret=(--secret "id=ca,src=$file")
 done
 BUILDER=$scratch/buildah TAG=localhost/ledger_lab:light docker/build.sh --light \
-    --build-arg BASE=localhost/ledger_lab:base --quiet "${secret[@]}" >/dev/null
+    --build-arg BASE=localhost/ledger_lab:base --layers=false --quiet "${secret[@]}" >/dev/null
 
 container=$(buildah "${storage[@]}" from localhost/ledger_lab:light)
 buildah "${storage[@]}" inspect --type image --format '{{range $name, $value := .OCIv1.Config.Labels}}{{$name}}={{$value}}

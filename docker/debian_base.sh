@@ -20,8 +20,10 @@ scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
 chmod 755 "$scratch" # mmdebstrap downloads as another user
 
-mmdebstrap --quiet --variant=minbase --include="$libraries" bookworm "$scratch/debian.tar"
-tar -C "$prefix" --exclude='__pycache__' --exclude='./lib/python3.12/test' --exclude='site-packages/*' \
+mmdebstrap --quiet --variant=minbase --include="$libraries" --aptopt='Acquire::Languages "none"' \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' bookworm "$scratch/debian.tar"
+tar -C "$prefix" --exclude='__pycache__' --exclude='./lib/python3.12/test' --exclude='site-packages/*' --exclude='*.a' \
     -cf "$scratch/python.tar" .
 container=$("${buildah[@]}" from scratch)
 "${buildah[@]}" add --quiet "$container" "$scratch/debian.tar" / >/dev/null

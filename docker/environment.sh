@@ -32,6 +32,8 @@ if ! usable "${HOME:-}"; then
     [ -z "$unwritable" ] || echo "ledger_lab: $unwritable is not a writable folder; caches go to $HOME" >&2
     export HOME
 fi
+# Python asks for the name of the user, which a user that the image does not know has not.
+id -un >/dev/null 2>&1 || export USER="${USER:-$(id -u)}"
 for name in XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME; do
     eval "value=\${$name:-}"
     [ -z "$value" ] || usable "$value" || unset "$name"

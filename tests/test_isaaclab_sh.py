@@ -32,7 +32,7 @@ case "$*" in
     "-m uv "*" --dry-run"*) log dry-run; [[ ! -e $HOME/offline ]] ;;
     "-m uv "*" sync "*) log "sync $*"; sleep "${{TEST_SYNC_S:-0}}" ;;
     "-m uv "*" install "*) log "install $*" ;;
-    "-W ignore -c "*) log "compile bytecode=${{PYTHONDONTWRITEBYTECODE-kept}}"; [[ ! -e $HOME/broken ]] ;;
+    *tools/import_modules.py) log "compile bytecode=${{PYTHONDONTWRITEBYTECODE-kept}}"; [[ ! -e $HOME/broken ]] ;;
     *) exec '{sys.executable}' "$@" ;;
 esac
 """
@@ -299,6 +299,18 @@ def test_the_first_call_installs_the_lock_with_hashes(workshop: Workshop) -> Non
     assert requirement.startswith("uv==")
     assert hashes
     assert all(line.strip().startswith("--hash=sha256:") for line in hashes)
+
+
+def test_an_environment_that_is_linked_from_elsewhere_is_not_emptied(workshop: Workshop, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "bin"
+    other.mkdir(parents=True)
+    (other / "python").write_text("precious")
+    (workshop.root / ".venv").symlink_to(other.parent)
+    result = workshop.run("-p", "-c", "pass")
+    assert result.returncode == 2
+    assert ".venv is a link, so its environment was built for another folder: remove the link" in result.stderr
+    assert (other / "python").read_text() == "precious"
+    assert workshop.steps() == []
 
 
 def test_modules_are_compiled_where_a_setting_forbids_it(workshop: Workshop) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -36,7 +38,7 @@ def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
     Raises:
         OSError: If the disk can't be written. It names the file.
     """
-    owner = f".{os.getpid()}" if shared else ""
+    owner = f".{secrets.token_hex(8)}" if shared else ""  # processes of two hosts may have the same id
     unfinished = path.with_name(f"{path.name}{owner}.partial")
     try:
         yield unfinished
@@ -65,6 +67,23 @@ def _fault_of_disk(unfinished: Path) -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+def unless_stale[T](read: Callable[[], T]) -> T:
+    """Call a function that reads a file or a folder; call it again if another host has just removed or replaced it.
+
+    Args:
+        read: The function. It may raise ESTALE, the error of a network file system for a file that is gone.
+
+    Returns:
+        Its result.
+    """
+    try:
+        return read()
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+    return read()
 
 
 def naming(error: OSError, path: Path) -> OSError:
@@ -104,10 +123,16 @@ def file_sha256(path: Path) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Synchronize a new file's directory entry, so that it survives a power failure."""
+    """Synchronize a new file's directory entry, so that it survives a power failure.
+
+    Some network file systems can't do this, because their server has done it before a call returns.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(descriptor)
 

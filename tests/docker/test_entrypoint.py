@@ -108,6 +108,48 @@ def test_a_temporary_home_that_someone_else_prepared_is_not_used(place: Path) ->
     assert Path(found).stat().st_uid == FOREIGN
 
 
+IN_A_POD = """
+mount -t tmpfs -o mode=0777 emptydir "$1/tmp"
+mount -o remount,bind,ro /
+shift
+exec setpriv --reuid 1000680000 --regid 0 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs "$@"
+"""
+"""A pod of this project, in a shell: any user, group 0, no capabilities, a read-only root, an ``emptyDir`` at /tmp."""
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False).returncode != 0,
+    reason="only root can mount",
+)
+def test_a_pod_gets_a_home_kernels_and_a_name(place: Path) -> None:
+    bake(place)
+    asked = 'test ! -w / && test "$(id -u):$(id -G)" = 1000680000:0 && echo "$USER" && find "$HOME" -name module.o'
+    pod = subprocess.run(
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-euc",
+            IN_A_POD,
+            "sh",
+            str(place),
+            str(place / "entrypoint.sh"),
+            "sh",
+            "-c",
+            asked,
+        ],
+        env=surroundings(place, HOME="/home/ledger_lab"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    name, *kernels = pod.stdout.splitlines()
+    home = place / "tmp" / "ledger_lab-home-1000680000"
+    assert (pod.returncode, name) == (0, "1000680000")
+    assert {*kernels} == {f"{home}/.cache/warp/1.0/wp_{number}/module.o" for number in range(3)}
+    assert pod.stderr == f"ledger_lab: /home/ledger_lab is not a writable folder; caches go to {home}\n"
+
+
 def test_nothing_writable_is_one_line_and_status_2(place: Path) -> None:
     process = start(place, "sh", "-c", "echo ran", HOME="/nowhere", TMPDIR="/nowhere-either")
     out, said = process.communicate()

@@ -6,13 +6,16 @@ import json
 import os
 import re
 import subprocess
-from importlib.metadata import distribution
+import sys
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from ledger_lab.meters import git_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
@@ -27,7 +30,7 @@ def build(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.Com
         (tmp_path / name).chmod(0o755)
     return subprocess.run(
         [str(DOCKER / "build.sh"), *arguments],
-        env={"PATH": f"{tmp_path}{os.pathsep}{os.defpath}", **environment},
+        env={"PATH": f"{tmp_path}{os.pathsep}{os.defpath}", "HOME": str(Path.home()), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -41,10 +44,17 @@ def test_the_build_names_version_revision_and_lock(tmp_path: Path) -> None:
     version = re.search(r'^version = "(.+?)"', (ROOT / "extension.toml").read_text(), flags=re.MULTILINE)
     assert version is not None
     assert f"VERSION={version[1]}" in lines
-    assert any(re.fullmatch(r"REVISION=([0-9a-f]{40}(-dirty)?|unknown)", line) for line in lines)
+    facts = git_facts(ROOT)
+    assert f"REVISION={facts['commit'] or 'unknown'}" in lines
+    assert f"CHANGES_SHA256={facts['changes_sha256'] or ''}" in lines  # as a run outside of the image records it
     assert any(re.fullmatch(r"LOCK_SHA256=[0-9a-f]{64}", line) for line in lines)
     assert lines[-3:] == ["--build-arg", "BASE=mine", "."]
-    assert set(re.findall(r"^ARG (\w+)", DOCKERFILE, flags=re.MULTILINE)) >= {"VERSION", "REVISION", "LOCK_SHA256"}
+    assert set(re.findall(r"^ARG (\w+)", DOCKERFILE, flags=re.MULTILINE)) >= {
+        "VERSION",
+        "REVISION",
+        "CHANGES_SHA256",
+        "LOCK_SHA256",
+    }
 
 
 def test_the_light_build_takes_the_same_file(tmp_path: Path) -> None:
@@ -59,23 +69,91 @@ def test_an_unknown_builder_is_one_line_and_status_2(tmp_path: Path) -> None:
     assert finished.stderr == "docker/build.sh: BUILDER=make is none of docker, podman and buildah\n"
 
 
-def test_the_light_image_has_what_setup_requires_and_no_more() -> None:
-    needed, waiting = set(), ["ledger_lab"]
+def required_by(*names: str, without: str = "") -> set[str]:
+    """Return packages and all that their metadata require, but for one."""
+    found, waiting = set(names), [(name, "") for name in names]
     while waiting:
-        for line in distribution(waiting.pop()).requires or ():
+        name, extra = waiting.pop()
+        for line in distribution(name).requires or ():
             requirement = Requirement(line)
-            name = canonicalize_name(requirement.name)
-            if name not in needed and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
-                needed.add(name)
-                waiting.append(name)
-    listed = re.search(r'^LIGHT_PACKAGES="(.+?)"', BUILD, flags=re.MULTILINE | re.DOTALL)
-    assert listed is not None
-    assert set(listed[1].split()) == needed
+            needed = canonicalize_name(requirement.name)
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            waiting += [(needed, extra) for extra in requirement.extras]
+            if needed not in found and needed != without:
+                found.add(needed)
+                waiting.append((needed, ""))
+    return found
+
+
+def selected(*arguments: str) -> set[str]:
+    """Return the packages that an image with these sections has."""
+    finished = subprocess.run(
+        [sys.executable, str(DOCKER / "select_packages.py"), "requirements.in", "requirements.lock", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--hash=sha256:" in finished.stdout
+    return set(re.findall(r"^([a-z0-9-]+)==", finished.stdout, flags=re.MULTILINE))
+
+
+def argument(name: str) -> list[str]:
+    """Return the words of the default of a build argument."""
+    default = re.search(rf'^ARG {name}="?([^"\n]*)', DOCKERFILE.replace("\\\n", ""), flags=re.MULTILINE)
+    assert default is not None
+    return default[1].split()
+
+
+def test_the_packages_of_an_image_have_all_that_they_require() -> None:
+    packages = selected(*argument("SECTIONS"), "--without", *argument("WITHOUT"))
+    assert packages >= {"isaaclab", "rsl-rl-lib", "skrl", "rl-games", "torch", "plotly", "uv"}
+    assert not packages & {"open3d", "dash", "pytest", "sphinx", "playwright", "mypy", "ruff"}
+    here = {canonicalize_name(each.metadata["Name"]) for each in distributions()}
+    assert required_by(*packages & here, without="open3d") <= packages  # some are for Windows only
+
+
+def test_the_light_image_has_what_setup_requires_and_no_simulator() -> None:
+    sections = re.search(r'"SECTIONS=(.+?)"', BUILD)
+    assert sections is not None
+    packages = selected(*sections[1].split())
+    assert packages >= required_by("ledger_lab") - {"ledger_lab"}
+    assert not packages & {"torch", "isaaclab", "pytest"}
+
+
+def test_all_sections_are_the_whole_lock_file() -> None:
+    described = json.loads(without_comments(ROOT / ".devcontainer" / "devcontainer.json"))["build"]["args"]
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE))
+    assert described["WITHOUT"] == ""
+    assert selected(*described["SECTIONS"].split()) == locked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("Everything",), "requirements.in has no section Everything: choose from Simulation, "),
+        (("Building", "--without", "open4d"), "requirements.lock has no package open4d"),
+    ],
+)
+def test_an_unknown_section_or_package_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        selected(*arguments)
+    assert failed.value.returncode == 2
+    assert said in failed.value.stderr
 
 
 def test_a_lock_file_that_is_not_the_declared_one_is_refused(tmp_path: Path) -> None:
     finished = subprocess.run(
-        ["bash", str(DOCKER / "install_packages.sh"), str(ROOT / "requirements.lock"), str(tmp_path / "venv")],
+        [
+            "bash",
+            str(DOCKER / "install_packages.sh"),
+            "requirements.in",
+            "requirements.lock",
+            str(tmp_path / "venv"),
+            "Building",
+        ],
+        cwd=ROOT,
         env={"PATH": os.defpath, "LOCK_SHA256": "0" * 64},
         capture_output=True,
         text=True,
@@ -95,10 +173,13 @@ def test_the_base_is_the_only_image_and_no_host_is_named() -> None:
 
 
 def test_the_image_contains_kernels_of_every_task() -> None:
-    tasks = re.search(r'^ARG KERNELS="(.+?)"', DOCKERFILE, flags=re.MULTILINE | re.DOTALL)
-    assert tasks is not None
     sources = "\n".join(path.read_text() for path in (ROOT / "config" / "panels").glob("*.toml"))
-    assert set(tasks[1].replace("\\\n", "").split()) == set(re.findall(r'"(LedgerLab-[\w-]+)"', sources))
+    assert {*argument("KERNELS")} == set(re.findall(r'"(LedgerLab-[\w-]+)"', sources))
+
+
+def without_comments(path: Path) -> str:
+    """Return the text of a JSON file with comments, without these."""
+    return re.sub(r"^\s*//.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("service", ["cpu", "gpu"])
@@ -115,8 +196,7 @@ def test_services_have_a_read_only_root_and_group_0(service: str) -> None:
 
 
 def test_the_devcontainer_edits_what_the_image_runs() -> None:
-    text = (ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8")
-    described = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    described = json.loads(without_comments(ROOT / ".devcontainer" / "devcontainer.json"))
     assert (ROOT / ".devcontainer" / described["build"]["dockerfile"]).resolve() == DOCKER / "Dockerfile"
     assert f"WORKDIR {described['workspaceFolder']}" in DOCKERFILE
     assert f"useradd --uid 1000 --gid 0 --no-create-home --home-dir /home/{described['remoteUser']} " in DOCKERFILE

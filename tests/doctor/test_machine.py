@@ -124,7 +124,7 @@ def test_a_full_slow_volatile_or_broken_disk_is_told(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", fsync)
     broken = disk.check_log_root(tmp_path, MOUNTS, 100 * GIB)
-    assert (broken.level, "can't be written: Input/output error" in broken.text) == ("fail", True)
+    assert (broken.level, "can't append to a file: Input/output error" in broken.text) == ("fail", True)
 
 
 def test_a_cache_that_cannot_be_written_is_told_with_the_variable_that_moves_it(tmp_path: Path) -> None:

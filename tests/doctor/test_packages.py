@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ledger_lab.doctor import packages
+from ledger_lab.meters.revision import record_revision
 from tests.conftest import ROOT
 
 
@@ -59,6 +60,13 @@ def test_git_is_needed_only_to_record_the_commit(tmp_path: Path) -> None:
     for arguments in (("init", "-q"), (*identity, "commit", "-q", "--allow-empty", "-m", "first")):
         subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)
     assert packages.check_git(tmp_path).text.startswith("commit ")
+
+
+def test_an_image_needs_no_git_to_know_the_commit(tmp_path: Path) -> None:
+    record_revision(tmp_path, "a" * 40, None)
+    assert packages.check_git(tmp_path, None).text == "commit aaaaaaa, as the image says"
+    (tmp_path / "new.py").touch()
+    assert packages.check_git(tmp_path, None).text == "commit aaaaaaa with changes, as the image says"
 
 
 def test_a_repository_that_git_refuses_is_told_with_the_command_that_helps(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def write_run(
     confirmation: int | None = None,
     status: Status | None = Status.COMPLETED,
     pid: int = 2**22 + 1,
+    host: str | None = None,
     state: bool = False,
     compared: Sequence[LearnerHashed] = (),
     **changes: object,
@@ -116,6 +117,7 @@ def write_run(
         confirmation: Successes of 10 on fresh seeds of the last one, if it came to that; it needs 9.
         status: How it ends; ``None`` for a run that never says.
         pid: Its process; by default one that can't exist.
+        host: Its host; this one by default.
         state: Whether it leaves a state to be resumed from, after its first iteration.
         compared: What it compared with other processes.
         changes: Fields of the declaration.
@@ -128,7 +130,7 @@ def write_run(
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared(run_id, **changes))
         journal.append(
-            AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=pid, host=socket.gethostname(), wall_ns=SECOND)
+            AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=pid, host=host or socket.gethostname(), wall_ns=SECOND)
         )
         journal.append(window(None, 0, {"startup": 2 * SECOND}, 2 * SECOND))
         for iteration in range(1, 3 if scores else 2):

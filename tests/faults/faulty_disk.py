@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_GROWTH = ("mkdir", "symlink", "write", "create", "fallocate")
+_GROWTH = ("mkdir", "symlink", "link", "write", "create", "fallocate")
 _CHANGES = (*_GROWTH, "unlink", "rmdir", "rename", "chmod", "truncate", "fsync", "utimens")
 _EVERYTHING = (*_CHANGES, "getattr", "readlink", "open", "read", "statfs", "readdir")
 OPERATIONS = {
@@ -83,7 +83,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "rmdir": (_path,),
     "symlink": (_path, _path),
     "rename": (_path, _path, _mode),
-    "link": (),
+    "link": (_path, _path),
     "chmod": (_path, _mode, _info),
     "chown": (),
     "truncate": (_path, _offset, _info),
@@ -91,7 +91,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "read": (_path, _data, _size, _offset, _info),
     "write": (_path, _data, _size, _offset, _info),
     "statfs": (_path, _statvfs),
-    "flush": (),
+    "flush": (_path, _info),
     "release": (_path, _info),
     "fsync": (_path, _int, _info),
     **dict.fromkeys(("setxattr", "getxattr", "listxattr", "removexattr", "opendir"), ()),
@@ -160,6 +160,10 @@ class FaultyDisk:
         """Make a symbolic link."""
         os.symlink(target, self._at(path))
 
+    def link(self, path: bytes, new: bytes) -> None:
+        """Give a file a second name."""
+        os.link(self._at(path), self._at(new))
+
     def rename(self, path: bytes, new: bytes, flags: int) -> None:
         """Rename a file."""
         if flags:
@@ -200,6 +204,9 @@ class FaultyDisk:
         for name in ("f_bsize", "f_frsize", "f_blocks", "f_bfree", "f_bavail", "f_files", "f_ffree", "f_favail"):
             setattr(to[0], name, getattr(found, name))
         to[0].f_namemax = found.f_namemax
+
+    def flush(self, path: bytes, info: Any) -> None:
+        """Hear that a program closes a file."""
 
     def release(self, path: bytes, info: Any) -> None:
         """Close a file."""
@@ -244,9 +251,17 @@ class FaultyDisk:
         return call
 
 
-def main(folder: str, mount_point: str, fault_file: str) -> int:
-    """Serve the file system until it is unmounted."""
-    disk = FaultyDisk(Path(folder), Path(fault_file))
+def serve(disk: FaultyDisk, mount_point: str, options: str) -> int:
+    """Serve a file system until it is unmounted.
+
+    Args:
+        disk: Its operations.
+        mount_point: Where it is mounted.
+        options: Options of the library, separated by commas.
+
+    Returns:
+        The exit status.
+    """
     types = {
         name: ctypes.CFUNCTYPE(_int, *arguments) if arguments else ctypes.c_void_p
         for name, arguments in _SIGNATURES.items()
@@ -254,8 +269,7 @@ def main(folder: str, mount_point: str, fault_file: str) -> int:
     Operations = type("Operations", (ctypes.Structure,), {"_fields_": list(types.items())})  # noqa: N806 - a class
     served = {name: types[name](disk.called_by_c(name)) for name, arguments in _SIGNATURES.items() if arguments}
     operations = Operations(**served)
-    options = b"attr_timeout=0,entry_timeout=0,negative_timeout=0,default_permissions"
-    arguments = [b"faulty_disk", b"-f", b"-s", b"-o", options, os.fsencode(mount_point)]
+    arguments = [type(disk).__name__.encode(), b"-f", b"-s", b"-o", options.encode(), os.fsencode(mount_point)]
     fuse = ctypes.CDLL("libfuse3.so.3")
     fuse.fuse_main_real.argtypes = (_int, ctypes.POINTER(_path), ctypes.c_void_p, _size, ctypes.c_void_p)
     return int(
@@ -267,6 +281,12 @@ def main(folder: str, mount_point: str, fault_file: str) -> int:
             None,
         )
     )
+
+
+def main(folder: str, mount_point: str, fault_file: str) -> int:
+    """Serve the file system until it is unmounted."""
+    options = "attr_timeout=0,entry_timeout=0,negative_timeout=0,default_permissions"
+    return serve(FaultyDisk(Path(folder), Path(fault_file)), mount_point, options)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr(
         directories_module,
         "digest_journal",
-        lambda path, thorough: (paths.append(path), real(path, thorough=thorough))[1],
+        lambda path, **how: (paths.append(path), real(path, **how))[1],
     )
     return paths
 

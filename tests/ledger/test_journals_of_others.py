@@ -99,7 +99,7 @@ def removed_first_rank_of_the_last_attempt(root: Path, run_dir: Path) -> str:
         status=Status.COMPLETED, reason=None, wall_ns=9, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
     )
     with Journal(run_dir / "journal-2-supervisor.jsonl") as journal:  # as earlier versions ended it, without anchors
-        journal.append(SupervisionStarted(run_id="aa", attempt=2, pid=2**22 + 1, host="elsewhere", wall_ns=1))
+        journal.append(SupervisionStarted(run_id="aa", attempt=2, pid=2**22 + 1, host=socket.gethostname(), wall_ns=1))
         journal.append(ended)
     (run_dir / "journal-2-0.jsonl").unlink()
     return "aa:1: the journal of rank 0 of attempt 2 is missing (of 2 processes)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import AttemptStarted, Journal, PhaseWindow, Status, SupervisionStarted, read_ledger
+from ledger_lab.ledger import (
+    AttemptEnded,
+    AttemptStarted,
+    Journal,
+    PhaseWindow,
+    Status,
+    SupervisionStarted,
+    read_ledger,
+)
 from ledger_lab.ledger import journal as journal_module
 from ledger_lab.ledger.liveness import identify_process, is_alive
 from ledger_lab.mirrors.follow import RunFollower
@@ -48,6 +57,27 @@ def test_a_silent_supervised_run_is_lost_sooner(
     follower = RunFollower(tmp_path)
     follower.poll()
     assert follower.status is status
+
+
+def test_a_run_that_ends_while_the_ledger_is_read_is_not_lost(tmp_path: Path) -> None:
+    follower = RunFollower(tmp_path)
+    with (
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process,
+        Journal(tmp_path / "journal-1-0.jsonl") as journal,
+    ):
+        journal.append(declared("aa"))
+        start = {"run_id": "aa", "attempt": 1, "rank": 0, "host": socket.gethostname(), "wall_ns": 0}
+        journal.append(AttemptStarted(pid=process.pid, process=identify_process(process.pid), **start))  # type: ignore[arg-type]
+        (before,) = read_ledger(tmp_path).runs
+        follower.poll()
+        end = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
+        journal.append(AttemptEnded(status=Status.COMPLETED, reason=None, wall_ns=1, **end))  # type: ignore[arg-type]
+    assert follower.status is Status.RUNNING
+    follower.poll()
+    assert follower.status is Status.COMPLETED
+    assert before.attempts[0].status is Status.RUNNING  # as it was when it was read
+    (after,) = read_ledger(tmp_path).runs
+    assert after.attempts[0].status is Status.COMPLETED
 
 
 def test_a_clock_that_is_set_back_calls_no_live_run_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

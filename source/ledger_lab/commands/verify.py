@@ -77,7 +77,9 @@ def verify_ledger(argv: Sequence[str]) -> int:
             torn += 1
             line = f"{path}:{digest.rows + 1}"
             console.print(
-                f"torn: {line}: the writer was stopped within this line; its row is not counted", soft_wrap=True
+                f"torn: {line}: the writer was stopped within this line, or the rest has not arrived on this host; "
+                "nothing from here on is counted",
+                soft_wrap=True,
             )
     if left_out := without_telemetry(ledger.journals):
         first = left_out[0].path

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ledger_lab.doctor.finding import Finding, fail, ok, warn
+from ledger_lab.ledger.storage import try_storage
 
 _MIB = 1 << 20
 _LEAST_BYTES, _LITTLE_BYTES = 100 * _MIB, 2048 * _MIB
 _SLOW_S = 1.0
 """Time of a write that reaches the disk above which trainings wait noticeably for it [s]."""
+_MOST_AHEAD_S = 30.0
+"""Largest difference between the clocks of two machines that readers of a shared ledger can do without [s]."""
 _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "fuse.sshfs", "afs")
 _VOLATILE = ("tmpfs", "ramfs")
 
@@ -46,7 +49,7 @@ def file_system(folder: Path, mounts: str) -> str:
 
 
 def check_log_root(log_root: Path, mounts: str, free_bytes: int | None = None, slow_s: float = _SLOW_S) -> Finding:
-    """Check that a ledger can be written: a file, its way to the disk, and an atomic replacement.
+    """Check that a file system can hold a ledger, and that its clock agrees with this machine's.
 
     Nothing remains of it.
 
@@ -62,10 +65,11 @@ def check_log_root(log_root: Path, mounts: str, free_bytes: int | None = None, s
     try:
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=folder) as scratch:
             began_s = time.monotonic()
-            _write_durably(Path(scratch))
+            try_storage(Path(scratch))
             spent_s = time.monotonic() - began_s
+            ahead_s = Path(scratch).stat().st_mtime - time.time()
     except OSError as error:
-        return fail(f"{folder} ({kind}) can't be written: {error.strerror}", elsewhere)
+        return fail(f"{folder} ({kind}) can't hold a ledger: {error.strerror}", elsewhere)
     free = shutil.disk_usage(folder).free if free_bytes is None else free_bytes
     text = f"{folder} ({kind}), {free / _MIB / 1024:.1f} GiB free"
     if free < _LEAST_BYTES:
@@ -76,28 +80,13 @@ def check_log_root(log_root: Path, mounts: str, free_bytes: int | None = None, s
         return warn(f"{text}: it is in memory, and lost when the machine goes down", elsewhere)
     if spent_s > slow_s:
         return warn(f"{text}: a durable write takes {spent_s:.1f} s", f"{elsewhere}, on a faster disk")
+    if abs(ahead_s) > _MOST_AHEAD_S:
+        return warn(
+            f"{text}: its clock is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine's: "
+            "other machines may take a live run for a lost one",
+            "synchronize the clocks of all machines, for example with chrony",
+        )
     return ok(f"{text}{', a network file system' if kind in _REMOTE else ''}, durable write in {1e3 * spent_s:.0f} ms")
-
-
-def _write_durably(folder: Path) -> None:
-    """Append to a file, wait for the disk, and replace another file.
-
-    Raises:
-        OSError: If the file system refuses any of it.
-    """
-    for name in ("new", "old"):
-        with (folder / name).open("ab") as file:
-            file.write(name.encode())
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(folder / "new", folder / "old")
-    if (folder / "old").read_bytes() != b"new":
-        raise OSError(0, "a replaced file still has its old content")
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def cache_folders(environ: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]]:

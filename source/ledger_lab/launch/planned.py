@@ -21,6 +21,7 @@ from ledger_lab.launch.plans import PlannedTraining, read_plan, read_run_dir, ru
 from ledger_lab.launch.torchrun import torchrun_argv, torchrun_environ, torchrun_nodes_argv
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.find import find_run
+from ledger_lab.ledger.silence import may_still_write
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.script import run_script
 
@@ -94,7 +95,7 @@ def _earlier_run(folder: Path, index: int) -> Run | None:
     if directory is None:
         return None
     run, told = find_run(str(directory), directory), False
-    while run.attempts and run.attempts[-1].status is Status.RUNNING and not run.proven:
+    while run.attempts and may_still_write(run.attempts[-1], directory) and not run.proven:
         if not told:
             make_console().print(
                 f"run {run.run_id} has no recorded end: waiting until it counts as lost", soft_wrap=True

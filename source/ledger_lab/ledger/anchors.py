@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from ledger_lab.ledger.compressed import open_journal
@@ -66,6 +67,8 @@ class Anchored:
     """Name of the journal that the anchor describes."""
     anchor: Anchor
     holder: Path
+    named_at: datetime
+    """When the row was written that holds the anchor."""
 
 
 def require_anchored(anchored: Iterable[Anchored], journals: Mapping[str, tuple[Path, Digest]]) -> None:

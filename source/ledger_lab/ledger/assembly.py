@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from ledger_lab.ledger.cache import Gist
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.digest import Digest
 from ledger_lab.ledger.directories import Directory, read_directory
+from ledger_lab.ledger.encoding import parse_time
+from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
@@ -70,11 +73,15 @@ def _run_in(directory: Directory) -> Run | None:
     if directory.gist is not None:
         return Run.known(directory.path, directory.gist, partial(_assemble_known, directory))
     try:
-        run = _assemble_live(directory.path, directory.journals)
+        run, directory.is_checked = _assemble_live(directory.path, directory.journals)
     except LedgerDamageError as error:
         directory.damage.append(error)
         return None
-    if run is not None and not any(journal.places(CohortDeclared) for journal in directory.journals):
+    if (
+        run is not None
+        and directory.is_checked
+        and not any(journal.places(CohortDeclared) for journal in directory.journals)
+    ):
         directory.gist = Gist(run.run_id, run.cohort, run.declared_at.isoformat(), run.rows)
     return run
 
@@ -85,7 +92,7 @@ def _assemble_known(directory: Directory) -> Run:
     Raises:
         LedgerDamageError: If the journals have changed meanwhile, and no longer make a run.
     """
-    run = _assemble_live(directory.path, directory.journals)
+    run, _ = _assemble_live(directory.path, directory.journals)
     if run is None:
         raise LedgerDamageError(directory.path, 1, "its run was removed while the ledger was read")
     return run
@@ -112,6 +119,10 @@ def _cohorts(
         for name, (size, _) in sorted(declared.items())
         if name not in contradicted
     )
+
+
+_ALWAYS = datetime.max.replace(tzinfo=UTC)
+"""Later than any row."""
 
 
 class _Journals:
@@ -183,10 +194,12 @@ class _Journals:
         if of_evaluation:
             self._evaluated.setdefault(evaluation_name(journal.path), []).append(journal)
         self.run_ids += ((journal, row.run_id) for row in rows)
-        anchors = [row.anchors for row in journal.of(AttemptStarted)]
-        anchors += [row.anchors for row in journal.of(EvaluationStarted)]
-        anchors += [row.anchors for row in journal.of(ShutdownEnded)]
-        self.anchored += (Anchored(name, anchor, journal.path) for each in anchors for name, anchor in each.items())
+        anchoring: list[tuple[AttemptStarted | EvaluationStarted | ShutdownEnded, datetime]] = []
+        anchoring += journal.timed(AttemptStarted)
+        anchoring += journal.timed(EvaluationStarted)
+        anchoring += journal.timed(ShutdownEnded)
+        for row, time in anchoring:
+            self.anchored += (Anchored(name, each, journal.path, time) for name, each in row.anchors.items())
 
     @staticmethod
     def _claim(
@@ -206,6 +219,11 @@ class _Journals:
             number, *(tuple(content for _, content in sorted(each.get(number, {}).items())) for each in kinds)
         )
 
+    def began_after(self, number: int) -> datetime:
+        """Return when the first attempt after another one began; the earliest time if no row tells it."""
+        times = [each.first_time for each in self.all if each.count and (attempt_number(each.path) or 0) > number]
+        return min(times, default=datetime.min.replace(tzinfo=UTC))
+
     @property
     def numbers(self) -> set[int]:
         """Numbers of all attempts, including those that never wrote a row."""
@@ -213,22 +231,39 @@ class _Journals:
         return {*self.ranks, *self.supervisions} | {number for number in named if number is not None}
 
 
-def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | None:
+def _assemble_live(directory: Path, journals: list[JournalContent]) -> tuple[Run | None, bool]:
     """Build the run of one directory's journals, while its processes may be writing.
 
     The journals were read one after the other, so a journal may refer to rows that were written after the other journal
     was read. Before a missing row counts as damage, all journals are read again. The same is done where a journal was
-    deleted or compressed since it was read.
+    deleted or compressed since it was read. What another host has written to a shared file system may appear here
+    later, and in any order. So a reference that another host has just written to a missing row is not damage yet.
+
+    Returns:
+        The run, and whether all references were checked.
 
     Raises:
         LedgerDamageError: As for :func:`_assemble`.
     """
     try:
-        return _assemble(directory, journals, journals)
+        return _assemble(directory, journals, journals), True
     except UserError:  # damage is one, too
         later = _read_again(directory)
     kept = {journal.path for journal in later}
-    return _assemble(directory, journals if all(each.path in kept for each in journals) else later, later)
+    read = journals if all(each.path in kept for each in journals) else later
+    arrived = _arrived_until(later)
+    return _assemble(directory, read, later, arrived), arrived == _ALWAYS
+
+
+def _arrived_until(journals: Sequence[JournalContent]) -> datetime:
+    """Return until when rows were written so that everything that they refer to is visible on this host."""
+    starts: list[AttemptStarted | SupervisionStarted | EvaluationStarted] = []
+    for journal in journals:
+        starts += [*journal.of(AttemptStarted), *journal.of(SupervisionStarted), *journal.of(EvaluationStarted)]
+    own = socket.gethostname()
+    if all(row.host == own for row in starts):
+        return _ALWAYS
+    return datetime.now(UTC) - timedelta(microseconds=ARRIVES_WITHIN_NS // 1000)
 
 
 def _read_again(path: Path) -> list[JournalContent]:
@@ -243,7 +278,9 @@ def _read_again(path: Path) -> list[JournalContent]:
     return directory.journals
 
 
-def _assemble(directory: Path, journals: list[JournalContent], later: list[JournalContent]) -> Run | None:
+def _assemble(
+    directory: Path, journals: list[JournalContent], later: list[JournalContent], arrived: datetime = _ALWAYS
+) -> Run | None:
     """Build the run of one directory's journals; ``None`` if none declares a run.
 
     Args:
@@ -251,13 +288,14 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
         journals: Its journals.
         later: All of its journals, read at the same time or later. They must contain everything that ``journals`` refer
             to.
+        arrived: Time of the last row whose references are checked.
 
     Raises:
         LedgerDamageError: If the journals cannot be those of one run, or one of them is missing or was cut short.
     """
     found = _Journals(directory, journals)
     if not found.declarations:
-        _require_undeclared(found, later)
+        _require_undeclared(found, later, arrived)
         return None
     first, declared, declared_at = found.declarations[0]
     for journal, *_ in found.declarations[1:]:
@@ -267,11 +305,7 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
             raise LedgerDamageError(
                 journal.path, 1, f"it belongs to run {run_id}, and {first.path.name} declares run {declared.run_id}"
             )
-    require_anchored(found.anchored, _by_name(later))
-    numbers = found.numbers
-    for number in range(1, max(numbers, default=0)):
-        if number not in numbers:
-            raise LedgerDamageError(directory, 1, f"attempt {number} of {max(numbers)} is missing")
+    _require_attempts(found, later, arrived)
     for number, ranks in found.ranks.items():
         for rank, journal in ranks.items():
             if rank >= declared.world_size:
@@ -279,10 +313,24 @@ def _assemble(directory: Path, journals: list[JournalContent], later: list[Journ
                 raise LedgerDamageError(journal.path, 1, what)
     attempts = tuple(map(found.attempt, sorted({*found.ranks, *found.supervisions})))
     for attempt in attempts:
-        _require_ranks(directory, attempt, declared, later)
+        if max(journal.last_time for journal in attempt.journals) <= arrived:
+            _require_ranks(directory, attempt, declared, later)
     run = Run(directory, declared, declared_at, attempts, tuple(found.evaluations))
-    _require_references(found.all, later)
+    _require_references(found.all, later, arrived)
     return run
+
+
+def _require_attempts(found: _Journals, later: Sequence[JournalContent], arrived: datetime) -> None:
+    """Refuse a run of which an attempt is missing, or a journal that another row names.
+
+    Raises:
+        LedgerDamageError: If so.
+    """
+    require_anchored((each for each in found.anchored if each.named_at <= arrived), _by_name(later))
+    numbers = found.numbers
+    for number in range(1, max(numbers, default=0)):
+        if number not in numbers and found.began_after(number) <= arrived:
+            raise LedgerDamageError(found.directory, 1, f"attempt {number} of {max(numbers)} is missing")
 
 
 def _began(evaluation: Evaluation) -> str:
@@ -296,7 +344,7 @@ def _by_name(journals: Sequence[JournalContent]) -> dict[str, tuple[Path, Digest
     return {each.path.name.removesuffix(COMPRESSED): (each.path, each.digest) for each in journals}
 
 
-def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> None:
+def _require_undeclared(found: _Journals, later: Sequence[JournalContent], arrived: datetime) -> None:
     """Refuse attempts and scores without a declaration of their run, unless it may still be written, or never was.
 
     The first process declares the run before it does anything else. So where it left nothing, it ended before that,
@@ -314,7 +362,7 @@ def _require_undeclared(found: _Journals, later: Sequence[JournalContent]) -> No
         and not any(found.attempt(number).shows_life() for number in numbers)
     ):
         raise LedgerDamageError(found.directory, 1, "the declaration of its run is missing")
-    require_anchored(found.anchored, _by_name(later))
+    require_anchored((each for each in found.anchored if each.named_at <= arrived), _by_name(later))
 
 
 _FINISHED = (Status.COMPLETED, Status.TARGET_REACHED)
@@ -340,16 +388,16 @@ def _require_ranks(directory: Path, attempt: Attempt, declared: RunDeclared, lat
             raise LedgerDamageError(directory, 1, f"{which} is missing (of {declared.world_size} processes)")
 
 
-def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent]) -> None:
+def _require_references(journals: Sequence[JournalContent], later: Sequence[JournalContent], arrived: datetime) -> None:
     """Refuse scores of unsaved checkpoints, and attempts that resumed from an unsaved state."""
     saved = {(row.path, row.sha256) for journal in later for row in journal.of(CheckpointSaved)}
     states = {row.sha256 for journal in later for row in journal.of(StateSaved)}
     for journal in journals:
-        for score in journal.digest.scores:
-            if (score.checkpoint, score.sha256) not in saved:
+        for score, place in zip(journal.digest.scores, journal.places(PanelResult), strict=True):
+            if parse_time(place.time) <= arrived and (score.checkpoint, score.sha256) not in saved:
                 what = f"it scores {score.checkpoint} ({score.sha256[:12]}…), which no attempt of the run saved"
                 raise LedgerDamageError(journal.path, 1, what)
-        for row in journal.of(StateRestored):
-            if row.sha256 not in states:
+        for row, time in journal.timed(StateRestored):
+            if time <= arrived and row.sha256 not in states:
                 what = f"it resumes from a state of attempt {row.attempt} that no attempt of the run saved"
                 raise LedgerDamageError(journal.path, 1, what)

@@ -27,6 +27,7 @@ from typing import IO, Any, NamedTuple
 import orjson
 
 from ledger_lab.ledger.digest import Digest
+from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS
 from ledger_lab.ledger.listing import Stamp
 
 SETTLED_NS = 2_000_000_000
@@ -65,7 +66,7 @@ class Entry(NamedTuple):
     gist: Gist | None
     """The run that all these journals together make; ``None`` if they make none, or it is not known."""
     read: Callable[[], bytes]
-    """Reads the digests of the journals, as JSON; empty if they are damaged."""
+    """Reads the digests of the journals, as JSON; empty if they are damaged, or can't be read any more."""
 
     def digests(self) -> dict[str, tuple[Stamp, Digest]]:
         """Return the digests with their stamps, by the names of the journals; none if they are damaged."""
@@ -125,7 +126,10 @@ class Cache:
 
         def read() -> bytes:
             offset, length, checksum = place
-            digests = _pread(self._file, length, offset)
+            try:
+                digests = _pread(self._file, length, offset)
+            except OSError:  # a reader on another host has replaced the file
+                return b""
             return digests if sha256(digests).hexdigest() == checksum else b""
 
         return Entry({name: Stamp(*stamp) for name, stamp in stamps.items()}, gist and Gist(*gist), read)
@@ -190,7 +194,8 @@ def settled(found: dict[str, tuple[Stamp, Digest]], gist: Gist | None, now_ns: i
     kept = {
         name: (stamp, digest)
         for name, (stamp, digest) in found.items()
-        if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > SETTLED_NS
+        # Whether zeros in a journal count as damage depends on its age.
+        if now_ns - max(stamp.mtime_ns, stamp.ctime_ns) > (ARRIVES_WITHIN_NS if digest.torn_bytes else SETTLED_NS)
     }
     stamps = {name: stamp for name, (stamp, _) in kept.items()}
     digests = [digest for _, digest in kept.values()]

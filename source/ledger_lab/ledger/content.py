@@ -24,7 +24,7 @@ from ledger_lab.ledger.encoding import (
     what_is_wrong,
 )
 from ledger_lab.ledger.kinds import KINDS
-from ledger_lab.ledger.listing import LedgerDamageError
+from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.row import Row, decode_checked
 from ledger_lab.ledger.rows import RunDeclared
@@ -111,6 +111,15 @@ class JournalContent:
     def torn_bytes(self) -> int:
         """Bytes of an unfinished last line, which a killed writer may leave behind."""
         return self.digest.torn_bytes
+
+    def has_grown(self) -> bool:
+        """Tell whether its file is longer than it was when it was read. Compressed journals do not grow."""
+        if self._held is not None or self.path.suffix == COMPRESSED:
+            return False
+        try:
+            return self.path.stat().st_size > self.digest.size + self.digest.torn_bytes
+        except FileNotFoundError:
+            return False
 
     @property
     def windows(self) -> WindowSums:

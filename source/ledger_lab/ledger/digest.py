@@ -9,11 +9,12 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate, compress, count, repeat
+from itertools import accumulate, chain, compress, count, repeat
 from operator import not_
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -32,6 +33,7 @@ from ledger_lab.ledger.encoding import (
     verify_lines,
     what_is_wrong,
 )
+from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS, begins_hole, may_lie_behind
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.listing import COMPRESSED, NO_FILE, LedgerDamageError, Stamp
 from ledger_lab.ledger.results import CapacityUsed, PanelResult
@@ -115,7 +117,7 @@ class Digest:
     size: int = 0
     """Size of its complete rows [B]."""
     torn_bytes: int = 0
-    """Bytes after the last complete row, of an unfinished line."""
+    """Bytes after the last complete row: of an unfinished line, or from a hole on (:mod:`ledger_lab.ledger.holes`)."""
     last_hash: str = ""
     """Hash of the last row, which also covers all rows before it."""
     first_time: str = ""
@@ -147,11 +149,11 @@ class Digest:
         """
         first, last = (times[0].isoformat(), times[-1].isoformat()) if times else ("", "")
         digest = cls(rows=len(rows), first_time=first, last_time=last)
-        for row, time in zip(rows, times, strict=True):
+        for row, written in zip(rows, times, strict=True):
             if isinstance(row, PhaseWindow):
                 digest.sums.windows.add(row)
             elif isinstance(row, Telemetry):
-                digest.sums.telemetry.add(time.isoformat(), row)
+                digest.sums.telemetry.add(written.isoformat(), row)
             elif isinstance(row, PanelResult):
                 digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
             elif isinstance(row, _AGED):
@@ -185,10 +187,14 @@ def digest_journal(path: Path, *, thorough: bool = True, earlier: Digest | None 
         if earlier is not None:
             file.seek(earlier.size)
         while (lines := _next_lines(file)) and lines[-1].endswith(b"\n"):
-            reading.add(lines)
-    *whole, rest = lines or [b""]
-    reading.add(whole)
-    return stamp, reading.end(rest)
+            if hole := reading.add(lines):
+                break
+        else:
+            *whole, rest = lines or [b""]
+            if not (hole := reading.add(whole)):
+                return stamp, reading.end(rest)
+            hole.append(rest)
+        return stamp, reading.end_at_hole(hole, file, stamp)
 
 
 def _next_lines(file: BinaryIO) -> list[bytes]:
@@ -223,17 +229,24 @@ class _Reading:
         self._waiting: list[tuple[int, list[bytes]]] = []
         """Lines after the last tally, with the index of the first one of each buffer. The next tally may cover them."""
 
-    def add(self, lines: list[bytes]) -> None:
-        """Verify the next lines, and digest them."""
+    def add(self, lines: list[bytes]) -> list[bytes]:
+        """Verify the next lines, and digest them.
+
+        Returns:
+            The lines from the one on in which a hole begins; none if there is no hole.
+        """
         while lines:
             alike = 10 ** len(str(self._digest.rows)) - self._digest.rows  # lines whose kinds start at the same byte
-            self._add(lines[:alike])
-            lines = lines[alike:]
+            verified = self._add(lines[:alike])
+            lines = lines[verified:]
+            if verified < alike:
+                break
         if len(self._waiting) > _MOST_WAITING:
             self._sum_up()
+        return lines
 
-    def _add(self, lines: list[bytes]) -> None:
-        """Verify lines whose kinds start at the same byte, and digest them."""
+    def _add(self, lines: list[bytes]) -> int:
+        """Verify lines whose kinds start at the same byte, digest them, and return how many come before a hole."""
         digest, first = self._digest, self._digest.rows
         kind_at, hashes = kind_begins(first), verify_lines(lines, first, self._previous)
         verified, begin = lines[: len(hashes)], 0
@@ -249,11 +262,15 @@ class _Reading:
                 self._take(number, line, offsets[index], hashes[index])
         self._waiting.append((first + begin, verified[begin:]))
         if len(verified) < len(lines):
-            self._sum_up()  # report the first damage
-            raise LedgerDamageError(self._path, first + len(verified) + 1, what_is_wrong(lines[len(verified)]))
-        digest.rows, digest.size, self._previous = first + len(lines), offsets[-1], hashes[-1].encode()
-        digest.first_time = digest.first_time or self._time(first, lines[0])
-        self._last_line = lines[-1]
+            wrong, number = lines[len(verified)], first + len(verified)
+            if self._path.suffix == COMPRESSED or not begins_hole(wrong, offsets[-1], number):
+                self._sum_up()  # report the first damage
+                raise LedgerDamageError(self._path, number + 1, what_is_wrong(wrong))
+        if verified:
+            digest.rows, digest.size, self._previous = first + len(verified), offsets[-1], hashes[-1].encode()
+            digest.first_time = digest.first_time or self._time(first, lines[0])
+            self._last_line = verified[-1]
+        return len(verified)
 
     def _time(self, number: int, line: bytes) -> str:
         """Return the time of a line."""
@@ -317,18 +334,52 @@ class _Reading:
         """Return the error for an invalid row."""
         return LedgerDamageError(self._path, number + 1, f"not a valid row: {error}")
 
+    def end_at_hole(self, lines: list[bytes], file: BinaryIO, stamp: Stamp) -> Digest:
+        """Return the digest of a journal as far as it has arrived.
+
+        Args:
+            lines: The next lines; a hole begins in the first one.
+            file: The rest of the journal.
+            stamp: The stamp of the journal.
+
+        Raises:
+            LedgerDamageError: If no writer can have left this hole, and everything should have arrived long ago.
+        """
+        size = 0
+
+        def behind() -> Iterator[bytes]:
+            nonlocal size
+            for line in chain(lines, iter(lambda: file.readline(_LONGEST_LINE), b"")):
+                size += len(line)
+                yield line
+
+        rest = behind()
+        next(rest)
+        is_new = time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) < ARRIVES_WITHIN_NS
+        if not may_lie_behind(rest) and not is_new:
+            self._sum_up()
+            raise LedgerDamageError(self._path, self._digest.rows + 1, "zeros are in place of rows")
+        for _ in rest:
+            pass
+        return self._finish(size)
+
     def end(self, rest: bytes) -> Digest:
         """Handle the bytes after the last newline, and return the digest."""
+        digest = self._finish(len(rest))
+        if len(rest) >= (longest := _longest(rest)):
+            reason = f"the line has no end within {longest >> 20} MiB: no writer wrote it"
+            raise LedgerDamageError(self._path, digest.rows + 1, reason)
+        if not may_be_torn(rest, digest.rows) and not begins_hole(rest, digest.size, digest.rows):
+            reason = "the line has no end, and is not what a stopped writer leaves behind"
+            raise LedgerDamageError(self._path, digest.rows + 1, reason)
+        return digest
+
+    def _finish(self, torn_bytes: int) -> Digest:
+        """Return the digest."""
         digest = self._digest
         self._sum_up()
         if self._last_line:
             digest.last_time = self._time(digest.rows - 1, self._last_line)
-        if len(rest) >= (longest := _longest(rest)):
-            reason = f"the line has no end within {longest >> 20} MiB: no writer wrote it"
-            raise LedgerDamageError(self._path, digest.rows + 1, reason)
-        if not may_be_torn(rest, digest.rows):
-            reason = "the line has no end, and is not what a stopped writer leaves behind"
-            raise LedgerDamageError(self._path, digest.rows + 1, reason)
-        digest.torn_bytes, digest.last_hash = len(rest), self._previous.decode()
+        digest.torn_bytes, digest.last_hash = torn_bytes, self._previous.decode()
         digest.wall_ns = max(digest.wall_ns, digest.sums.wall_ns)
         return digest

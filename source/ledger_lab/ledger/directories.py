@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from ledger_lab.cores import map_on_cores
+from ledger_lab.files import unless_stale
 from ledger_lab.ledger.cache import Cache, Entry, settled
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.digest import Digest, digest_journal
@@ -42,6 +43,8 @@ class Directory:
         """The entry of the cache that counts for all its journals."""
         self.gist = self.entry.gist if self.entry else None
         """The run that its journals make, as far as it is known."""
+        self.is_checked = self.gist is not None
+        """Whether all references between its journals were checked; what another host has just written may be late."""
         self.damage: list[LedgerDamageError] = []
         """Damage of its journals; the run in it is left out."""
         if not isinstance(found, Entry):
@@ -130,7 +133,7 @@ def digest_directories(
                 own[name] = before
                 continue
             sizes[directory, name] = stamp.size
-            if isinstance(before, tuple) and _has_grown(name, before, stamp):
+            if earlier is not None and isinstance(before, tuple) and _has_grown(name, before, stamp):
                 grown[directory, name] = before[1]
                 sizes[directory, name] -= before[1].size
         found[directory] = own
@@ -163,7 +166,7 @@ def _end(found: tuple[Stamp, Digest]) -> tuple[int, str]:
 
 def _has_grown(name: str, before: tuple[Stamp, Digest], stamp: Stamp) -> bool:
     """Tell whether a journal is the same file as before, with more in it; a compressed one is read as a whole."""
-    return not name.endswith(COMPRESSED) and before[0].inode == stamp.inode and stamp.size >= before[0].size
+    return not name.endswith(COMPRESSED) and before[0].inode == stamp.inode and stamp.size > before[0].size
 
 
 def _digest_new(
@@ -216,7 +219,8 @@ def _digest_batch(
     for directory, name in batch:
         path = Path(directory, name)
         try:
-            results.append(_digest(path, thorough, grown.get((directory, name))))
+            earlier = grown.get((directory, name))
+            results.append(unless_stale(partial(_digest, path, thorough, earlier)))
         except FileNotFoundError:
             results.append(None)
         except LedgerDamageError as error:

@@ -51,11 +51,16 @@ class LedgerFollower:
         kept = {name: found.get(name) or self._directories.get(name) for name in listing.directories}
         self._directories = {name: each for name, each in kept.items() if each is not None}
         self._listed = listing.directories
-        # A run without an end is built again: it may count as incomplete once its processes are gone.
+        # A run without an end is built again: it may count as incomplete once its processes are gone. So is a run whose
+        # references were not all checked: what they name may stay missing.
         unchanged = {
             name: run
             for name, run in self._runs.items()
-            if name not in changed and run.attempts and run.attempts[-1].status is not Status.RUNNING
+            if name not in changed
+            and name in self._directories
+            and self._directories[name].is_checked
+            and run.attempts
+            and run.attempts[-1].status is not Status.RUNNING
         }
         ledger = assemble_ledger(self._root, [*self._directories.values()], listing.damage, unchanged)
         self._runs = {os.fspath(run.directory): run for run in ledger.runs}

@@ -6,10 +6,12 @@ import errno
 import os
 import stat
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import unless_stale
 
 COMPRESSED = ".gz"
 """Suffix of a journal that was compressed with gzip after its last row."""
@@ -105,7 +107,7 @@ def list_journals(root: Path) -> Listing:
                 reason = "it leads into a file system of the kernel: move it out of the ledger"
                 listing.damage.append(LedgerDamageError(Path(directory), 1, reason))
                 continue
-            waiting += reversed(_list(directory, listing))
+            waiting += reversed(unless_stale(partial(_list, directory, listing)))
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -121,7 +123,7 @@ def list_directory(directory: Path) -> Listing:
     """
     listing = Listing()
     try:
-        _list(os.fspath(directory), listing)
+        unless_stale(partial(_list, os.fspath(directory), listing))
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -173,7 +175,7 @@ def _list(directory: str, listing: Listing) -> list[str]:
 def _stamp(path: str) -> Stamp | LedgerDamageError | None:
     """Return the stamp of a journal, ``None`` if the file no longer exists, or the damage if it can't be read."""
     try:
-        status = os.stat(path)
+        status = unless_stale(partial(os.stat, path))
     except FileNotFoundError:
         if os.path.islink(path):
             return LedgerDamageError(Path(path), 1, "it is a link to a file that does not exist")

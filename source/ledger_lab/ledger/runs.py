@@ -88,10 +88,14 @@ class Attempt:
 
     @property
     def status(self) -> Status:
-        """How it ended. If no end was written: ``running`` while there are heartbeats, else ``lost``."""
+        """How it ended. If no end was written: ``running`` while there are heartbeats, else ``lost``.
+
+        If it has written more since its journals were read, it was running then: the end may be among the new rows.
+        """
         if self.ended is not None:
             return self.ended.status
-        return Status.RUNNING if self.shows_life() else Status.LOST
+        lives = self.shows_life() or any(journal.has_grown() for journal in self.journals)
+        return Status.RUNNING if lives else Status.LOST
 
     def shows_life(self, *, here: bool = False) -> bool:
         """Tell whether one of its processes still runs. If this host cannot know, tell whether the last row is recent.
@@ -99,17 +103,25 @@ class Attempt:
         Args:
             here: Whether to look only for processes on this host.
         """
+        alive = self._alive()
+        if any(alive) or here or self.is_known_here:
+            return any(alive)
+        return datetime.now(UTC) - max(journal.last_time for journal in self.journals) < self.silence_limit
+
+    @property
+    def is_known_here(self) -> bool:
+        """Whether this host can tell of each of its processes whether it runs."""
+        alive = self._alive()
+        return bool(alive) and None not in alive
+
+    def _alive(self) -> list[bool | None]:
+        """Tell of each of its processes whether it runs; ``None`` if this host cannot know."""
         starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
         for journal in self.journals:
             starts += journal.timed(AttemptStarted)
             starts += journal.timed(SupervisionStarted)
-        found = [
-            is_alive(start.pid, time, start.process) for start, time in starts if start.host == socket.gethostname()
-        ]
-        if known := [alive for alive in found if alive is not None]:
-            return any(known)
-        silent = datetime.now(UTC) - max(journal.last_time for journal in self.journals)
-        return not here and silent < self.silence_limit
+        own = socket.gethostname()
+        return [is_alive(start.pid, time, start.process) if start.host == own else None for start, time in starts]
 
     @property
     def windows(self) -> list[PhaseWindow]:

@@ -2,8 +2,6 @@
 
 from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices
 from ledger_lab.meters.host import (
-    git_changes,
-    git_facts,
     hardware_facts,
     measured_or_none,
     package_sha256,
@@ -19,6 +17,7 @@ from ledger_lab.meters.process import (
     process_started_ticks,
     starved_ns,
 )
+from ledger_lab.meters.revision import git_changes, git_facts
 from ledger_lab.meters.suspension import Suspensions
 from ledger_lab.meters.telemetry import Sampler
 

@@ -47,11 +47,11 @@ class JournalTail:
         """Whether the last reading left whole rows for the next reading."""
         self.latest = datetime.min.replace(tzinfo=UTC)
         """Latest time of the rows read so far; it never goes back, even if the clock was set back."""
-        self._offset = self._sequence = 0
+        self._offset = self._sequence = self._read_to = 0
         self._previous = GENESIS
 
     def read(self) -> list[JournalEntry]:
-        """Return the next rows; an incomplete row at the end is left for the next call.
+        """Return the next rows; an incomplete row at the end, or rows behind a hole, are left for the next call.
 
         Raises:
             LedgerDamageError: If a line is not what its writer wrote.
@@ -66,12 +66,22 @@ class JournalTail:
         except OSError as error:
             naming(error, self.path)
             raise
+        self._read_to = self._offset + len(data)
         entries = []
         for line in data.split(b"\n")[:-1]:
+            if b"\0" in line:
+                break  # a hole: rows that have not arrived on this host
             entries.append(self._entry(line + b"\n"))
             self._offset += len(line) + 1
         self.behind = bool(entries) and len(data) >= _CHUNK_BYTES
         return entries
+
+    def has_grown(self) -> bool:
+        """Tell whether the file is longer than it was at the last reading."""
+        try:
+            return self.path.stat().st_size > self._read_to
+        except FileNotFoundError:
+            return False
 
     def _entry(self, line: bytes) -> JournalEntry:
         """Verify and decode a line."""
@@ -151,7 +161,9 @@ class RunFollower:
             and entry.row.host == socket.gethostname()
         ]
         if known := [alive for alive in found if alive is not None]:
-            return Status.RUNNING if any(known) else Status.LOST
+            # If it has ended after the last reading, the end is among the rows that are not read yet.
+            lives = any(known) or any(self._tails[name].has_grown() for name in names)
+            return Status.RUNNING if lives else Status.LOST
         silent = datetime.now(UTC) - max((self._last[name].time for name in names), default=datetime.now(UTC))
         supervised = any(isinstance(self._first[name].row, SupervisionStarted) for name in names if name in self._first)
         return Status.RUNNING if silent < silence_limit(supervised=supervised) else Status.LOST

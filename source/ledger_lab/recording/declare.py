@@ -16,6 +16,7 @@ from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, declare_cohort, require_cohort_name
 from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.ledger.storage import require_storage
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, VerdictRule
@@ -79,7 +80,7 @@ def record_run(
 
     Raises:
         UserError: If a name can't name a folder, the price is unknown, the panel has too few episodes to prove the
-            target, the cohort was declared with another size, or the directory can't be written.
+            target, the cohort was declared with another size, or the directory can't hold a ledger.
     """
     started_ns = process_started_ns() if since_process_start else time.perf_counter_ns()
     experiment = experiment or re.sub(r"[^\w.+-]+", "_", task).lower()
@@ -144,4 +145,5 @@ def record_run(
         directory.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"cannot write to log_root {log_root}: {error.strerror}") from error
+    require_storage(directory, f"log_root {log_root}")
     return RecordedRun(declared, panel, directory.resolve(), rule, PhaseClock(started_ns), peak_gpu_memory_bytes)

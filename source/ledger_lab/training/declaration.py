@@ -9,6 +9,7 @@ import torch
 
 from ledger_lab.files import make_folder
 from ledger_lab.ledger import RunDeclared, declare_cohort
+from ledger_lab.ledger.storage import require_storage
 from ledger_lab.meters import git_facts, hardware_facts, package_versions
 from ledger_lab.physics import physics_name
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
@@ -24,11 +25,16 @@ def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
         group: The processes of the training; all of them call this, because machines may have separate disks.
 
     Raises:
-        UserError: If the cohort was declared with another size, or the directory can't be written to.
+        UserError: If the cohort was declared with another size, or the directory can't hold a ledger.
     """
     group.first(lambda: _declare_cohort(plan))
     named = f"--log_root {plan.request.log_root}" if plan.resumed is None else str(plan.run_dir)
-    group.agree(lambda: make_folder(plan.run_dir, named))
+
+    def make() -> None:
+        make_folder(plan.run_dir, named)
+        require_storage(plan.run_dir, named)
+
+    group.agree(make)
 
 
 def _declare_cohort(plan: TrainPlan) -> None:

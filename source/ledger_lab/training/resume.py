@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +26,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.runs import attempt_number, silence_limit
+from ledger_lab.ledger.silence import file_system_time, may_still_write, modified_s
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import RULE_VERSION, few_differences
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
@@ -233,7 +233,7 @@ def _resumption(run: Run) -> Resumption:
     name, last = f"run {run.declared.run_id}", run.attempts[-1] if run.attempts else None
     if last is None:
         raise UserError(f"{name} was declared, but its training never began: start a new run")
-    if last.status is Status.RUNNING or (last.shutdown is None and last.shows_life(here=True)):
+    if may_still_write(last, run.directory) or (last.shutdown is None and last.shows_life(here=True)):
         start = next(iter(last.of(AttemptStarted)), None)
         where = "" if start is None else f" (process {start.pid} on {start.host})"
         way = "wait until it has ended, or end it, before it is resumed"
@@ -289,12 +289,12 @@ def _attempts_begun(run: Run) -> list[int]:
         UserError: If an attempt may have begun since the ledger was read: it has a recent journal without a row.
     """
     known = max(attempt.number for attempt in run.attempts)
-    numbers = []
+    numbers, now_s = [], file_system_time(run.directory)
     for path in run.directory.iterdir():
         if (number := attempt_number(path)) is None:
             continue
         numbers.append(number)
-        if numbers[-1] > known and time.time() - path.stat().st_mtime < silence_limit(supervised=True).total_seconds():
+        if numbers[-1] > known and now_s - modified_s(path) < silence_limit(supervised=True).total_seconds():
             raise UserError(f"run {run.declared.run_id} is being resumed already: {path} exists")
     return numbers
 
