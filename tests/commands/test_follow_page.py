@@ -102,6 +102,34 @@ def test_a_removed_folder_of_the_page_is_refused(tmp_path: Path) -> None:
     assert err == f"error: cannot write {folder}/page.html: No such file or directory\n"
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs a folder that root can't read")
+@pytest.mark.parametrize("script", ["report", "watch"])
+def test_a_ledger_that_cannot_be_read_for_a_while_ends_no_follower(script: str, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    write_run(shared / "logs", "aa")
+    html = ["--html", str(tmp_path / "page.html")] if script == "report" else ["--json", "-"]
+    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), "--log_root", str(shared / "logs"), *html]
+    as_a_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    with subprocess.Popen(
+        [*as_a_user, *command, "--follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.readline()
+            os.chown(shared, 4321, 4321)
+            shared.chmod(0o700)
+            assert f"cannot read {shared}/logs: Permission denied" in process.stderr.readline()
+            shared.chmod(0o755)
+            write_run(shared / "logs", "bb")
+            if script == "report":
+                until(lambda: "bb</bdi>" in (tmp_path / "page.html").read_text())
+            else:
+                process.stdout.readline()
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
 def test_no_ledger_is_refused_at_once(tmp_path: Path) -> None:
     with following(tmp_path / "none", tmp_path / "page.html") as process:
         _, err = process.communicate(timeout=60)

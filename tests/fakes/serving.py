@@ -45,19 +45,20 @@ class Server:
 
 
 @contextmanager
-def serving(log_root: Path, every_s: float = 1.0) -> Iterator[Server]:
+def serving(log_root: Path, every_s: float = 1.0, port: int = 0) -> Iterator[Server]:
     """Serve a ledger within a context.
 
     Args:
         log_root: Root of the ledger.
         every_s: Time between two looks at the ledger [s].
+        port: Its port; 0 for a free one.
     """
     command = [
         sys.executable,
         str(ROOT / "scripts" / "serve.py"),
         str(log_root),
         "--port",
-        "0",
+        str(port),
         "--every",
         str(every_s),
     ]

@@ -120,6 +120,17 @@ def test_damage_is_told_and_a_replaced_journal_is_read_as_a_whole(tmp_path: Path
     assert (len(follower.read().runs), follower.read().damage) == (2, ())
 
 
+def test_a_journal_that_is_overwritten_with_a_longer_one_is_read_as_a_whole(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "followed", "aa") / "journal-1-0.jsonl"
+    with LiveTraining(tmp_path / "other", "aa") as training:
+        training.iterate(50)
+    follower = LedgerFollower(tmp_path / "followed")
+    follower.read()
+    path.write_bytes((training.directory / path.name).read_bytes())  # the inode stays
+    followed, read = digests(follower, tmp_path / "followed")
+    assert followed == read and len(follower.read().runs) == 1
+
+
 def test_a_run_whose_process_has_vanished_is_lost_without_a_new_row(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with LiveTraining(tmp_path, "aa", pid=process.pid) as training:

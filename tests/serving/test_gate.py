@@ -92,11 +92,15 @@ def test_without_the_token_there_is_nothing(server: Server, path: str, token: st
 
 def test_the_token_gives_a_cookie_that_scripts_and_other_sites_cannot_use(server: Server) -> None:
     entered = ask(server, "/enter")
-    cookie = entered.headers["set-cookie"]
-    assert entered.status == 204
-    assert cookie.endswith("; HttpOnly; Path=/; SameSite=strict")
-    assert ask(server, "/live", token="", Cookie=cookie.partition(";")[0]).status == 200
-    assert ask(server, "/live", token="", Cookie=f"ledger_lab_{server.port}=wrong").status == 401
+    home, cookie = entered.text.removesuffix("/"), entered.headers["set-cookie"]
+    assert cookie.endswith(f"; HttpOnly; Path={home}; SameSite=strict")
+    assert len(home) > 20 and server.token not in home, "no other server knows where browsers send the cookie"
+    pair = cookie.partition(";")[0]
+    assert ask(server, f"{home}/live", token="", Cookie=pair).status == 200
+    assert ask(server, f"{home}/", token="", Cookie=pair, Sec_Fetch_Site="none").status == 200
+    assert ask(server, f"{home}/live", token="", Cookie="ledger_lab=wrong").status == 401
+    others = """theirs={"a": [1, "b"]}; é=; =; x"""
+    assert ask(server, f"{home}/live", token="", Cookie=f"{others}; {pair}").status == 200, "beside those of any server"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
@@ -127,6 +131,11 @@ def test_a_tunnel_may_have_another_port(server: Server, host: str) -> None:
 def test_a_page_of_another_server_gets_nothing(server: Server, site: str) -> None:
     assert ask(server, "/live", Sec_Fetch_Site=site).status == 403
     assert ask(server, "/", Sec_Fetch_Site=site).status == 200, "a link to the page may be followed"
+
+
+def test_a_page_of_an_earlier_server_at_this_port_says_what_to_open(server: Server) -> None:
+    assert 'id="said"' in ask(server, "/0123456789abcdef/", token="").text
+    assert ask(server, "/0123456789abcdef/live", token="").text == "the token is missing\n"
 
 
 @pytest.mark.parametrize(

@@ -32,15 +32,16 @@ def run_with(root: Path) -> Run:
     (root / "elsewhere").mkdir()
     (root / "elsewhere" / "far.mp4").write_bytes(b"film")
     (training.directory / "videos" / "linked").symlink_to(root / "elsewhere")
+    (folder / os.fsdecode(b"\xff.mp4")).write_bytes(b"film")
     os.mkfifo(folder / "pipe.mp4")
     (run,) = read_ledger(root / "logs").runs
     return run
 
 
-def test_links_and_pipes_are_left_out(tmp_path: Path) -> None:
+def test_links_pipes_and_names_that_are_no_text_are_left_out(tmp_path: Path) -> None:
     run = run_with(tmp_path)
-    assert policies(run) == ["model_1.pt"]
-    assert videos(run) == ["videos/p/old.mp4", "videos/p/new.mp4"]
+    assert [*policies(run)] == ["model_1.pt"]
+    assert videos(run) == ["videos/p/new.mp4", "videos/p/old.mp4"]
 
 
 @pytest.mark.parametrize(

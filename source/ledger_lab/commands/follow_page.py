@@ -21,7 +21,7 @@ from rich.text import Text
 
 from ledger_lab.commands.live_page import Address
 from ledger_lab.commands.page_reading import UNCHANGED_S, PageReading
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.names import visible
@@ -76,8 +76,8 @@ class _Writer:
                 self._wait(status)
                 try:
                     state = self.reading.read()
-                except UserError as error:  # a journal was moved, or the file server does not answer
-                    self._tell(f"{error}; the page stays as it is")
+                except (UserError, OSError) as error:  # a journal was moved, or the file server does not answer
+                    self._tell(f"{first_line(error)}; the page stays as it is")
                     continue
                 if self._is_due(state):
                     self.write(state)

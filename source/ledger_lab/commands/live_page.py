@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Literal
 
 from ledger_lab.ledger import Run
@@ -79,13 +80,14 @@ def run_links(run: Run, address: Address, most_policies: int = 1, most_videos: i
         most_videos: Largest number of videos.
     """
     saved = [
-        Link(title=f"policy {path}", address=address(run, "policies", path)) for path in policies(run)[-most_policies:]
+        Link(title=f"policy {path}", address=address(run, "policies", path))
+        for path in islice(policies(run), most_policies)
     ]
     films = [
         Link(title=f"video {path.removeprefix('videos/')}", address=address(run, "videos", path))
-        for path in videos(run)[-most_videos:]
+        for path in videos(run)[:most_videos]
     ]
-    return (*reversed(saved), *reversed(films))
+    return (*saved, *films)
 
 
 def _live_run(progress: RunProgress, run: Run | None, address: Address, *, with_log: bool) -> LiveRun:

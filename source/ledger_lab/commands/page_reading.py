@@ -13,9 +13,9 @@ from ledger_lab.commands.queues import ask_queues
 from ledger_lab.commands.report import newest_runs, selected_runs, summarize_runs, summarize_selected
 from ledger_lab.commands.watch import known_studies
 from ledger_lab.costs import Price
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, Run
 from ledger_lab.ledger.directories import OnProgress
+from ledger_lab.ledger.find import require_ledger
 from ledger_lab.ledger.follow import LedgerFollower
 from ledger_lab.reports import RunSummary
 from ledger_lab.reports.page import PageMemory, build_model
@@ -82,8 +82,7 @@ class PageReading:
         """
         began_s = time.thread_time()
         first = self._content is None
-        if not self._log_root.is_dir():
-            raise UserError(f"no ledger at {self._log_root}: train first, or name the root of a ledger")
+        require_ledger(self._log_root)
         ledger = self._follower.read(on_progress)
         content = self._read_content(ledger)
         live = self._read_live(ledger, content)

@@ -75,7 +75,7 @@ def _queued(submission: Submission) -> Iterator[QueuedTraining]:
             index=index,
             runs=queued.runs,
             said=queued.said,
-            submitted_at=_parse(submission),
+            submitted_at=_submitted_at(submission),
             started_at=_started_at(submission, index),
             run_directory=None if run_directory is None else run_directory.resolve(),
             output=submission.output(index),
@@ -94,7 +94,7 @@ def _may_go_on(submission: Submission, index: int) -> bool:
     return time.time() - ended_at < _FORGET_AFTER_S
 
 
-def _parse(submission: Submission) -> datetime:
+def _submitted_at(submission: Submission) -> datetime:
     """Return when a plan was submitted.
 
     Raises:

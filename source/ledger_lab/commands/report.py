@@ -18,7 +18,7 @@ from ledger_lab.cores import map_on_cores, no_collection
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, Run, read_ledger
-from ledger_lab.ledger.find import find_run, tell_damage, telling_damage
+from ledger_lab.ledger.find import find_run, require_ledger, tell_damage, telling_damage
 from ledger_lab.pretrained import ROOT, shipped_tasks
 from ledger_lab.reports import (
     Bottleneck,
@@ -348,8 +348,7 @@ def whole_ledger(log_root: Path) -> Ledger:
     Raises:
         UserError: If there is no run, or every run is damaged.
     """
-    if not log_root.is_dir():
-        raise UserError(f"no ledger at {log_root}: train first, or name the root of a ledger with --log_root")
+    require_ledger(log_root)
     with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True)
         if ledger.damage and not ledger.runs:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
 from ledger_lab.commands.page_reading import PageReading
@@ -21,6 +22,9 @@ from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
 from ledger_lab.terminal.request import Request, flag
+
+if TYPE_CHECKING:
+    import uvicorn
 
 LOOPBACK = "127.0.0.1"
 _PORT, _LARGEST_PORT = 8765, 65535
@@ -72,9 +76,10 @@ def serve(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0.
+        1, if the ledger can no longer be read because of an unexpected error.
 
     Raises:
+        KeyboardInterrupt: At Ctrl-C.
         UserError: If there is no such ledger, the port is in use, or a package is missing.
     """
     request = ServeRequest.parse(argv)
@@ -90,7 +95,7 @@ def serve(argv: Sequence[str]) -> int:
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress, no_collection():
         shared = _SharedReading(reading, reading.read(progress.show))
     config = uvicorn.Config(
-        make_app(shared.state, token, port),
+        make_app(shared.state, token),
         log_config=None,  # no access log: nothing of a request is written anywhere
         access_log=False,
         lifespan="off",
@@ -102,13 +107,15 @@ def serve(argv: Sequence[str]) -> int:
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    threading.Thread(target=shared.go_on, name="reading", daemon=True).start()
+    server = uvicorn.Server(config)
+    reader = threading.Thread(target=shared.go_on, args=(server,), name="reading", daemon=True)
+    reader.start()
     console = make_console()
     console.print(f"http://{LOOPBACK}:{port}/#{token}", soft_wrap=True)
     console.print("open this address in a browser; Ctrl-C ends", soft_wrap=True)
     sys.stdout.flush()
-    uvicorn.Server(config).run(sockets=[listener])
-    return 0
+    server.run(sockets=[listener])
+    return 1  # Ctrl-C raises; else the reading has failed
 
 
 class _SharedReading:
@@ -126,7 +133,14 @@ class _SharedReading:
         self._wanted.set()
         return self._state
 
-    def go_on(self) -> None:
+    def go_on(self, server: uvicorn.Server) -> None:
+        """Read again and again. An unexpected error ends the server: it must not show an old page for ever."""
+        try:
+            self._read_on()
+        finally:
+            server.should_exit = True
+
+    def _read_on(self) -> NoReturn:
         """Read again and again."""
         trouble = ""
         while True:

@@ -17,7 +17,7 @@ from ledger_lab.commands.queues import ask_queues
 from ledger_lab.cores import no_collection
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, read_ledger
-from ledger_lab.ledger.find import tell_damage
+from ledger_lab.ledger.find import require_ledger, tell_damage
 from ledger_lab.paths import config_root
 from ledger_lab.studies import Study, load_study
 from ledger_lab.terminal.console import make_console, tell_error, write_output
@@ -167,8 +167,7 @@ def watch(argv: Sequence[str]) -> int:
 @no_collection()
 def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     """Look once."""
-    if not request.log_root.is_dir():
-        raise UserError(f"no ledger at {request.log_root}: train first, or name the root of a ledger with --log_root")
+    require_ledger(request.log_root)
     own = [load_study(each) for each in request.study]
     studies, notes = known_studies()
     queues, unasked = ask_queues(request.log_root) if request.ask else ([], [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -202,6 +203,14 @@ def _batches(sizes: dict[tuple[str, str], int]) -> Iterator[list[tuple[str, str]
         yield batch
 
 
+def _digest(path: Path, thorough: bool, earlier: Digest | None) -> tuple[Stamp, Digest]:
+    """Digest one journal: only its new rows, unless another journal is in the place of the earlier one."""
+    if earlier is not None:
+        with suppress(LedgerDamageError):
+            return digest_journal(path, thorough=thorough, earlier=earlier)
+    return digest_journal(path, thorough=thorough)
+
+
 def _digest_batch(
     thorough: bool, grown: Mapping[tuple[str, str], Digest], batch: Sequence[tuple[str, str]]
 ) -> list[Found | None]:
@@ -211,7 +220,7 @@ def _digest_batch(
         path = Path(directory, name)
         try:
             earlier = grown.get((directory, name))
-            results.append(unless_stale(partial(digest_journal, path, thorough=thorough, earlier=earlier)))
+            results.append(unless_stale(partial(_digest, path, thorough, earlier)))
         except FileNotFoundError:
             results.append(None)
         except LedgerDamageError as error:

@@ -12,6 +12,23 @@ from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
 from ledger_lab.names import visible
 
 
+def require_ledger(log_root: Path) -> None:
+    """Check that there is a folder that can be a ledger.
+
+    Args:
+        log_root: Root of the ledger.
+
+    Raises:
+        UserError: If there is none, or the file server does not answer.
+    """
+    try:
+        there = log_root.is_dir()
+    except OSError as error:
+        raise UserError(f"cannot read {log_root}: {error.strerror}: correct this, and try again") from error
+    if not there:
+        raise UserError(f"no ledger at {log_root}: train first, or name the root of another ledger")
+
+
 def find_run(name: str, log_root: Path) -> Run:
     """Find a run.
 

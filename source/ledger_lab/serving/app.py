@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
 from ledger_lab.reports.page import page_policy, render_live
 from ledger_lab.reports.page.content import PageState
@@ -23,13 +25,12 @@ _LOG_BYTES = 1 << 20
 """Size of the tail of a console that is shown [B]."""
 
 
-def make_app(state: Callable[[], PageState], token: str, port: int) -> Gate:
+def make_app(state: Callable[[], PageState], token: str) -> Gate:
     """Return the application of a server.
 
     Args:
         state: Returns the page as it is now.
         token: Whoever knows it may read.
-        port: Port of the server.
     """
     pages = _Pages(state)
     routes = [
@@ -40,7 +41,7 @@ def make_app(state: Callable[[], PageState], token: str, port: int) -> Gate:
         Route("/runs/{run_id}/policies/{path:path}", pages.policy),
         Route("/runs/{run_id}/videos/{path:path}", pages.video),
     ]
-    return Gate(Starlette(routes=routes), token, port)
+    return Gate(Starlette(routes=routes), token)
 
 
 class _Pages:
@@ -58,7 +59,9 @@ class _Pages:
     def live(self, request: Request) -> Response:
         """Return the live part, and the version of the rest."""
         state = self._state()
-        return JSONResponse({"version": state.content.version, "now": time.time(), "html": render_live(state.live)})
+        found = {"version": state.content.version, "now": time.time(), "html": render_live(state.live)}
+        # In ASCII, because names of files need not be UTF-8.
+        return Response(json.dumps(found), media_type="application/json")
 
     def parts(self, request: Request) -> Response:
         """Return the page without styles and scripts."""
@@ -78,13 +81,11 @@ class _Pages:
 
     def policy(self, request: Request) -> Response:
         """Return a saved policy."""
-        run, path = self._run(request), request.path_params["path"]
-        return self._file(run, path, path in policies(run), "application/octet-stream", "attachment")
+        return self._file(request, policies, "application/octet-stream", "attachment")
 
     def video(self, request: Request) -> Response:
         """Return a video."""
-        run, path = self._run(request), request.path_params["path"]
-        return self._file(run, path, path in videos(run), "video/mp4", "inline")
+        return self._file(request, videos, "video/mp4", "inline")
 
     def _run(self, request: Request) -> Run:
         """Return the run that a request names."""
@@ -93,14 +94,16 @@ class _Pages:
             raise HTTPException(404)
         return run
 
-    @staticmethod
-    def _file(run: Run, path: str, known: bool, media_type: str, disposition: str) -> Response:
-        """Return a file of a run."""
-        if not known:
-            raise HTTPException(404)
+    def _file(
+        self, request: Request, known: Callable[[Run], Iterable[str]], media_type: str, disposition: str
+    ) -> Response:
+        """Return the file of a run that a request names, if it is one of the known ones."""
+        run, path = self._run(request), request.path_params["path"]
         try:
+            if path not in known(run):
+                raise HTTPException(404)
             return _OpenFile(open_below(run.directory, path), os.path.basename(path), media_type, disposition)
-        except OSError as error:
+        except (OSError, UserError) as error:  # it was removed, or the run was damaged since
             raise HTTPException(404) from error
 
 

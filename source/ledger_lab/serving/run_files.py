@@ -21,17 +21,17 @@ _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 """Escape sequences with which programs colour a terminal, or move its cursor."""
 
 
-def policies(run: Run) -> list[str]:
-    """Return the saved policies of a run that are files, by iteration; paths below its directory.
+def policies(run: Run) -> Iterator[str]:
+    """Yield the saved policies of a run that are files, the newest first; paths below its directory.
 
     Args:
         run: The run.
     """
-    return [saved.path for saved in run.checkpoints if _is_file(run.directory, saved.path)]
+    return (saved.path for saved in reversed(run.checkpoints) if _is_file(run.directory, saved.path))
 
 
 def videos(run: Run) -> list[str]:
-    """Return the videos of a run, the newest last; paths below its directory.
+    """Return the videos of a run, the newest first; paths below its directory.
 
     Args:
         run: The run.
@@ -44,7 +44,7 @@ def videos(run: Run) -> list[str]:
             below = os.path.relpath(path, run.directory)
             if (status := _status(run.directory, below)) is not None:
                 found.append((status.st_mtime_ns, below))
-    return [below for _, below in sorted(found)]
+    return [below for _, below in sorted(found, reverse=True)]
 
 
 def console(run: Run) -> str | None:
@@ -132,10 +132,11 @@ def _is_file(folder: Path, path: str) -> bool:
 
 
 def _status(folder: Path, path: str) -> os.stat_result | None:
-    """Return the status of a file below a folder; ``None`` if it can't be opened."""
+    """Return the status of a file below a folder; ``None`` if it can't be opened, or has no name that is text."""
     try:
+        path.encode()  # what an address on the page consists of
         opened = open_below(folder, path)
-    except (OSError, ValueError):  # a name with NUL
+    except (OSError, ValueError):  # bytes that are not UTF-8, or a name with NUL
         return None
     try:
         return os.fstat(opened)

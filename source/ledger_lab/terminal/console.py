@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from ledger_lab.errors import UserError, as_user_error, first_line
+from ledger_lab.files import whole_file
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.names import visible
 
@@ -198,7 +199,7 @@ def make_lossy_console() -> Console:
 
 
 def write_output(name: str, text: str) -> None:
-    """Write what a user asked for.
+    """Write what a user asked for. Whoever reads the file meanwhile finds the earlier text or this one, as a whole.
 
     Args:
         name: The file; ``-`` means standard output, where a terminal shows control characters instead of obeying them.
@@ -211,8 +212,13 @@ def write_output(name: str, text: str) -> None:
         shown = "\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text
         sys.stdout.buffer.write(shown.encode())
         return
+    path = Path(name)
     try:
-        Path(name).write_text(text, encoding="utf-8", newline="")
+        if path.exists() and not path.is_file():  # a pipe or a device must not be renamed away
+            path.write_text(text, encoding="utf-8", newline="")
+            return
+        with whole_file(path.resolve(), shared=True) as unfinished:
+            unfinished.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise UserError(f"cannot write {name}: {error.strerror}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import Final
 
 from ledger_lab.ledger import Run, RunDeclared
@@ -62,12 +63,12 @@ def near_runs(run: Run, ledger_runs: Sequence[Run]) -> list[Run]:
         ledger_runs: All runs of the ledger, oldest first.
     """
     folder = run.directory.parent
-    near = [
+    near = (
         other
-        for other in ledger_runs
-        if other.directory.parent == folder or (run.cohort is not None and other.cohort == run.cohort)
-    ]
-    return near[-MOST_EARLIER_RUNS:]
+        for other in reversed(ledger_runs)
+        if (run.cohort is not None and other.cohort == run.cohort) or other.directory.parent == folder
+    )
+    return [*islice(near, MOST_EARLIER_RUNS)][::-1]
 
 
 def is_superseded_by(run: Run, other: Run) -> bool:

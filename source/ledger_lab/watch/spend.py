@@ -66,6 +66,11 @@ class Arm:
         return [runs for runs in self.trainings if any(_has_ended(each) for each in runs)]
 
     @cached_property
+    def unended(self) -> list[list[WatchedRun]]:
+        """Trainings that have started, and have not ended for good."""
+        return [runs for runs in self.trainings if not any(_has_ended(each) for each in runs)]
+
+    @cached_property
     def live(self) -> list[WatchedRun]:
         """Runs that go on now. With a plan, hung and silent runs are not among them: they must be made again."""
         return [each for each in self.runs if each.state is State.RUNNING or (self.planned is None and each.is_live)]
@@ -74,7 +79,7 @@ class Arm:
     def resumable(self) -> list[WatchedRun]:
         """Latest runs of trainings that were interrupted, and continue from a saved state when they start again."""
         going_on = (State.RUNNING, State.ENDED)
-        last = [runs[-1] for runs in self.trainings if not any(_has_ended(each) for each in runs)]
+        last = [runs[-1] for runs in self.unended]
         return [each for each in last if each.state not in going_on and (each.run.directory / STATE_FILE).is_file()]
 
     @property
@@ -82,7 +87,7 @@ class Arm:
         """Trainings that must still be started, or started again."""
         if self.planned is None:
             return None
-        going_on = sum(any(each in self.live for each in runs) for runs in self.trainings if runs not in self.ended)
+        going_on = sum(any(each.state is State.RUNNING for each in runs) for runs in self.unended)
         return max(0, self.planned - len(self.ended) - going_on)
 
     def parts(self, unit: _Unit) -> list[Part] | None:
