@@ -125,6 +125,7 @@ def _serve() -> None:
 
     connection, server_pid = socket.socket(fileno=os.dup(0)), os.getpid()
     _import_libraries()
+    sys.stdout.flush()  # a script would write what is left in the buffer to its own output
     while True:
         head, streams, _, _ = socket.recv_fds(connection, 8, 2)
         if not head:

@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ledger_lab.launch import torchrun_argv
@@ -86,6 +87,7 @@ def test_a_signal_before_there_are_processes_ends_the_launcher(
         os.kill(os.getpid(), signum)
         time.sleep(60)
 
+    monkeypatch.setattr(psutil.Process, "children", lambda _: [])  # those of other tests
     former = {each: signal.getsignal(each) for each in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}}
     try:
         assert exit_status_when(asked, monkeypatch, *arguments) == exit_status

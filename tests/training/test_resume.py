@@ -397,7 +397,7 @@ def test_a_resumed_run_accepts_its_original_flags(tmp_path: Path) -> None:
         str(tmp_path),
         *flags,
         "--scale_lr",
-        "linear",
+        "sqrt",
         "agent.seed=3",
         "--grace_s",
         "290",
