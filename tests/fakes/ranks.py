@@ -83,7 +83,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         ):
             clock.set_base(Phase.UNATTRIBUTED)
             attempt.begin()
-            print("working", flush=True)
+            os.write(1, b"working\n")  # at once: torchrun's processes are unbuffered, and share this stream
             for step in itertools.count(1):
                 if world.rank == world.size - 1 and step == 3:
                     HOW[how]()

@@ -37,7 +37,9 @@ def test_processes_of_one_machine_listen_only_at_loopback_addresses(tmp_path: Pa
         try:
             assert launcher.stdout is not None and launcher.stderr is not None
             for _ in range(2):
-                assert launcher.stdout.readline() == "working\n", launcher.stderr.read()
+                if (line := launcher.stdout.readline()) != "working\n":
+                    launcher.kill()  # so that its standard error ends
+                    raise AssertionError(f"{line!r}: {launcher.stderr.read()}")
             parent = psutil.Process(launcher.pid)
             supervisors = parent.children()
             workers = [child for each in supervisors for child in each.children()]

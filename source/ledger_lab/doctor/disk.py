@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ledger_lab.doctor.finding import Finding, fail, ok, warn
-from ledger_lab.ledger.storage import try_storage
+from ledger_lab.storage import try_storage
 
 _MIB = 1 << 20
 _LEAST_BYTES, _LITTLE_BYTES = 100 * _MIB, 2048 * _MIB

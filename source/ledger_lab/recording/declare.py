@@ -16,12 +16,12 @@ from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, declare_cohort, require_cohort_name
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.ledger.storage import require_storage
 from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, VerdictRule
 from ledger_lab.recording.panel import RecordedPanel
 from ledger_lab.recording.run import RecordedRun
+from ledger_lab.storage import require_storage
 
 
 def record_run(

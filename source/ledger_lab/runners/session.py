@@ -195,6 +195,11 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     """
     sees = any(isinstance(part, RayCasterCfg) for part in vars(env_cfg.scene).values())
     import_environment(env_cfg)
+    if sees:
+        from isaaclab.sensors.ray_caster.base_ray_caster import BaseRayCaster
+
+        # Isaac Lab keeps meshes by their paths, and an earlier simulation may have had another ground there.
+        BaseRayCaster.meshes.clear()
     with (
         ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
         _gpu_faults_raised(env_cfg.sim.device),
