@@ -44,8 +44,12 @@ class Observed:
 
 def observe(panel: Panel, physics: str) -> Observed:
     """Reset, shake, hover and judge a few robots."""
+    from isaaclab.sensors.ray_caster.base_ray_caster import BaseRayCaster
+
     from ledger_lab.panels.predicate import resolve_success
 
+    if "Rough" in panel.task:
+        BaseRayCaster.meshes["/World/ground", "cpu"] = None  # what an earlier simulation may leave
     with simulated(panel.task, physics, ENVS) as env:
         base, robot = env.unwrapped, env.unwrapped.scene["robot"]
         seen = shaken(env)
@@ -104,12 +108,7 @@ def panel(request: pytest.FixtureRequest) -> Panel:
     return request.param  # type: ignore[no-any-return]
 
 
-# Within the whole suite, OvPhysX has seen other heights in the first of these simulations than alone. The reason is not
-# known yet; so it is tested in the shorter run of the thorough cases.
-_ENGINES = [pytest.param(each, marks=pytest.mark.thorough) if each == "ovphysx" else each for each in ENGINES]
-
-
-@pytest.fixture(scope="module", params=_ENGINES)
+@pytest.fixture(scope="module", params=ENGINES)
 def seen(request: pytest.FixtureRequest, panel: Panel) -> tuple[str, str, Observed]:
     return panel.task, request.param, observe(panel, request.param)
 

@@ -198,7 +198,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     if sees:
         from isaaclab.sensors.ray_caster.base_ray_caster import BaseRayCaster
 
-        # Isaac Lab keeps meshes by their paths, and an earlier simulation may have had another ground there.
+        # Isaac Lab keeps meshes by their paths as long as any ray caster exists, and an earlier simulation, whose ray
+        # caster waits for the garbage collector, may have had another ground at the same path.
         BaseRayCaster.meshes.clear()
     with (
         ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
