@@ -132,7 +132,7 @@ def test_a_machine_whose_name_means_loopback_listens_where_its_peers_are(monkeyp
     assert interface_towards(["127.0.0.1", "10.0.0.9"]) is None, "the name leads to an address that others reach"
     for name in ("debian", "unknown"):
         monkeypatch.setattr(socket, "gethostname", lambda name=name: name)
-        assert interface_towards(["127.0.0.1", "", "10.9.9.9", "10.0.0.9"]) == "eth1"
+        assert interface_towards(["127.0.0.1", "", "debian", "10.9.9.9", "10.0.0.9"]) == "eth1"
         assert interface_towards(["127.0.0.1"]) is None, "all processes are on this machine"
 
 

@@ -79,7 +79,8 @@ def interface_towards(peers: Iterable[str]) -> str | None:
     ``/etc/hosts``, and no other machine reaches that.
 
     Args:
-        peers: Addresses of the processes, this one's among them; empty ones are skipped.
+        peers: Addresses of the processes, this one's among them. Other processes told them, so what is no address is
+            skipped, and no name is looked up.
 
     Returns:
         The name of the interface. ``None`` if the own name leads to another address than loopback, or no interface
@@ -99,8 +100,8 @@ def interface_towards(peers: Iterable[str]) -> str | None:
     }
     for peer in peers:
         try:
-            own = own_address_towards(peer) if peer else ""
-        except OSError:
+            own = own_address_towards(str(ipaddress.ip_address(peer)))
+        except (OSError, ValueError):
             continue
         if own in known and not ipaddress.ip_address(own).is_loopback:  # a loopback address leads to this machine
             return known[own]

@@ -57,8 +57,8 @@ class BatchPlan:
         """
         if (self.minibatches is None) == (self.minibatch_size is None):
             raise ValueError("minibatches have either a number or a size")
-        for name, value in vars(self).items():
-            if name not in ("minibatch_setting", "rows_per_env") and value is not None and (wrong := count(value)):
+        for name in ("max_iterations", "horizon", "epochs", "minibatches", "minibatch_size", "save_interval"):
+            if (value := getattr(self, name)) is not None and (wrong := count(value)):
                 raise ValueError(f"{name} {value!r}: {wrong}")
 
     def effective_batch(self, num_envs: int) -> int:

@@ -84,11 +84,11 @@ def add_up(spent: float, parts: Sequence[Part], basis: str) -> Estimate:
         return Estimate(expected=spent, low=spent, high=spent, basis="nothing is left to do")
     known = [part for part in parts if part.expected is not None]
     bounds = [part.bound for part in parts if part.expected is None]
-    expected = spent + math.fsum(part.expected or 0.0 for part in known)
-    variances = [part.variance for part in known if part.variance is not None]
-    if len(variances) < len(known):
+    expected = spent + math.fsum(part.expected for part in parts if part.expected is not None)
+    spreads = [(part.variance, part.freedom) for part in known if part.variance is not None]
+    if len(spreads) < len(known):
         return Estimate(expected=None if bounds else expected, low=None, high=None, basis=basis)
-    spread = _quantile(known) * math.sqrt(math.fsum(variances))
+    spread = _quantile(spreads) * math.sqrt(math.fsum(variance for variance, _ in spreads))
     more = [bound for bound in bounds if bound is not None]
     return Estimate(
         expected=None if bounds else expected,
@@ -98,10 +98,14 @@ def add_up(spent: float, parts: Sequence[Part], basis: str) -> Estimate:
     )
 
 
-def _quantile(parts: Sequence[Part]) -> float:
-    """Return the factor of the standard deviation: Student's t, with Welch's and Satterthwaite's degrees of freedom."""
-    total = math.fsum(part.variance or 0.0 for part in parts)
-    share = math.fsum((part.variance or 0.0) ** 2 / part.freedom for part in parts)
+def _quantile(spreads: Sequence[tuple[float, float]]) -> float:
+    """Return the factor of the standard deviation: Student's t, with Welch's and Satterthwaite's degrees of freedom.
+
+    Args:
+        spreads: Variance of each part, and its degrees of freedom.
+    """
+    total = math.fsum(variance for variance, _ in spreads)
+    share = math.fsum(variance**2 / freedom for variance, freedom in spreads)
     if not share:
         return _Z
     from scipy.special import stdtrit  # takes longer to load than most watches
