@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
@@ -118,3 +119,12 @@ def unscored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _one_home() -> None:
     """Let the tests' simulations share the kernel cache of the user, and no display."""
     os.environ.pop("DISPLAY", None)
+
+
+@pytest.fixture(autouse=True)
+def _give_signals_back() -> Iterator[None]:
+    """Leave the handlers of signals as a test found them: programs that it calls in this process set their own."""
+    former = {signum: signal.getsignal(signum) for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    yield
+    for signum, handler in former.items():
+        signal.signal(signum, handler)

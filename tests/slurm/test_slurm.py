@@ -140,7 +140,11 @@ def test_an_array_of_six_is_trained_two_at_once_and_reported(cluster: Cluster, t
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     shown = site.script("study", *asked, "--status").stdout
     assert "0 of 6 trainings are in" in shown and "6 wait or run" in shown, "the job is found"
-    assert "pending (JobArrayTaskLimit)" in shown
+    wait_until(
+        lambda: "pending (JobArrayTaskLimit)" in site.script("study", *asked, "--status").stdout,
+        "Slurm's scheduler has looked at the whole array",
+        60,
+    )
     assert "6 wait or run" in site.script("study", *asked).stdout, "nothing is submitted twice"
     here = site.script("study", str(study), "--log_root", str(site.log_root))
     assert "6 wait or run on two" in here.stdout and "training …" not in here.stdout, here.stderr
