@@ -16,6 +16,7 @@ from ledger_lab.ledger import (
     CheckpointSaved,
     CohortDeclared,
     DeviceSample,
+    GradientNorms,
     Health,
     HostSample,
     LearnerHashed,
@@ -95,6 +96,7 @@ def one_of_each() -> Rows:
             ),
             Health(event="kl", iteration=1, wall_ns=5 * SECOND, evidence="e", advice="a", stops=True),
             LearnerHashed(sha256="00", iteration=1, wall_ns=5 * SECOND),
+            GradientNorms(iteration=1, steps=40, own_square=3.0, average_square=2.0),
             StateSaved(**state, size_bytes=1, wall_ns=5 * SECOND),
             StateRestored(**state, attempt=1, saved_wall_ns=5 * SECOND, reasons=["r"], wall_ns=5 * SECOND),
             result("aa", "model_1.pt", 9, purpose="screening"),
@@ -105,6 +107,7 @@ def one_of_each() -> Rows:
         "journal-1-1.jsonl": [
             AttemptStarted(**start, rank=1, host=host, seed=2),
             LearnerHashed(sha256="11", iteration=1, wall_ns=5 * SECOND),
+            GradientNorms(iteration=1, steps=40, own_square=4.0, average_square=2.0),
         ],
         "journal-1-supervisor.jsonl": [
             SupervisionStarted(**start, host=host, rank=0),

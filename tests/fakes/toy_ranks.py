@@ -9,10 +9,12 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from observers import Heard  # run as a script, this folder is on the path
 from toy_env import ToyEnv
 
@@ -22,7 +24,9 @@ from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.runners.adapter import load_adapter
 from ledger_lab.runners.collectives import metered_collectives
 from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.runners.gradient_norms import GradientNorms
 from ledger_lab.runners.process_group import joined
+from ledger_lab.runners.recorded_calls import recorded_calls
 from ledger_lab.tasks.registry import registered_tasks
 
 NORMALIZED = {
@@ -40,6 +44,12 @@ NORMALIZER = {
     "skrl": ("observation_preprocessor", "running_mean", "current_count"),
 }
 """Where a trainer's state has what observations are normalized by: a part, and in it their mean and count."""
+OPTIMIZED: dict[str, Callable[[Any], Any]] = {
+    "rsl_rl": lambda trainer: trainer._runner.alg.optimizer,
+    "rl_games": lambda trainer: trainer._algo.optimizer,
+    "skrl": lambda trainer: trainer._agent.optimizer,
+}
+"""Where a trainer has its optimizer."""
 
 
 def main() -> None:
@@ -63,7 +73,19 @@ def main() -> None:
                 trainer = adapter.trainer(env, agent_cfg, run_dir, clock, heard.record)  # type: ignore[arg-type]
                 seeded = torch.initial_seed()
                 heard.on_each = lambda _: group.require_equal(trainer.state())  # noqa: B023
-                trainer.train(heard.on_iteration)
+                optimizer, averaging = OPTIMIZED[library](trainer), trainer.averaging()
+                assert averaging is not None
+                norms = GradientNorms(averaging)
+
+                def gradient(*_: Any) -> torch.Tensor:
+                    grouped = (each for group in optimizer.param_groups for each in group["params"])  # noqa: B023
+                    return torch.cat([each.grad.flatten() for each in grouped if each.grad is not None]).double()
+
+                with norms.measured(), recorded_calls(torch.Tensor, "backward", gradient) as gradients:
+                    trainer.train(heard.on_iteration)
+                measured, own = norms.take(), torch.stack(gradients)
+                average = own.clone()
+                dist.all_reduce(average)
             part, mean, count = NORMALIZER[library]
             normalizer = trainer.state()[part]
             told[library] = {
@@ -72,6 +94,8 @@ def main() -> None:
                 "actions": float(torch.cat(env.actions).sum()),
                 "synchronized": clock.flush()[0].get("synchronize", 0) > 0,
                 "seeded": seeded,
+                "gradients": [measured.steps, measured.own, measured.average],
+                "by_autograd": [len(own), float(own.square().sum()), float((average / world.size).square().sum())],
                 "observed": torch.cat(env.observed).double().sum(dim=0).tolist(),
                 "normalized_by": (normalizer[mean].double() * normalizer[count]).flatten().tolist(),
             }

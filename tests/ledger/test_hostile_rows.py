@@ -60,6 +60,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "wall_ns": 1,
     },
     "LearnerHashed": {"sha256": "00", "iteration": 1, "wall_ns": 1},
+    "GradientNorms": {"iteration": 1, "steps": 40, "own_square": 3.0, "average_square": 2.0},
     "StateSaved": {
         "sha256": "00",
         "size_bytes": 1,

@@ -90,6 +90,9 @@ def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) ->
         seen = [often * sum(pair) for pair in zip(told["observed"], other["observed"], strict=True)]
         assert told["normalized_by"] == pytest.approx(seen, rel=1e-4), "the samples of both"
         assert told["synchronized"] and other["synchronized"]
+        for each in (told, other):
+            assert each["gradients"] == pytest.approx(each["by_autograd"], rel=1e-5), "before they are clipped"
+        assert told["gradients"][1] != other["gradients"][1] and told["gradients"][2] == other["gradients"][2]
 
 
 def test_a_failed_connection_names_the_variable_to_try(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
+    GradientNorms,
     LearnerHashed,
     PanelResult,
     PhaseWindow,
@@ -28,6 +29,7 @@ from ledger_lab.ledger import (
     read_journal,
     read_ledger,
 )
+from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, command, one_run_dir, script
 
 TWO = ("--nproc", "2", "--num_envs", "32", "--device", "cpu")
@@ -77,6 +79,20 @@ def test_each_process_writes_a_journal_and_only_the_first_process_prints(by_two:
     assert hashes[0] == hashes[1] and list(hashes[0]) == [1, 2] and len(set(hashes[0].values())) == 2
     assert text.count("starting the simulation") == 1
     assert "2 processes × 32 environments" in text
+
+
+def test_each_process_records_the_norms_of_its_gradients(by_two: Path) -> None:
+    run = run_of(by_two)
+    first, second = (rank.of(GradientNorms) for rank in run.attempts[0].ranks)
+    assert [row.iteration for row in first] == [row.iteration for row in second] == [1, 2, 3, 4]
+    steps = run.declared.epochs * run.declared.minibatches
+    for own, other in zip(first, second, strict=True):
+        assert (own.steps, own.average_square) == (other.steps, other.average_square) == (steps, own.average_square)
+        assert own.own_square != other.own_square
+        assert (own.own_square + other.own_square) / 2 >= own.average_square > 0, "the average has less noise"
+    parts = summarize_run(run).gradient_noise
+    assert [part.steps for part in parts] == [steps, 2 * steps, steps]
+    assert all(part.scale is None or part.scale > 0 for part in parts)
 
 
 def test_the_shares_of_a_panel_have_the_outcomes_of_a_single_process(by_two: Path) -> None:

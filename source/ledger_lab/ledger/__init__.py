@@ -38,7 +38,7 @@ from ledger_lab.ledger.rows import (
     Timing,
 )
 from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
-from ledger_lab.ledger.states import STATE_FILE, LearnerHashed, StateRestored, StateSaved
+from ledger_lab.ledger.states import STATE_FILE, GradientNorms, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally, WindowSums
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "Evaluation",
     "EvaluationEnded",
     "EvaluationStarted",
+    "GradientNorms",
     "Health",
     "HostSample",
     "Journal",

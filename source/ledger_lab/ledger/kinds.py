@@ -19,7 +19,7 @@ from ledger_lab.ledger.rows import (
     Telemetry,
     TelemetryStarted,
 )
-from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
+from ledger_lab.ledger.states import GradientNorms, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally
 
 KINDS: dict[str, type[Row]] = {
@@ -38,6 +38,7 @@ KINDS: dict[str, type[Row]] = {
         PanelResult,
         CapacityUsed,
         LearnerHashed,
+        GradientNorms,
         StateSaved,
         StateRestored,
         AttemptEnded,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from ledger_lab.ledger.row import Count, Positive, Row
+from ledger_lab.ledger.row import Amount, Count, Positive, Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,25 @@ class LearnerHashed(Row):
     iteration: Count
     """Iterations completed."""
     wall_ns: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientNorms(Row):
+    """Gradients of one of several processes over a stretch of the training, before they were clipped.
+
+    Each process writes its own row. Together, they tell the noise of the gradient.
+    """
+
+    DURABLE: ClassVar[bool] = False
+
+    iteration: Count
+    """Iterations completed at the end of the stretch."""
+    steps: Positive
+    """Gradient steps of the stretch."""
+    own_square: Amount
+    """Mean squared norm of this process's gradient."""
+    average_square: Amount
+    """Mean squared norm of the average gradient of all processes."""
 
 
 STATE_FILE = "training_state.pt"

@@ -8,7 +8,7 @@ from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.ledger import Status
 from ledger_lab.reports.columns import TableCell
 from ledger_lab.reports.shortfall import shortfall
-from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, usd
+from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, usd
 
 if TYPE_CHECKING:
     from ledger_lab.reports.summary import CohortSummary, RunSummary
@@ -51,6 +51,18 @@ def success_cell(run: RunSummary) -> TableCell:
     low, high = run.heldout_interval
     counts = f"{run.heldout_successes}/{run.heldout_episodes}"
     return TableCell(percent(run.heldout_success), f"[{100 * low:.1f}, {100 * high:.1f}]", (counts,))
+
+
+def noise_cell(run: RunSummary) -> TableCell:
+    """Return the gradient noise scale in the last third of a run, with its interval."""
+    if not run.gradient_noise:
+        return TableCell(MISSING)
+    last = run.gradient_noise[-1]
+    value = "unlimited" if last.scale is None else quantity(last.scale)
+    if last.interval is None:
+        return TableCell(value)
+    low, high = last.interval
+    return TableCell(value, f"[{quantity(low)}, {'unlimited' if high is None else quantity(high)}]")
 
 
 def time_to_target_cell(run: RunSummary) -> str:

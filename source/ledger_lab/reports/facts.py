@@ -21,6 +21,7 @@ from ledger_lab.reports.checkpoints import (
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
+from ledger_lab.reports.gradient_noise import NoisePart, summarize_noise
 from ledger_lab.reports.shortfall import BestTry, best_try
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
@@ -92,6 +93,11 @@ class RunFacts:
     def energy(self) -> EnergySummary:
         """Energy of the accelerators."""
         return summarize_energy(self.run)
+
+    @cached_property
+    def gradient_noise(self) -> list[NoisePart]:
+        """Noise of the gradients in each third of the training."""
+        return summarize_noise(self.run)
 
     @cached_property
     def energy_cost(self) -> EnergyCost | None:

@@ -18,6 +18,7 @@ from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.earlier_runs import EarlierRuns
 from ledger_lab.reports.energy import DeviceSummary, Source
 from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
@@ -170,6 +171,14 @@ class RunSummary:
     room: RoomSummary | None = _figure(lambda of: summarize_room(of.run.attempts))
     ranks: list[RankSummary] = _figure(lambda of: summarize_ranks(of.run))
     """Its processes, by rank; none for a run of one process."""
+    gradient_noise: list[NoisePart] = _figure(lambda of: of.gradient_noise)
+    """Noise of its gradients in each third of its training; none for a run of one process."""
+    gradient_noise_scale: float | None = _figure(
+        lambda of: of.gradient_noise[-1].scale if of.gradient_noise else None,
+        Shown("noise scale", "samples, last third", cells.noise_cell, priority=15, if_measured=True),
+    )
+    """Gradient noise scale in the last third of the training [samples]: the batch whose gradient has as much noise as
+    signal. ``None`` for a run of one process, or if the noise hides the gradient."""
     heldout_successes: int | None = _figure(lambda of: of.outcomes.successes if of.outcomes else None)
     """Successes of the confirmation that proved a policy; without one, of the last checkpoint screened."""
     heldout_episodes: int | None = _figure(lambda of: of.outcomes.episodes if of.outcomes else None)

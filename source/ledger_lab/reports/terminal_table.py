@@ -15,6 +15,7 @@ from ledger_lab.reports.cells import evaluation_afterwards, status_cell
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
+from ledger_lab.reports.gradient_noise import noise_line
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.shortfall import shortfall
@@ -60,6 +61,7 @@ def render_report(
             blocks += _evaluation_line(member)
             blocks += _load_line(member)
             blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
+            blocks += [Text(line, style="dim") for line in noise_line(member.run_id, member.gradient_noise)]
             blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id))
         blocks.append(Text())
     for block in blocks:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ledger_lab.meters.probes import Part
     from ledger_lab.recipes import Dialect
     from ledger_lab.runners.acting_module import ActingModule
+    from ledger_lab.runners.gradient_norms import GradientAveraging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +240,14 @@ class Trainer(ABC):
             Objects, each with the names of its attributes to save and restore with the simulation. ``None`` if the loop
             cannot continue in the middle of episodes, because its networks are recurrent.
         """
+
+    def averaging(self) -> GradientAveraging | None:
+        """Return where the loop averages the gradients of all processes.
+
+        Returns:
+            The callables; ``None`` if they are unknown, or average other gradients, too.
+        """
+        return None
 
     @abstractmethod
     def parts(self) -> list[Part]:

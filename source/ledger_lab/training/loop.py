@@ -17,6 +17,7 @@ from ledger_lab.runners import Trainer
 from ledger_lab.runners.process_group import ProcessGroup
 from ledger_lab.supervision.attempt import Attempt
 from ledger_lab.terminal.progress import Progress, judged, training_figures
+from ledger_lab.training.gradient_watch import GradientWatch
 from ledger_lab.training.health_watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
@@ -80,6 +81,7 @@ class TrainingLoop:
         self._plan, self._group, self._attempt, self._writer = plan, group, attempt, writer
         self._watch, self._trainer, self._judge, self._keeper = watch, trainer, judge, keeper
         self._take_endings = take_endings
+        self._gradients = GradientWatch(plan.world, plan.batch.max_iterations, writer.append)
         self._earlier = 0 if plan.resumed is None else plan.resumed.state.iteration
         self._progress = Progress(console, "training", plan.batch.max_iterations, self._earlier)
 
@@ -98,7 +100,8 @@ class TrainingLoop:
             self._attempt.begin()  # in all processes, which have all passed the checks of their simulations
             start_mirrors(self._plan.run_dir, self._plan.request.mirror if self._plan.world.first else [])
             self._writer.clock.set_base(Phase.UNATTRIBUTED)
-            with self._attempt.signals_deferred(), self._watch.ending() if self._plan.world.first else nullcontext():
+            ending = self._watch.ending() if self._plan.world.first else nullcontext()
+            with self._attempt.signals_deferred(), ending, self._gradients.measuring(self._trainer):
                 self._trainer.train(self.on_iteration)
         agreed = self._agree()
         if agreed.stopped:
@@ -108,7 +111,7 @@ class TrainingLoop:
         return Status.COMPLETED
 
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
-        """Write a row, compare the learners, show progress, score policies and save the state, in this order.
+        """Write rows, compare the learners, show progress, score policies and save the state, in this order.
 
         Args:
             iterations: Iterations completed.
@@ -131,6 +134,8 @@ class TrainingLoop:
             self._watch.on_iteration(iterations, plan.steps_per_iteration, figures, phase_ns, endings)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
+        with writer.clock.window(Phase.LOG):
+            self._gradients.after_iteration(iterations)
         compare_learners(self._group, iterations, self._earlier, self._trainer, writer.clock, writer.append)
         self._show(iterations, figures, phase_ns)
         if self._judge is not None:

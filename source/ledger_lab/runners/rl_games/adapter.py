@@ -31,6 +31,7 @@ from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
+from ledger_lab.runners.gradient_norms import GradientAveraging
 from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls, replaced
 from ledger_lab.runners.rl_games.dialect import DIALECT
 from ledger_lab.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
@@ -161,6 +162,11 @@ class RlGamesTrainer(Trainer):
         sums = ["current_rewards", "current_shaped_rewards", "current_lengths", "dones", "rnn_states"]
         means = (algo.game_rewards, algo.game_shaped_rewards, algo.game_lengths)
         return [(algo, sums), *((mean, ["current_size", "_buffers"]) for mean in means)]
+
+    def averaging(self) -> GradientAveraging:
+        """Return the algorithm's function, which also steps; a central value function has its own."""
+        calls = [(self._algo, "trancate_gradients_and_step")]
+        return GradientAveraging(calls=calls, scaler=self._algo.scaler)
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

@@ -29,6 +29,7 @@ from ledger_lab.meters.probes import Part
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
+from ledger_lab.runners.gradient_norms import GradientAveraging
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm, recorded_calls, replaced
 from ledger_lab.runners.rsl_rl.dialect import DIALECT
 
@@ -114,6 +115,10 @@ class RslRlTrainer(Trainer):
             return None
         sums = "cur_reward_sum cur_ereward_sum cur_ireward_sum cur_episode_length tot_timesteps tot_time"
         return [(self._runner.logger, f"{sums} rewbuffer erewbuffer irewbuffer lenbuffer".split())]
+
+    def averaging(self) -> GradientAveraging | None:
+        """Return the algorithm's function; with curiosity, it also averages the gradient of the predictor."""
+        return None if self._runner.alg.rnd else GradientAveraging(calls=[(self._runner.alg, "reduce_parameters")])
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

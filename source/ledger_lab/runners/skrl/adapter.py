@@ -25,6 +25,7 @@ from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.collectives import of_all_processes, take_from_first
+from ledger_lab.runners.gradient_norms import GradientAveraging
 from ledger_lab.runners.recorded_calls import (
     episode_means,
     largest_norm,
@@ -147,7 +148,6 @@ class SkrlTrainer(Trainer):
         self._library = {name: getattr(agent, name) for name in ("record_transition", "update", "post_interaction")}
         agent.record_transition, agent.update = self._record_transition, self._update
         agent.post_interaction = self._post_interaction
-        models = {id(model): model for model in agent.models.values()}.values()
         return [
             (wrapper, "step", Phase.MANAGE),
             (agent, "act", Phase.INFER),
@@ -157,7 +157,7 @@ class SkrlTrainer(Trainer):
             (self, "_remember_episodes", Phase.LOG),
             (self, "_read_figures", Phase.LOG),
             (self, "_report_iteration", Phase.LOG),
-            *((model, "reduce_parameters", Phase.SYNCHRONIZE) for model in models),
+            *((model, "reduce_parameters", Phase.SYNCHRONIZE) for model in self._networks()),
         ]
 
     @property
@@ -203,6 +203,11 @@ class SkrlTrainer(Trainer):
         sums = ["_track_rewards", "_track_timesteps", "_cumulative_rewards", "_cumulative_timesteps"]
         return [(self._agent, sums), (self, ["_returns", "_lengths"])]
 
+    def averaging(self) -> GradientAveraging:
+        """Return the function of each network: together, they average one gradient."""
+        calls = [(network, "reduce_parameters") for network in self._networks()]
+        return GradientAveraging(calls=calls, scaler=self._agent.scaler)
+
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""
         agent = self._agent
@@ -222,6 +227,10 @@ class SkrlTrainer(Trainer):
             Part(agent.optimizer, "step", "optimizer step"),
             Part(agent, "write_tracking_data", "log"),
         ]
+
+    def _networks(self) -> list[Any]:
+        """Return the networks, each once: policy and value function can be one network."""
+        return list({id(model): model for model in self._agent.models.values()}.values())
 
     def _stateful(self) -> dict[str, Any]:
         """Return the agent's parts with a state; the library does not save the gradient scaler itself."""
