@@ -87,7 +87,7 @@ def test_noise_that_hides_the_gradient_is_unlimited_and_valid_json(
     assert "an unlimited number of samples" in noise_line("aa", summary.gradient_noise)[0]
 
 
-def test_stretches_that_not_all_processes_measured_alike_do_not_count(
+def test_stretches_of_different_steps_do_not_count(
     summarize: Callable[[list[list[GradientNorms]]], RunSummary],
 ) -> None:
     first, second = noisy([50.0] * 4)

@@ -57,13 +57,16 @@ def summarize_noise(run: Run) -> list[NoisePart]:
 
 
 def _stretches(attempt: Attempt, processes: int) -> Iterator[tuple[int, list[GradientNorms]]]:
-    """Yield the rows of all processes, by rank, of each stretch that all processes measured alike."""
+    """Yield the rows of all processes, by rank, of each stretch in which all processes measured equally many steps.
+
+    Their averages may differ in the last digits, if their machines add up in another order.
+    """
     by_rank = [{row.iteration: row for row in journal.of(GradientNorms)} for journal in attempt.ranks]
     if len(by_rank) != processes:
         return
     for iteration in by_rank[0].keys() & set.intersection(*(set(rows) for rows in by_rank)):
         rows = [of_rank[iteration] for of_rank in by_rank]
-        if len({(row.steps, row.average_square) for row in rows}) == 1:
+        if len({row.steps for row in rows}) == 1:
             yield iteration, rows
 
 

@@ -80,7 +80,7 @@ class GradientNorms:
 
     def take(self) -> NormSums:
         """Return the sums over the steps since the last call. Call it between two steps; it waits for the device."""
-        if not self._steps:
+        if not self._own:
             return NormSums()
         norms = torch.stack([*self._own, *self._sum]).double().cpu().reshape(2, -1)
         squares = torch.zeros(2, self._steps, dtype=torch.float64)
@@ -98,11 +98,11 @@ class GradientNorms:
         def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
             if not self._averages:
                 return all_reduce(tensor, *args, **kwargs)
-            scale = self._scale(tensor)
-            self._step_of.append(self._steps - 1)
-            self._own.append(torch.linalg.vector_norm(tensor) / scale)
+            own = self._norm(tensor)
             result = all_reduce(tensor, *args, **kwargs)
-            self._sum.append(torch.linalg.vector_norm(tensor) / scale)
+            self._step_of.append(self._steps - 1)
+            self._own.append(own)
+            self._sum.append(self._norm(tensor))
             return result
 
         return call
@@ -120,9 +120,9 @@ class GradientNorms:
 
         return call
 
-    def _scale(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Return the scale of a gradient, without waiting for the device."""
-        one = gradient.new_ones(())
-        scaler = self._averaging.scaler
-        scaled: torch.Tensor = one if scaler is None else scaler.scale(one)
-        return scaled
+    def _norm(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Return the norm of a gradient without its scale, and without waiting for the device."""
+        norm, scaler = torch.linalg.vector_norm(gradient), self._averaging.scaler
+        if scaler is None or not scaler.is_enabled():
+            return norm
+        return norm / scaler.scale(torch.ones_like(norm))
