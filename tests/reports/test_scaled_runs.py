@@ -11,7 +11,7 @@ import pytest
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.scaled_runs import scaled_run, scaled_runs
-from ledger_lab.reports.scaling_words import residual_lines
+from ledger_lab.reports.scaling_words import identity_lines
 from ledger_lab.scaling import ScaledRun
 from tests.fakes.ledgers import SECOND, result, window, write_run
 from tests.fakes.scaled import write_scaled
@@ -37,7 +37,7 @@ def test_the_time_to_the_target_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert run.wall_s == pytest.approx(identity.time_s + 1.04), "the run went on for its shutdown"
     assert run.cost_to_target_usd == pytest.approx(identity.time_s / 1000, rel=1e-3)
     assert [wait.synchronize_share for wait in run.waits] == pytest.approx([0.1, 0.3], rel=0.01)
-    assert not residual_lines([run])
+    assert identity_lines([run]) == ["the parts sum to the time, but for rounding, in 1 of 1 run"]
 
 
 def test_a_run_that_misses_its_target_counts_up_to_its_end(tmp_path: Path) -> None:
@@ -62,7 +62,8 @@ def test_time_without_rows_is_told(tmp_path: Path) -> None:
     write_scaled(tmp_path, "aa", 1, 64, rate=1000.0, iterations=5, ends=False)  # killed after the row of the target
     run = only(tmp_path)
     assert run.identity.residual_s == pytest.approx(0.05)
-    (line,) = residual_lines([run])
+    summed, line = identity_lines([run])
+    assert "in 0 of 1 run" in summed
     assert "aa (1 × 64): 0.050 s until the target are in no phase, because rows of its time are missing" in line
 
 
