@@ -53,8 +53,10 @@ setup(
         "scipy",
     ],
     extras_require={
+        "figures": ["matplotlib"],
         "mlflow": ["mlflow-skinny"],
         "ray": ["ray"],
+        "search": ["optuna>=5,<6"],
         "serve": ["starlette", "uvicorn"],
         "sim": ["isaaclab[ovphysx,rsl-rl,skrl]==3.0.*", "rl-games==1.6.5", "gym==0.26.2", "moviepy<2"],
         "tensorboard": ["tensorboard"],

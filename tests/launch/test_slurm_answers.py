@@ -367,6 +367,20 @@ def test_hidden_jobs_of_another_user_are_not_taken_for_ended(site: Site, monkeyp
     assert ENGINE.queued(submission) == {}
 
 
+def test_jobs_of_another_cluster_are_not_taken_for_ended(site: Site, tmp_path: Path) -> None:
+    submission = submit(site(scontrol="echo 'ClusterName             = lab'"))
+    elsewhere = "case $* in *federation*) echo 'Federation: %s';; *) echo 'ClusterName             = night';; esac"
+    site(squeue="", scontrol=elsewhere % "other Self: night:10.0.0.1:6817")
+    for ask in (ENGINE.queued, ENGINE.cancel, lambda each: ENGINE.find(each.folder)):
+        with pytest.raises(
+            UserError, match="submitted to cluster lab, and this machine belongs to cluster night: call"
+        ):
+            ask(submission)
+    assert not (tmp_path / "scancel").exists()
+    site(squeue="", scontrol=elsewhere % "both Sibling: lab:10.0.0.2:6817")
+    assert ENGINE.queued(submission) == {}, "clusters of a federation know each other's jobs"
+
+
 def test_submissions_that_cannot_be_listed_are_not_taken_for_none(site: Site, tmp_path: Path) -> None:
     folder = submit(site()).folder.parent
     folder.rename(tmp_path / "away")

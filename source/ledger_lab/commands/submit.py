@@ -225,7 +225,7 @@ def hand_over(engine: Engine, site: Site, plan: Plan, folder: Path) -> Submissio
             cancel it.
     """
     engine.check(site, plan)
-    draft = draft_submission(folder, engine.name, site.name, plan)
+    draft = draft_submission(folder, engine.name, site.name, plan, cluster=engine.cluster())
     write_folder(draft, _files(engine, site, plan, draft))
     try:
         job = engine.submit(folder)

@@ -155,6 +155,17 @@ class Engine(ABC):
             "cancel it, and remove the folder"
         )
 
+    def cluster(self) -> str | None:
+        """Return the name that the cluster gives itself, to tell it from others that use the same folder.
+
+        Returns:
+            The name; ``None`` if the engine has none.
+
+        Raises:
+            UserError: If the engine does not answer.
+        """
+        return None
+
     @abstractmethod
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings of a submission that wait or run, by index.

@@ -30,7 +30,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
 from ledger_lab.launch.plans import Plan
 from ledger_lab.launch.slurm_commands import ask_slurm, explain_ending, never_starts, queue_seconds, read_squeue
-from ledger_lab.launch.submissions import Submission, job_name
+from ledger_lab.launch.submissions import Submission, cluster_of, job_name
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 
@@ -335,11 +335,16 @@ class Slurm(Engine):
             )
         return job
 
+    def cluster(self) -> str | None:
+        """Return ``ClusterName``; see :class:`~ledger_lab.launch.engine.Engine`."""
+        return _configured("ClusterName")
+
     def find(self, folder: Path) -> str | None:
         """Return the id of the job of an interrupted submission; see :class:`~ledger_lab.launch.engine.Engine`.
 
         A task that has started has written the id. Other tasks are in the queue, or were, a few minutes ago.
         """
+        _require_same_cluster(folder)
         written = [path.read_text(encoding="ascii", errors="replace") for path in folder.glob("started/*")]
         name = f"--name={job_name(folder)}"
         said = ask_slurm("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
@@ -358,6 +363,7 @@ class Slurm(Engine):
 
         The name of a job is unique. A controller that lost its state gives ids a second time.
         """
+        _require_same_cluster(submission.folder)
         _require_visible(submission.folder)
         name = f"--name={job_name(submission.folder)}"
         return read_squeue(ask_slurm("squeue", "--noheader", "--federation", "--array", name, "--format=%K|%T|%r|%N"))
@@ -379,6 +385,7 @@ class Slurm(Engine):
 
     def cancel(self, submission: Submission) -> None:
         """End all trainings of a submission; see :class:`~ledger_lab.launch.engine.Engine`."""
+        _require_same_cluster(submission.folder)
         ask_slurm(*self.cancel_command(submission.job))
 
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
@@ -416,9 +423,33 @@ def _require_visible(folder: Path) -> None:
     owner = folder.stat().st_uid
     if os.getuid() in (owner, 0):
         return
-    private = re.search(r"^PrivateData\s*=(.*)$", ask_slurm("scontrol", "show", "config"), re.MULTILINE)
-    if private is not None and "jobs" in private[1]:
+    if "jobs" in (_configured("PrivateData") or ""):
         raise UserError(f"{folder} belongs to user {owner}, and this cluster hides the jobs of other users: ask there")
+
+
+def _require_same_cluster(folder: Path) -> None:
+    """Refuse to ask another cluster than the one that has the jobs: there, they seem to have ended.
+
+    Raises:
+        UserError: If this machine belongs to another cluster, and the two share no federation.
+    """
+    noted = cluster_of(folder)
+    if noted is None:
+        return
+    here = _configured("ClusterName")
+    if here in (noted, None):
+        return
+    if noted not in re.findall(r"[\w.-]+", ask_slurm("scontrol", "show", "federation")):
+        raise UserError(
+            f"{folder} was submitted to cluster {noted}, and this machine belongs to cluster {here}: call on a machine "
+            f"of {noted}"
+        )
+
+
+def _configured(key: str) -> str | None:
+    """Return a value of Slurm's configuration; ``None`` if it does not tell."""
+    found = re.search(rf"^{key}\s*=\s*(.*?)\s*$", ask_slurm("scontrol", "show", "config"), re.MULTILINE)
+    return found[1] if found is not None and found[1] not in ("", "(null)") else None
 
 
 def _container(site: SlurmSite) -> list[str]:

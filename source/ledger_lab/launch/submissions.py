@@ -48,6 +48,8 @@ class Draft:
     """Id of the process that submits it."""
     process: ProcessIdentity | None
     """That process; ``None`` if unknown."""
+    cluster: str | None = None
+    """Name that the engine's cluster gives itself; ``None`` if it has none."""
 
     @property
     def is_abandoned(self) -> bool:
@@ -108,6 +110,18 @@ def job_name(folder: Path) -> str:
     return _read_noted(folder).job_name
 
 
+def cluster_of(folder: Path) -> str | None:
+    """Return the name of the cluster that was asked to take a submission; ``None`` if its engine gives none.
+
+    Args:
+        folder: Folder of the submission.
+
+    Raises:
+        UserError: If the file with the name is missing or damaged.
+    """
+    return _read_noted(folder).cluster
+
+
 def _names_in(folder: Path) -> list[str]:
     """Return the names of what a folder holds; of a folder that does not exist, none.
 
@@ -150,7 +164,7 @@ def new_folder(log_root: Path, name: str) -> Path:
     return folder / f"{max((int(each.name) for each in _numbered(folder)), default=0) + 1:03}"
 
 
-def draft_submission(folder: Path, engine: str, site: str, plan: Plan) -> Draft:
+def draft_submission(folder: Path, engine: str, site: str, plan: Plan, *, cluster: str | None = None) -> Draft:
     """Describe a submission that this process is going to make.
 
     Args:
@@ -158,6 +172,7 @@ def draft_submission(folder: Path, engine: str, site: str, plan: Plan) -> Draft:
         engine: Name of the engine.
         site: Name of the cluster.
         plan: The trainings.
+        cluster: Name that the engine's cluster gives itself.
     """
     return Draft(
         folder=folder,
@@ -168,6 +183,7 @@ def draft_submission(folder: Path, engine: str, site: str, plan: Plan) -> Draft:
         plan_sha256=plan.sha256,
         pid=os.getpid(),
         process=identify_process(os.getpid()),
+        cluster=cluster,
     )
 
 
@@ -221,6 +237,8 @@ class _Noted(msgspec.Struct, kw_only=True):
     plan_sha256: str
     pid: int
     process: ProcessIdentity | None
+    cluster: str | None = None
+    """``None`` in older files, too."""
 
 
 def note_submission(draft: Draft, job: str) -> Submission:
@@ -259,6 +277,7 @@ def _note(folder: Path, draft: Draft, job: str | None) -> None:
         plan_sha256=draft.plan_sha256,
         pid=draft.pid,
         process=draft.process,
+        cluster=draft.cluster,
     )
     with whole_file(folder / _SUBMITTED) as path:
         path.touch(mode=0o644)
@@ -342,6 +361,7 @@ def read_drafts(log_root: Path, name: str) -> list[Draft]:
             plan_sha256=noted.plan_sha256,
             pid=noted.pid,
             process=noted.process,
+            cluster=noted.cluster,
         )
         for folder in _numbered(folder_of(log_root.resolve(), name))
         if (noted := _read_noted(folder)).job is None
