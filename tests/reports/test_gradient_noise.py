@@ -18,7 +18,7 @@ from ledger_lab.reports.terminal_table import render_report
 from tests.fakes.ledgers import SECOND, write_run
 
 PARAMETERS = 1000
-BATCH = 16
+MINIBATCH = 16
 """Samples of one process per gradient step: those of the declaration."""
 
 
@@ -28,7 +28,7 @@ def noisy(scales: list[float]) -> list[list[GradientNorms]]:
     rows: list[list[GradientNorms]] = [[], []]
     for iteration, scale in enumerate(scales, start=1):
         true = np.full(PARAMETERS, PARAMETERS**-0.5)
-        both = true + random.normal(scale=(scale / BATCH / PARAMETERS) ** 0.5, size=(20, 2, PARAMETERS))
+        both = true + random.normal(scale=(scale / MINIBATCH / PARAMETERS) ** 0.5, size=(20, 2, PARAMETERS))
         own, average = np.square(both).sum(axis=2).mean(axis=0), np.square(both.mean(axis=1)).sum(axis=1).mean()
         for of_rank, square in zip(rows, own, strict=True):
             norms = {"own_square": float(square), "average_square": float(average)}
@@ -65,7 +65,7 @@ def test_the_noise_of_each_third_is_found(summarize: Callable[[list[list[Gradien
         assert part.scale == pytest.approx(scale, rel=0.1)
         assert part.scale is not None and part.interval is not None and part.interval[1] is not None
         assert part.interval[0] < part.scale < part.interval[1]
-        assert part.batch == 2 * BATCH
+        assert part.step_samples == 2 * MINIBATCH
     assert summary.gradient_noise_scale == summary.gradient_noise[-1].scale
     (line,) = noise_line("aa", summary.gradient_noise)
     assert line.startswith("aa has a gradient noise scale of ") and " at the beginning, " in line

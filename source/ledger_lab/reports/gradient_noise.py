@@ -30,7 +30,7 @@ class NoisePart:
     """Gradient noise scale [samples]; ``None`` if the noise hides the gradient."""
     interval: tuple[float, float | None] | None
     """95 % interval [samples]; its upper end is ``None`` if it is open. ``None`` with fewer than 8 stretches."""
-    batch: int
+    step_samples: int
     """Samples that all processes together average a gradient over."""
 
 
@@ -73,11 +73,11 @@ def _stretches(attempt: Attempt, processes: int) -> Iterator[tuple[int, list[Gra
 def _part(run: Run, stretches: list[list[GradientNorms]]) -> NoisePart:
     """Estimate the noise over some stretches; each counts by its number of steps."""
     declared = run.declared
-    batch = max(1, declared.num_envs * declared.horizon // declared.minibatches)
+    minibatch = max(1, declared.num_envs * declared.horizon // declared.minibatches)
     steps = np.array([rows[0].steps for rows in stretches], dtype=float)
     own = np.array([[row.own_square for row in rows] for rows in stretches]) * steps[:, None]
     average = np.array([rows[0].average_square for rows in stretches]) * steps
-    found = gradient_noise_scale(own, average, batch, block=1)
+    found = gradient_noise_scale(own, average, minibatch, block=1)
     interval = found.interval
     return NoisePart(
         first_iteration=stretches[0][0].iteration,
@@ -85,7 +85,7 @@ def _part(run: Run, stretches: list[list[GradientNorms]]) -> NoisePart:
         steps=sum(rows[0].steps for rows in stretches),
         scale=_finite(found.value),
         interval=None if interval is None or _finite(interval[0]) is None else (interval[0], _finite(interval[1])),
-        batch=batch * declared.world_size,
+        step_samples=minibatch * declared.world_size,
     )
 
 
@@ -101,8 +101,8 @@ def noise_line(run_id: str, parts: list[NoisePart]) -> list[str]:
     told = [_words(part) for part in parts]
     if len(parts) == len(_PARTS):
         told = [f"{words} {when}" for words, when in zip(told, _PARTS, strict=True)]
-    batch = quantity(parts[-1].batch)
-    return [f"{run_id} has a gradient noise scale of {', '.join(told)}; a gradient step averages {batch} samples"]
+    samples = quantity(parts[-1].step_samples)
+    return [f"{run_id} has a gradient noise scale of {', '.join(told)}; a gradient step averages {samples} samples"]
 
 
 def _words(part: NoisePart) -> str:

@@ -177,8 +177,8 @@ class RunSummary:
         lambda of: of.gradient_noise[-1].scale if of.gradient_noise else None,
         Shown("noise scale", "samples, last third", cells.noise_cell, priority=15, if_measured=True),
     )
-    """Gradient noise scale in the last third of the training [samples]: the batch whose gradient has as much noise as
-    signal. ``None`` for a run of one process, or if the noise hides the gradient."""
+    """Gradient noise scale in the last third of the training [samples]: how many samples a gradient takes that has as
+    much noise as signal. ``None`` for a run of one process, or if the noise hides the gradient."""
     heldout_successes: int | None = _figure(lambda of: of.outcomes.successes if of.outcomes else None)
     """Successes of the confirmation that proved a policy; without one, of the last checkpoint screened."""
     heldout_episodes: int | None = _figure(lambda of: of.outcomes.episodes if of.outcomes else None)
