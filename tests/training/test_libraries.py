@@ -9,6 +9,7 @@ import pytest
 from ledger_lab.ledger import (
     FIGURES,
     CheckpointSaved,
+    GradientNorms,
     PanelResult,
     PhaseWindow,
     Run,
@@ -112,5 +113,7 @@ def test_two_processes_judge_like_one_process(root: Path, tmp_path: Path) -> Non
     request = short(run_of(root).declared.rl_library)
     finished = script("train", "--nproc", "2", *request, "--log_root", tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert run_of(tmp_path).declared.world_size == 2
+    run = run_of(tmp_path)
+    assert run.declared.world_size == 2
+    assert [row.steps for row in run.attempts[0].ranks[1].of(GradientNorms)] == [2 * 4] * 3
     require_scored_alike(tmp_path)
