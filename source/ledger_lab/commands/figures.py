@@ -1,0 +1,38 @@
+"""``scripts/report.py --figures``: the figures of scaling studies as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ledger_lab.costs import Price
+from ledger_lab.errors import UserError
+from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.figures import draw_ledger, save_drawings
+from ledger_lab.terminal.console import make_console
+
+
+def write_figures(folder: Path, contents: Contents, price: Price | None) -> None:
+    """Write all figures as SVG and PNG files, and list them.
+
+    Args:
+        folder: Folder for the files.
+        contents: The runs.
+        price: Price that replaces the declared prices.
+
+    Raises:
+        UserError: If there is nothing to draw, a file can't be written, or Matplotlib is not installed.
+    """
+    groups = draw_ledger(contents.runs, contents.summaries, price)
+    if not groups:
+        raise UserError(
+            "no figure: the ended runs include no task that was trained with several sizes on the same panel and "
+            "target; to train some, use scripts/study.py with the factor [scaling]"
+        )
+    console = make_console()
+    for group in groups:
+        console.print(group.title, markup=False, highlight=False, soft_wrap=True)
+        for drawing in group.drawings:
+            files = save_drawings(folder, [drawing])
+            console.print(f"  wrote {', '.join(map(str, files))}", markup=False, highlight=False, soft_wrap=True)
+        for note in group.notes:
+            console.print(f"  {note}", markup=False, highlight=False, soft_wrap=True)
