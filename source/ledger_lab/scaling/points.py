@@ -9,21 +9,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from ledger_lab.scaling.batch import BatchFit
 from ledger_lab.scaling.laws import RateFit
-
-
-class Kind(StrEnum):
-    """What stays constant while the number of processes grows."""
-
-    STRONG = "strong"
-    """The environments of all processes together."""
-    WEAK = "weak"
-    """The environments of each process."""
-    OTHER = "other"
-    """Neither, or there is only one number of processes."""
+from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +22,8 @@ class RankWait:
     rank: int
     host: str
     synchronize_share: float
-    """Seconds of ``synchronize`` ÷ seconds of the process's training phases, in [0, 1]. The rank with the smallest share
-    is the one that the others wait for."""
+    """Seconds of ``synchronize`` ÷ seconds of the process's training phases, in [0, 1]. The others wait for the rank
+    with the smallest share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +45,9 @@ class Identity:
     """Scoring of policies until then [s]."""
     interruptions_s: float
     """Restarts with what was trained twice, suspension and shutdown until then [s]; 0 for an undisturbed run."""
+    split_s: float
+    """How much of the time lies in the phase window that the confirmation divides [s]: between the end of an iteration
+    and the row. Its phases are known only as a whole; it counts as judging as far as it can, and then as training."""
 
     @property
     def rate(self) -> float | None:
@@ -70,6 +62,27 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What must be equal before two runs are points of one study."""
+
+    task: str
+    rl_library: str
+    physics: str
+    treatment: str
+    """What was changed besides the size, for example the learning rate, in the words of the command line; empty for
+    nothing."""
+    panel: str
+    panel_id: str
+    target_success: float
+    device: str
+    """``cpu`` or ``cuda``."""
+    hardware: str | None
+    """Name of the accelerator, or of the processor where there is none; ``None`` if unknown."""
+    instance: str
+    """Entry of the price book."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScaledRun:
     """One training. ``None`` means not measured, or without a denominator."""
 
@@ -79,8 +92,10 @@ class ScaledRun:
     rl_library: str
     physics: str
     seed: int
+    code: str | None
+    """Hash of the code that trained it; ``None`` if unknown."""
     treatment: str
-    """What was changed besides the size: the run's overrides, for example of the learning rate; empty for none."""
+    """As :attr:`Setting.treatment`."""
     processes: int
     machines: int | None
     num_envs: int
@@ -96,7 +111,7 @@ class ScaledRun:
     """Accelerators that the run pays for; 0 without any."""
     device: str
     hardware: str | None
-    """Name of the accelerator, or of the processor where there is none."""
+    """Name of the accelerator, or of the processor where there is none; ``None`` if unknown."""
     panel: str
     panel_id: str
     target_success: float
@@ -111,8 +126,10 @@ class ScaledRun:
     phases: dict[str, float]
     """Seconds per phase of the whole run; they sum to :attr:`wall_s`."""
     identity: Identity
+    status: str
+    """How its last attempt ended."""
     reached: bool
-    """Whether a policy was confirmed to reach the target."""
+    """Whether a policy was confirmed to reach the target during the training."""
     env_steps: int
     """Environment steps of the whole run."""
     limit_steps: int
@@ -133,6 +150,22 @@ class ScaledRun:
     """Share of the time in which a kernel ran, of each accelerator that was measured, in [0, 1]."""
     waits: tuple[RankWait, ...]
     """By rank; empty for a run of one process."""
+
+    @property
+    def setting(self) -> Setting:
+        """What it must share with other points of its study."""
+        return Setting(
+            task=self.task,
+            rl_library=self.rl_library,
+            physics=self.physics,
+            treatment=self.treatment,
+            panel=self.panel,
+            panel_id=self.panel_id,
+            target_success=self.target_success,
+            device=self.device.partition(":")[0],
+            hardware=self.hardware,
+            instance=self.instance,
+        )
 
     @property
     def total_envs(self) -> int:
@@ -195,6 +228,18 @@ class ScalingPoint:
         return statistics.median(known) if known else None
 
     @property
+    def rates(self) -> SizeRates:
+        """Medians of the rates."""
+        return SizeRates(
+            processes=self.processes,
+            num_envs=self.num_envs,
+            fps_step=self.median(lambda run: run.fps_step),
+            fps_step_inference=self.median(lambda run: run.fps_step_inference),
+            fps_total=self.median(lambda run: run.fps_total),
+            epoch_s=self.median(lambda run: run.epoch_s),
+        )
+
+    @property
     def reached(self) -> int:
         """Number of runs that reached the target."""
         return sum(run.reached for run in self.runs)
@@ -206,42 +251,32 @@ class ScalingPoint:
             read: Takes a run, and returns its figure; ``None`` if the run missed the target.
 
         Returns:
-            The median; ``None`` if half of the runs or more missed the target.
+            The median; ``None`` if half of the runs or more missed the target, or a run that reached it has no figure.
         """
+        if any(run.reached and read(run) is None for run in self.runs):
+            return None
         known = sorted(value for run in self.runs if (value := read(run)) is not None)
         middle = [(len(self.runs) - 1) // 2, len(self.runs) // 2]
         return None if middle[-1] >= len(known) else (known[middle[0]] + known[middle[1]]) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """Why a fit is missing."""
-
-    fit: str
-    """What would have been fitted."""
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class ScalingStudy:
-    """Runs of one task, library, physics, machine, treatment, panel and target, by size."""
+    """Runs that differ only in their size and seed."""
 
-    task: str
-    rl_library: str
-    physics: str
-    instance: str
-    hardware: str | None
-    treatment: str
-    panel_id: str
-    target_success: float
+    setting: Setting
+    """What they have in common."""
     kind: Kind
     points: tuple[ScalingPoint, ...]
     """In ascending order of size; at least one."""
     rate_fits: tuple[RateFit, ...] = field(default=(), compare=False)
     """Fits of the total rate."""
-    batch_fit: BatchFit | None = field(default=None, compare=False)
-    """Fit of the steps to the target against the batch."""
     refusals: tuple[Refusal, ...] = ()
+    """Why further fits of the rate are missing."""
+    batch_fit: BatchFit | None = field(default=None, compare=False)
+    """Fit of the steps to the target against the batch, to *all* runs of this setting: also those of other studies."""
+    batch_refusal: Refusal | None = None
+    """Why :attr:`batch_fit` is missing."""
 
     @property
     def runs(self) -> Sequence[ScaledRun]:
