@@ -30,9 +30,9 @@ def write_figures(folder: Path, contents: Contents, price: Price | None) -> None
         )
     console = make_console()
     for group in groups:
-        console.print(group.title, markup=False, highlight=False, soft_wrap=True)
+        console.print(group.title, soft_wrap=True)
         for drawing in group.drawings:
             files = save_drawings(folder, [drawing])
-            console.print(f"  wrote {', '.join(map(str, files))}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  wrote {', '.join(map(str, files))}", soft_wrap=True)
         for note in group.notes:
-            console.print(f"  {note}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {note}", soft_wrap=True)

@@ -82,8 +82,7 @@ class Drawing:
         Raises:
             UserError: If Matplotlib is not installed.
         """
-        if not can_draw():
-            raise UserError("figures need the package matplotlib: pip install ledger_lab[figures]")
+        require_matplotlib()
         written = io.BytesIO()
         with _style():
             from matplotlib.figure import Figure
@@ -98,6 +97,16 @@ class Drawing:
 def can_draw() -> bool:
     """Tell whether Matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
+
+
+def require_matplotlib() -> None:
+    """Refuse to draw without Matplotlib.
+
+    Raises:
+        UserError: If it is not installed.
+    """
+    if not can_draw():
+        raise UserError("figures need the package matplotlib: pip install ledger_lab[figures]")
 
 
 @contextmanager

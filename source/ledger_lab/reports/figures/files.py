@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
-from ledger_lab.reports.figures.drawing import Drawing, Format
+from ledger_lab.reports.figures.drawing import Drawing, Format, require_matplotlib
 
 FORMATS: tuple[Format, ...] = ("svg", "png")
 
@@ -26,6 +26,7 @@ def save_drawings(folder: Path, drawings: Iterable[Drawing], formats: Iterable[F
     Raises:
         UserError: If a file can't be written, or Matplotlib is not installed.
     """
+    require_matplotlib()
     make_folder(folder)
     written = []
     for drawing in drawings:

@@ -201,6 +201,7 @@ def logarithmic(
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     known = list(values)
+    axes.margins(**{which: 0.12})  # room for arrows
     few_fold = not known or max(known) < _FEW_FOLD * min(known)
     axes.set(**{f"{which}scale": "log", f"{which}label": title})
     axis = axes.xaxis if which == "x" else axes.yaxis

@@ -81,14 +81,13 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
                     colour=hue(place), shape=mark(place), missed=not run.reached, arrow=(11.0, 11.0),
                 )  # fmt: skip
             _paint_median(axes, each, seconds, place)
-        corners = [(each.median_time_s / seconds, each.median_usd) for each in front if each.median_time_s]
+        corners = [(t / seconds, c) for each in front if (t := each.median_time_s) and (c := each.median_usd)]
         axes.step([x for x, _ in corners], [y for _, y in corners], where="post", color=INK, linewidth=1.1, zorder=2)
         logarithmic(
             axes, "x", [run.time_s / seconds for run in runs], f"wall-clock time to the target [{symbol}]",
             lambda value: f"{value:.3g}",
         )  # fmt: skip
         logarithmic(axes, "y", [run.usd for run in runs], "cost to the target [USD]", usd)
-        axes.margins(0.12)
         handles = [
             key_of_marks(colour=hue(place), shape=mark(place), label=shown(each)) for place, each in enumerate(series)
         ]

@@ -53,7 +53,8 @@ def draw_phases(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawin
         from matplotlib.ticker import PercentFormatter
 
         axes = canvas.subplots()
-        at, centres, handles = 0.0, [], {}
+        at, centres = 0.0, []
+        handles: dict[Phase, Patch] = {}
         for _, runs in groups:
             centres.append(at + (len(runs) - 1) / 2)
             for run in runs:
@@ -62,9 +63,11 @@ def draw_phases(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawin
                     share = run.phases.get(phase, 0.0) / whole
                     if share <= 0:
                         continue
-                    look = {"facecolor": colour, "hatch": hatch, "edgecolor": PAPER, "linewidth": 0.4}
-                    axes.bar(at, share, 0.9, bottom=below, gid=f"run-{shown(run.run_id)}-{phase}", **look)
-                    handles[phase] = Patch(label=str(phase), **look)
+                    (bar,) = axes.bar(
+                        at, share, 0.9, bottom=below, gid=f"run-{shown(run.run_id)}-{phase}",
+                        facecolor=colour, hatch=hatch, edgecolor=PAPER, linewidth=0.4,
+                    )  # fmt: skip
+                    handles.setdefault(phase, Patch(label=str(phase))).update_from(bar)
                     below += share
                 at += 1
             at += _GAP

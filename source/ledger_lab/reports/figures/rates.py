@@ -22,6 +22,7 @@ from ledger_lab.reports.figures.look import (
 )
 from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
 from ledger_lab.scaling.rates import SizeRates
+from ledger_lab.units import percent
 
 if TYPE_CHECKING:
     from matplotlib import figure
@@ -61,8 +62,10 @@ def draw_rates(name: str, title: str, runs: Sequence[RatedRun], fits: Sequence[R
         _paint_rates(left, runs, usable, sizes)
         _paint_efficiency(right, runs, usable, sizes)
         measured = [place for place, (_, read) in enumerate(_RATES) if any(read(run.rates) for run in runs)]
-        handles = [key_of_marks(colour=hue(place), shape=mark(place), label=_RATES[place][0], line="-") for place in measured]
-        handles.append(key_of_marks(colour=SOFT, shape="", label="ideal: N times the rate of one", line=":"))
+        handles = [
+            key_of_marks(colour=hue(place), shape=mark(place), label=_RATES[place][0], line="-") for place in measured
+        ]
+        handles.append(key_of_marks(colour=SOFT, shape="", label="ideal: the rate grows like N", line=":"))
         handles += [
             key_of_marks(colour=_law_hue(place), shape="", label=_law_words(fit), line="-")
             for place, fit in enumerate(usable)
@@ -115,7 +118,7 @@ def _paint_efficiency(axes: Axes, runs: Sequence[RatedRun], fits: Sequence[RateF
         _paint_law(axes, fit, _law_hue(place), lambda processes: single * processes)
     size_axis(axes, _ticks(sizes, fits), "processes N")
     axes.set_ylim(0, max(1.08, axes.get_ylim()[1]))
-    axes.set_ylabel(f"total rate ÷ (N × rate of one process), from N = {first}" if first > 1 else "total rate ÷ (N × rate of N = 1)")
+    axes.set_ylabel(f"total rate per process ÷ that of N = {first}")
     axes.set_title("Efficiency of the total rate")
 
 
@@ -125,7 +128,13 @@ def _paint_law(axes: Axes, fit: RateFit, colour: str, divisor: Callable[[float],
     for ends, line in (((smallest, largest), "-"), ((largest, int(FARTHEST * largest)), "--")):
         counts = between(*ends)
         found = [fit.at(count) for count in counts]
-        axes.plot(counts, [each.value / divisor(n) for each, n in zip(found, counts, strict=True)], color=colour, linestyle=line, zorder=3)
+        axes.plot(
+            counts,
+            [each.value / divisor(n) for each, n in zip(found, counts, strict=True)],
+            color=colour,
+            linestyle=line,
+            zorder=3,
+        )
         bands = [(n, each.interval) for each, n in zip(found, counts, strict=True) if each.interval is not None]
         if bands:
             lows, highs = ([interval[end] / divisor(n) for n, interval in bands] for end in (0, 1))
@@ -144,8 +153,12 @@ def _law_hue(place: int) -> str:
 
 def _law_words(fit: RateFit) -> str:
     """Return a law with its coefficients."""
-    words = f"{fit.law}'s law: contention {_figure(fit.contention)}"
-    return words if fit.coherency is None else f"{words}, coherency {_figure(fit.coherency)}"
+    words = f"{fit.law.full_name}: contention {_figure(fit.contention)}"
+    if fit.coherency is not None:
+        words += f", coherency {_figure(fit.coherency)}"
+    if fit.misfit_p_value is None:  # then no test tells whether it may be right
+        words += f"; a size deviates by up to {percent(fit.largest_deviation, 0)}"
+    return words
 
 
 def _figure(found: Figure) -> str:

@@ -13,9 +13,10 @@ from ledger_lab.reports.figures.money import PricedRun, PricedSize, draw_money
 from ledger_lab.reports.figures.phase_shares import draw_phases
 from ledger_lab.reports.figures.rates import RatedRun, draw_rates
 from ledger_lab.reports.figures.targets import draw_steps, draw_times
+from ledger_lab.reports.scaling_words import refusal_line, setting_line
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.scaling.published import PublishedStudy
-from ledger_lab.scaling.rates import Kind, SizeRates
+from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
 from ledger_lab.units import target_share
 
 _LONGEST_NAME = 32
@@ -29,7 +30,7 @@ class DrawingGroup:
     title: str
     drawings: tuple[Drawing, ...]
     notes: tuple[str, ...] = ()
-    """What is not drawn, and why."""
+    """Sentences about what is drawn, and why something is not."""
 
 
 def draw_studies(studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
@@ -90,20 +91,17 @@ def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[D
     words = " · ".join(shown(each) for each in (setting.task, setting.rl_library, setting.hardware or setting.instance))
     if setting.treatment:
         words = f"{words} · {shown(setting.treatment)}"
-    groups = []
-    for study in studies:
-        if study.kind is not Kind.OTHER:
-            groups.append(_study_group(study, f"{name}-{study.kind}", f"{words} · {_kind_words(study)}"))
+    groups = [
+        _study_group(study, f"{name}-{study.kind}", f"{words} · {_kind_words(study)}")
+        for study in studies
+        if study.kind is not Kind.OTHER
+    ]
     runs = [run for point in _points(studies) for run in point.runs if run.identity.steps]
     if len({run.batch for run in runs}) > 1:
         drawing = draw_steps(f"{name}-steps-against-batch", f"{words}: steps to the target", runs, studies[0].batch_fit)
-        notes = [each for each in studies[0].refusals if "batch" in each.fit] if studies[0].batch_fit is None else []
+        notes = [refusal_line(each) for each in studies[0].refusals if _is_of_batch(each)]
         groups.append(
-            DrawingGroup(
-                title=f"{words} · all batches",
-                drawings=(drawing,),
-                notes=tuple(f"{each.fit}: {each.reason}" for each in notes),
-            )
+            DrawingGroup(title=f"{words} · all batches", drawings=(drawing,), notes=(setting_line(setting), *notes))
         )
     return groups
 
@@ -118,9 +116,18 @@ def _study_group(study: ScalingStudy, name: str, title: str) -> DrawingGroup:
         drawings.append(draw_times(f"{name}-time", f"{title}: time to the target", study.points))
     if any(sum(run.phases.values()) > 0 for run in study.runs):
         drawings.append(draw_phases(f"{name}-phases", f"{title}: phases", study.points))
-    notes = [f"{each.fit}: {each.reason}" for each in study.refusals]
-    notes += [f"{fit.law}: does not fit the runs (p = {fit.misfit_p_value:.2g})" for fit in study.rate_fits if not fit.fits]
-    return DrawingGroup(title=title, drawings=tuple(drawings), notes=tuple(notes))
+    notes = [refusal_line(each) for each in study.refusals if not _is_of_batch(each)]
+    notes += [
+        f"not drawn: {fit.law.full_name} does not fit the runs (p = {fit.misfit_p_value:.2g})"
+        for fit in study.rate_fits
+        if not fit.fits
+    ]
+    return DrawingGroup(title=title, drawings=tuple(drawings), notes=(setting_line(study.setting), *notes))
+
+
+def _is_of_batch(refusal: Refusal) -> bool:
+    """Tell whether a missing fit is the one of the steps against the batch, which all studies of a setting share."""
+    return "batch" in refusal.fit
 
 
 def _rates(run: ScaledRun) -> SizeRates:

@@ -100,9 +100,11 @@ def draw_times(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawing
         handles = [key_of_marks(colour=hue(0), shape=mark(0), label="run, and median of all runs of a size", line="-")]
         if missed:
             handles.append(key_of_marks(colour=hue(0), shape=mark(0), label=MISSED, missed=True))
-        handles.append(key_of_marks(colour=SOFT, shape="", label="ideal", line=":"))
+        handles.append(key_of_marks(colour=SOFT, shape="", label="ideal: as many steps, at N times the rate", line=":"))
         handles += [
-            key_of_marks(colour=hue(place + 1), shape=mark(place + 1), label=f"efficiency {_EFFICIENCIES[place][0]}", line="-")
+            key_of_marks(
+                colour=hue(place + 1), shape=mark(place + 1), label=f"efficiency {_EFFICIENCIES[place][0]}", line="-"
+            )
             for place in drawn
         ]
         head(canvas, title, handles, columns=2)
@@ -166,7 +168,11 @@ def _paint_efficiencies(axes: Axes, points: Sequence[ScalingPoint], sizes: Seque
 def _paint_batch_law(axes: Axes, fit: BatchFit) -> None:
     """Paint the law with its band: solid between the measured batches, and dashed where it extrapolates."""
     smallest, largest = fit.batches[0], fit.batches[-1]
-    parts = ((smallest, largest, "-"), (math.ceil(smallest / FARTHEST), smallest, "--"), (largest, int(largest * FARTHEST), "--"))
+    parts = (
+        (smallest, largest, "-"),
+        (math.ceil(smallest / FARTHEST), smallest, "--"),
+        (largest, int(largest * FARTHEST), "--"),
+    )
     for first, last, line in parts:
         found = [(batch, fit.at(batch)) for batch in between(first, last)]
         axes.plot([x for x, _ in found], [y.value for _, y in found], color=hue(_LAW_HUE), linestyle=line, zorder=3)
