@@ -25,10 +25,10 @@ from ledger_lab.reports.scaling_words import (
     apart_line,
     batch_fit_lines,
     code_line,
+    identity_lines,
     phase_line,
     rate_fit_lines,
     refusal_line,
-    residual_lines,
     setting_line,
     wait_line,
 )
@@ -203,9 +203,10 @@ def _batch(study: ScalingStudy) -> list[Text]:
 
 
 def _identity(runs: Sequence[ScaledRun], width: int) -> list[Text]:
-    """Return where the time of each run went, and the runs whose time is not the sum of its parts."""
+    """Return where the time of each run went, and whether its parts sum to it."""
     table = table_lines(IdentityRow, [summarize(IdentityRow, run) for run in runs], width)
-    return [*table, *(Text(line, style="yellow") for line in residual_lines(runs))]
+    summed, *rests = identity_lines(runs)
+    return [*table, Text(summed, style="dim"), *(Text(line, style="yellow") for line in rests)]
 
 
 def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]:

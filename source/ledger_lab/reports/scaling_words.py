@@ -154,19 +154,30 @@ def wait_line(point: ScalingPoint) -> str | None:
         return None
     middle = {rank: statistics.median(each) for rank, each in shares.items()}
     slowest, fastest = (pick(middle, key=lambda rank: middle[rank]) for pick in (min, max))
-    longer = percent(middle[fastest] - middle[slowest], 0)
+    least, longer = (percent(share, 0) for share in (middle[slowest], middle[fastest] - middle[slowest]))
+    if longer == percent(0.0, 0):
+        return f"synchronize takes {least} of the training loop of each process; none waits longer than the others"
     return (
-        f"synchronize takes at least {percent(middle[slowest], 0)} of the training loop of each process; rank "
-        f"{fastest} ({hosts[fastest]}) waits {longer} longer, for rank {slowest} ({hosts[slowest]})"
+        f"synchronize takes at least {least} of the training loop of each process; rank {fastest} ({hosts[fastest]}) "
+        f"waits {longer} longer, for rank {slowest} ({hosts[slowest]})"
     )
 
 
-def residual_lines(runs: Sequence[ScaledRun]) -> list[str]:
-    """Return the runs whose time is not the sum of its parts, with what that means.
+def identity_lines(runs: Sequence[ScaledRun]) -> list[str]:
+    """Return for how many runs the time is the sum of its parts, and for which runs it is not.
 
     Args:
         runs: The runs.
     """
+    exact = sum(abs(run.identity.residual_s) <= ROUNDING_S for run in runs)
+    return [
+        f"the parts sum to the time, but for rounding, in {exact} of {_count(len(runs), 'run')}",
+        *_residual_lines(runs),
+    ]
+
+
+def _residual_lines(runs: Sequence[ScaledRun]) -> list[str]:
+    """Return the runs whose time is not the sum of its parts, with what that means."""
     return [
         f"{run.run_id} ({size_name(run.processes, run.num_envs)}): {run.identity.residual_s:.3f} s until "
         f"{'the target' if run.reached else 'the end'} are in no phase, because rows of its time are missing in the "

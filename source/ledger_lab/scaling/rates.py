@@ -91,6 +91,8 @@ def fit_rates(kind: Kind, measured: Sequence[tuple[int, float]]) -> tuple[tuple[
     if kind.law is None:
         reason = "neither the environments in all nor those of a process are the same for several numbers of processes"
         return (), (Refusal(fit="laws of the rate", reason=reason),)
+    if not measured:
+        return (), (Refusal(fit="laws of the rate", reason="no run has trained an iteration"),)
     fits: list[RateFit] = []
     refusals: list[Refusal] = []
     for law in (kind.law, Law.UNIVERSAL):
