@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def test_the_program_writes_and_lists_the_figures(tmp_path: Path) -> None:
 
 def test_a_ledger_with_one_size_has_no_figure_and_no_folder(tmp_path: Path) -> None:
     write_sizes(tmp_path / "logs", (1,))
-    with pytest.raises(UserError, match="no figure: .* trained with several sizes"):
+    with pytest.raises(UserError, match="no figure: .* several numbers of processes"):
         build_report(["--log_root", str(tmp_path / "logs"), "--figures", str(tmp_path / "figures")])
     assert not (tmp_path / "figures").exists()
 
@@ -47,9 +46,8 @@ def test_other_views_and_json_are_refused(tmp_path: Path) -> None:
             build_report(["--figures", str(tmp_path), *other])
 
 
-def test_other_targets_and_runs_that_go_on_are_not_mixed_in(tmp_path: Path) -> None:
-    write_sizes(tmp_path / "mixed", (1,))
-    write_run(tmp_path / "mixed", "other", num_envs=20, target_success=0.5)
-    write_run(tmp_path / "mixed", "goes-on", num_envs=30, status=None, pid=os.getpid())
-    runs = read_ledger(tmp_path / "mixed").runs
+def test_runs_for_other_targets_are_no_sizes_of_a_study(tmp_path: Path) -> None:
+    write_sizes(tmp_path, (1,))
+    write_run(tmp_path, "other", num_envs=20, target_success=0.5)
+    runs = read_ledger(tmp_path).runs
     assert draw_ledger(runs, [summarize_run(run) for run in runs]) == []

@@ -25,8 +25,8 @@ def write_figures(folder: Path, contents: Contents, price: Price | None) -> None
     groups = draw_ledger(contents.runs, contents.summaries, price)
     if not groups:
         raise UserError(
-            "no figure: the ended runs include no task that was trained with several sizes on the same panel and "
-            "target; to train some, use scripts/study.py with the factor [scaling]"
+            "no figure: none of these runs trained the same task for the same target with several numbers of processes "
+            "or environments; to start such trainings, use scripts/study.py"
         )
     console = make_console()
     for group in groups:

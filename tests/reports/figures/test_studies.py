@@ -21,7 +21,7 @@ from ledger_lab.reports.figures.money import PricedSize, pareto_front
 from ledger_lab.reports.figures.phase_shares import PHASE_LOOKS
 from ledger_lab.scaling import ScaledRun, find_studies
 from ledger_lab.scaling.published import read_published
-from tests.fakes.scaled_runs import scaled_run, weak_and_strong
+from tests.fakes.scaling_studies import noisy_run, weak_and_strong
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "$\\frac{$ --> ]]> </title></svg><script>alert(1)</script> & \x1b[2J \x00 ../../\u202e"
@@ -89,14 +89,14 @@ def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.
             looks[kind] = mark.get("style", "")
     assert "fill: #ffffff" in looks["missed"]
     assert "fill: #0072b2" in looks["run"]
-    assert "did not reach the target: larger than shown" in texts(picture)
+    assert "target not reached: larger than shown" in texts(picture)
 
 
 def test_axes_and_legends_say_units_laws_and_intervals(pictures: dict[str, ElementTree.Element]) -> None:
     rate = texts(pictures["ledgerlab-ant-rsl-rl-strong-rate"])
     assert "environment steps per second of all processes [1/s]" in rate
     assert re.search(r"Amdahl's law: contention 0\.\d+ \[0\.\d+, 0\.\d+\]", rate)
-    assert "wall-clock time to the target [min]" in texts(pictures["ledgerlab-ant-rsl-rl-weak-time"])
+    assert "wall-clock time to the target [s]" in texts(pictures["ledgerlab-ant-rsl-rl-weak-time"])
     assert "cost to the target [USD]" in texts(pictures["ledgerlab-ant-cost-against-time"])
     assert re.search(r"B_crit = .+ samples", texts(pictures["ledgerlab-ant-rsl-rl-steps-against-batch"]))
 
@@ -115,7 +115,7 @@ def test_the_same_figure_gives_the_same_files_without_a_date(drawings: dict[str,
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     names = {"task": HOSTILE, "rl_library": HOSTILE, "instance": HOSTILE, "hardware": HOSTILE, "panel": HOSTILE}
     runs = [
-        replace(scaled_run(size, 64, seed), run_id=f"{HOSTILE}{size}{seed}", treatment=HOSTILE, **names)
+        replace(noisy_run(size, 64, seed), run_id=f"{HOSTILE}{size}{seed}", treatment=HOSTILE, **names)
         for size, seed in product((1, 2), (1, 2))
     ]
     drawings = [drawing for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
@@ -146,7 +146,7 @@ def test_sizes_that_another_size_beats_are_not_on_the_front() -> None:
 
 
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
-    runs = [replace(scaled_run(n, 8, 1, reached=False), billable_usd=None, fps_total=None) for n in (1, 2)]
+    runs = [replace(noisy_run(n, 8, 1, reached=False), billable_usd=None, fps_total=None) for n in (1, 2)]
     names = [drawing.name for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
     assert names == [f"ledgerlab-ant-rsl-rl-{what}" for what in ("weak-time", "weak-phases", "steps-against-batch")]
     for group in draw_studies(find_studies(runs)):
@@ -157,7 +157,7 @@ def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
 
 def test_a_law_that_does_not_fit_is_named_and_not_drawn() -> None:
     rates = {1: 1e4, 2: 1e4, 4: 9e4}
-    runs = [replace(scaled_run(n, 8, s), fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
+    runs = [replace(noisy_run(n, 8, s), fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
     group = next(group for group in draw_studies(find_studies(runs)) if "weak" in group.title)
     assert any("Gustafson's law does not fit the runs" in note for note in group.notes)
     assert "Gustafson" not in group.drawings[0].description
@@ -197,7 +197,7 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
 
 
 def test_an_infinite_critical_batch_is_drawn() -> None:
-    runs = [scaled_run(n, 64, s, critical_batch=math.inf) for n in (1, 2, 4) for s in (1, 2)]
+    runs = [noisy_run(n, 64, s, critical_batch=math.inf) for n in (1, 2, 4) for s in (1, 2)]
     drawing = next(d for g in draw_studies(find_studies(runs)) for d in g.drawings if "batch" in d.name)
     assert "∞" in drawing.description
     ElementTree.fromstring(drawing.render("svg"))

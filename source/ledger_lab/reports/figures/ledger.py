@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from ledger_lab.costs import Price
 from ledger_lab.ledger import Run
 from ledger_lab.reports.figures.studies import DrawingGroup, draw_studies
 from ledger_lab.reports.scaled_runs import scaled_runs
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.scaling.points import ScaledRun
-from ledger_lab.scaling.studies import find_studies
+from ledger_lab.scaling import find_studies
+
+type Target = Hashable
+"""What all runs of a scaling figure have in common."""
 
 
-def runs_of_several_sizes(
-    runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None
-) -> list[ScaledRun]:
-    """Return the runs that a scaling figure may show, as points of scaling studies.
-
-    These are the runs on a target that was trained for with several sizes. Runs that have not ended are left out: what
-    they need to the target is not known yet, and a figure of them would be old when it is looked at.
+def by_scaled_target(
+    runs: Sequence[Run], summaries: Sequence[RunSummary]
+) -> dict[Target, list[tuple[Run, RunSummary]]]:
+    """Return the runs with targets that were trained for with several sizes.
 
     Args:
         runs: The runs.
         summaries: Their summaries, in the same order.
-        price: Price that replaces the declared prices; the summaries must have been made with it.
+
+    Returns:
+        The runs and summaries by target, in the order of the first runs.
     """
-    sizes: dict[tuple[object, ...], set[tuple[int, int]]] = {}
-    for each in summaries:
-        sizes.setdefault(_target(each), set()).add((each.world_size, each.num_envs))
-    kept = [
-        (run, summary)
-        for run, summary in zip(runs, summaries, strict=True)
-        if len(sizes[_target(summary)]) > 1 and summary.status != "running"
-    ]
-    return scaled_runs([run for run, _ in kept], [summary for _, summary in kept], price)
+    groups: dict[Target, list[tuple[Run, RunSummary]]] = {}
+    for run, each in zip(runs, summaries, strict=True):
+        groups.setdefault((each.task, each.physics, each.panel_id, each.target_success), []).append((run, each))
+    return {
+        target: members
+        for target, members in groups.items()
+        if len({(each.world_size, each.num_envs) for _, each in members}) > 1
+    }
 
 
 def draw_ledger(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[DrawingGroup]:
@@ -45,9 +45,6 @@ def draw_ledger(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Pri
         summaries: Their summaries, in the same order.
         price: Price that replaces the declared prices; the summaries must have been made with it.
     """
-    return draw_studies(find_studies(runs_of_several_sizes(runs, summaries, price)))
-
-
-def _target(summary: RunSummary) -> tuple[object, ...]:
-    """Return what the runs of one figure must have in common."""
-    return summary.task, summary.physics, summary.panel_id, summary.target_success
+    chosen = [pair for members in by_scaled_target(runs, summaries).values() for pair in members]
+    scaled = scaled_runs([run for run, _ in chosen], [summary for _, summary in chosen], price)
+    return draw_studies(find_studies(scaled))

@@ -27,6 +27,8 @@ _SPREAD = 0.035
 """Distance between two runs of the same size, as a share of the size."""
 _FEW_FOLD = 4.0
 """Ratio of the ends of a logarithmic axis below which its ticks are evenly spaced numbers."""
+_MARGIN = 0.12
+"""Room beside the figures of a logarithmic axis for arrows, as a share of its length."""
 _UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
 
 
@@ -201,7 +203,7 @@ def logarithmic(
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     known = list(values)
-    axes.margins(**{which: 0.12})  # room for arrows
+    axes.margins(x=_MARGIN if which == "x" else None, y=_MARGIN if which == "y" else None)
     few_fold = not known or max(known) < _FEW_FOLD * min(known)
     axes.set(**{f"{which}scale": "log", f"{which}label": title})
     axis = axes.xaxis if which == "x" else axes.yaxis

@@ -102,7 +102,7 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
         name=name,
         title=title,
         description=f"Cost against time to the target of {len(runs)} runs of {len(sizes)} sizes"
-        + ("; runs that missed the target are hollow" if missed else "")
+        + ("; runs that did not reach it are hollow" if missed else "")
         + (f". On the Pareto front of the medians, the fastest first: {best}" if front else ""),
         paint=paint,
         size_in=(7.5, 4.8),

@@ -37,7 +37,7 @@ _EFFICIENCIES: tuple[tuple[str, Callable[[Efficiency], float | None]], ...] = (
     ("of the training: rate × samples", lambda found: found.of_training),
     ("of the time, with start-up and judging", lambda found: found.of_time),
 )
-MISSED = "did not reach the target: larger than shown"
+MISSED = "target not reached: larger than shown"
 """Words for a hollow mark."""
 
 
@@ -74,7 +74,7 @@ def draw_steps(name: str, title: str, runs: Sequence[ScaledRun], fit: BatchFit |
         title=title,
         description=f"Environment steps to the target of {len(trained)} runs with batches of "
         f"{joined([quantity(batch) for batch in batches])} samples"
-        + ("; runs that missed the target are hollow" if missed else "")
+        + ("; runs that did not reach it are hollow" if missed else "")
         + ("" if fit is None else f", with the fitted {joined(_batch_words(fit))}"),
         paint=paint,
         size_in=(7.0, 4.4),
@@ -113,7 +113,7 @@ def draw_times(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawing
         name=name,
         title=title,
         description=f"Wall-clock time to the target of {len(runs)} runs with {joined(sizes)} processes"
-        + ("; runs that missed the target are hollow" if missed else "")
+        + ("; runs that did not reach it are hollow" if missed else "")
         + ", and the efficiency of rate, samples and time",
         paint=paint,
         size_in=(9.0, 4.7),

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 from ledger_lab.costs import Price
 from ledger_lab.ledger import Run
-from ledger_lab.reports.figures import can_draw, draw_studies
-from ledger_lab.reports.figures.ledger import runs_of_several_sizes
+from ledger_lab.reports.figures import Drawing, can_draw, draw_studies
+from ledger_lab.reports.figures.ledger import Target, by_scaled_target
+from ledger_lab.reports.scaled_runs import scaled_run
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.scaling.points import ScaledRun
-from ledger_lab.scaling.studies import find_studies
+from ledger_lab.scaling import ScaledRun, find_studies
 
 MOST_PICTURES = 40
 """Pictures on a page at most. Each takes a fraction of a second to draw."""
+CSS_PIXELS_PER_INCH = 96
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +56,12 @@ class ScalingPart:
 
 
 class ScalingKeeper:
-    """Draws the section, and keeps it until a run that it shows changes."""
+    """Draws the section. The pictures of a target are kept until one of its runs changes."""
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._drawn: list[ScaledRun] = []
-        self._part = ScalingPart()
+        self._scaled: dict[str, tuple[RunSummary, ScaledRun]] = {}
+        self._targets: dict[Target, _TargetFigures] = {}
 
     def part(self, runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None) -> ScalingPart:
         """Return the section.
@@ -68,34 +69,64 @@ class ScalingKeeper:
         Args:
             runs: The runs of the page.
             summaries: Their summaries, in the same order.
-            price: Price that replaces the declared prices.
+            price: Price that replaces the declared prices; the same at each call.
         """
-        scaled = runs_of_several_sizes(runs, summaries, price)
-        if scaled != self._drawn:
-            self._part, self._drawn = _draw(scaled), scaled
-        return self._part
+        targets = by_scaled_target(runs, summaries)
+        self._targets = {target: self._figures(target, members, price) for target, members in targets.items()}
+        places = [(figures, place) for figures in self._targets.values() for place in range(len(figures.groups))]
+        if not can_draw():
+            return ScalingPart(missing_package=bool(places))
+        drawn: list[PictureGroup] = []
+        room, left_out = MOST_PICTURES, 0
+        for figures, place in places:
+            count = len(figures.groups[place].drawings)
+            if count <= room:
+                drawn.append(figures.pictures(place))
+                room -= count
+            else:
+                left_out += count
+        return ScalingPart(groups=tuple(drawn), left_out=left_out)
+
+    def _figures(
+        self, target: Target, members: Sequence[tuple[Run, RunSummary]], price: Price | None
+    ) -> _TargetFigures:
+        """Return the figures of a target; as long as its runs don't change, the same."""
+        runs = [self._scale(run, summary, price) for run, summary in members]
+        kept = self._targets.get(target)
+        return kept if kept is not None and kept.runs == runs else _TargetFigures(runs)
+
+    def _scale(self, run: Run, summary: RunSummary, price: Price | None) -> ScaledRun:
+        """Return a run as a point of a scaling study; as long as its summary doesn't change, the same."""
+        kept = self._scaled.get(summary.run_id)
+        if kept is None or kept[0] is not summary:
+            kept = self._scaled[summary.run_id] = (summary, scaled_run(run, summary, price))
+        return kept[1]
 
 
-def _draw(runs: Sequence[ScaledRun]) -> ScalingPart:
-    """Draw the section."""
-    groups = draw_studies(find_studies(runs))
-    if not groups or not can_draw():
-        return ScalingPart(missing_package=bool(groups))
-    drawn: list[PictureGroup] = []
-    count, left_out = 0, 0
-    for group in groups:
-        if count + len(group.drawings) > MOST_PICTURES:
-            left_out += len(group.drawings)
-            continue
-        count += len(group.drawings)
-        pictures = tuple(
-            Picture(
-                description=drawing.description,
-                address=f"data:image/svg+xml;base64,{base64.b64encode(drawing.render('svg')).decode()}",
-                width=round(drawing.size_in[0] * 96),
-                height=round(drawing.size_in[1] * 96),
-            )
-            for drawing in group.drawings
-        )
-        drawn.append(PictureGroup(title=group.title, pictures=pictures, notes=group.notes))
-    return ScalingPart(groups=tuple(drawn), left_out=left_out)
+class _TargetFigures:
+    """The figures of one target, painted when they are needed."""
+
+    def __init__(self, runs: list[ScaledRun]) -> None:
+        """Paint nothing yet."""
+        self.runs = runs
+        self.groups = draw_studies(find_studies(runs))
+        self._pictures: dict[int, PictureGroup] = {}
+
+    def pictures(self, place: int) -> PictureGroup:
+        """Return the pictures of a group."""
+        if place not in self._pictures:
+            group = self.groups[place]
+            pictures = tuple(_picture(drawing) for drawing in group.drawings)
+            self._pictures[place] = PictureGroup(title=group.title, pictures=pictures, notes=group.notes)
+        return self._pictures[place]
+
+
+def _picture(drawing: Drawing) -> Picture:
+    """Paint a picture."""
+    width_in, height_in = drawing.size_in
+    return Picture(
+        description=drawing.description,
+        address=f"data:image/svg+xml;base64,{base64.b64encode(drawing.render('svg')).decode()}",
+        width=round(width_in * CSS_PIXELS_PER_INCH),
+        height=round(height_in * CSS_PIXELS_PER_INCH),
+    )
