@@ -75,6 +75,7 @@ def test_a_study_holds_each_of_its_runs_once_in_each_panel(
     assert marks(pictures["ledgerlab-ant-rsl-rl-weak-rate"]) == of_rates
     of_phases = {f"run-{run.run_id}-{phase}": 1 for run in weak for phase in run.phases}
     assert marks(pictures["ledgerlab-ant-rsl-rl-weak-phases"]) == of_phases
+    assert set(runs[-1].phases) <= set(texts(pictures["ledgerlab-ant-rsl-rl-weak-phases"]).splitlines())
     times = marks(pictures["ledgerlab-ant-rsl-rl-weak-time"])
     assert times == {f"{'run' if run.reached else 'missed'}-{run.run_id}": 1 for run in weak}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
 from ledger_lab.reports.figures.look import head, hue, key_of_marks, logarithmic, mark, run_mark, shown, time_unit
 from ledger_lab.reports.figures.targets import MISSED
-from ledger_lab.units import usd
+from ledger_lab.units import quantity, usd
 
 if TYPE_CHECKING:
     from matplotlib import figure
@@ -87,7 +87,7 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
             axes, "x", [run.time_s / seconds for run in runs], f"wall-clock time to the target [{symbol}]",
             lambda value: f"{value:.3g}",
         )  # fmt: skip
-        logarithmic(axes, "y", [run.usd for run in runs], "cost to the target [USD]", usd)
+        logarithmic(axes, "y", [run.usd for run in runs], "cost to the target [USD]", _dollars)
         handles = [
             key_of_marks(colour=hue(place), shape=mark(place), label=shown(each)) for place, each in enumerate(series)
         ]
@@ -97,7 +97,7 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
             handles.append(key_of_marks(colour=INK, shape="", label="Pareto front of the medians (+)", line="-"))
         head(canvas, title, handles, columns=2)
 
-    best = joined_sizes(front)
+    best = _size_words(front)
     return Drawing(
         name=name,
         title=title,
@@ -109,12 +109,17 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
     )
 
 
-def joined_sizes(front: Sequence[PricedSize]) -> str:
+def _size_words(front: Sequence[PricedSize]) -> str:
     """Return the sizes of a front with their medians, in words."""
     return "; ".join(
         f"{shown(each.series)}, {shown(each.label)}: {each.median_time_s:.4g} s, {usd(each.median_usd)}"
         for each in front
     )
+
+
+def _dollars(amount: float) -> str:
+    """Return the amount of a tick, with more digits than an amount in a text."""
+    return f"${quantity(amount)}"
 
 
 def _paint_median(axes: Axes, size: PricedSize, seconds: float, place: int) -> None:

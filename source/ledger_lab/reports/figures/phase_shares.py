@@ -63,11 +63,13 @@ def draw_phases(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawin
                     share = run.phases.get(phase, 0.0) / whole
                     if share <= 0:
                         continue
-                    (bar,) = axes.bar(
+                    axes.bar(
                         at, share, 0.9, bottom=below, gid=f"run-{shown(run.run_id)}-{phase}",
                         facecolor=colour, hatch=hatch, edgecolor=PAPER, linewidth=0.4,
                     )  # fmt: skip
-                    handles.setdefault(phase, Patch(label=str(phase))).update_from(bar)
+                    handles[phase] = Patch(
+                        label=str(phase), facecolor=colour, hatch=hatch, edgecolor=PAPER, linewidth=0.4
+                    )
                     below += share
                 at += 1
             at += _GAP
