@@ -73,7 +73,7 @@ class ReportRequest(Request):
             "report.py --checkpoints",
             "report.py --html page.html",
             "report.py --html page.html --follow 15",
-            "report.py --scaling strong_scaling",
+            "report.py --scaling",
             "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
             'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
         ),
