@@ -96,7 +96,8 @@ def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.
 def test_axes_and_legends_say_units_laws_and_intervals(pictures: dict[str, ElementTree.Element]) -> None:
     rate = texts(pictures["ledgerlab-ant-rsl-rl-strong-rate"])
     assert "environment steps per second of all processes [1/s]" in rate
-    assert re.search(r"Amdahl's law: contention 0\.\d+ \[0\.\d+, 0\.\d+\]", rate)
+    assert "Amdahl's law" in rate
+    assert re.search(r"contention 0\.\d+ \[0\.\d+, 0\.\d+\]", rate)
     assert "wall-clock time to the target [s]" in texts(pictures["ledgerlab-ant-rsl-rl-weak-time"])
     assert "cost to the target [USD]" in texts(pictures["ledgerlab-ant-cost-against-time"])
     assert re.search(r"B_crit = .+ samples", texts(pictures["ledgerlab-ant-rsl-rl-steps-against-batch"]))
@@ -168,7 +169,7 @@ def test_published_rates_are_drawn_by_the_same_code() -> None:
     cartpole = next(study for study in read_published().studies if "Cartpole" in study.task)
     picture = ElementTree.fromstring(draw_published(cartpole).render("svg"))
     assert len(marks(picture)) == 4 * len(cartpole.points)
-    assert "Amdahl's law: contention 0.17; a size deviates by up to" in texts(picture)
+    assert {"Amdahl's law", "contention 0.17", "largest deviation of a size 5 %"} <= set(texts(picture).splitlines())
 
 
 def test_phases_look_as_on_the_page() -> None:

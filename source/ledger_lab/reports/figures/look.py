@@ -6,6 +6,7 @@ something, a mark, a pattern or a text says it, too.
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,8 +26,12 @@ _LONGEST = 48
 """Characters of a text from a ledger that a figure shows."""
 _SPREAD = 0.035
 """Distance between two runs of the same size, as a share of the size."""
+_CROWD = 12
+"""Runs of the same size beyond which their marks are small."""
 _FEW_FOLD = 4.0
 """Ratio of the ends of a logarithmic axis below which its ticks are evenly spaced numbers."""
+_CHARACTERS_PER_INCH = 10
+"""Characters of a title that are as wide as an inch, or less."""
 _MARGIN = 0.12
 """Room beside the figures of a logarithmic axis for arrows, as a share of its length."""
 _UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (float("inf"), 3600.0, "h"))
@@ -49,8 +54,8 @@ def hue(place: int) -> str:
 
 
 def mark(place: int) -> str:
-    """Return the mark of the series at a place."""
-    return MARKS[place % len(MARKS)]
+    """Return the mark of the series at a place. Series of the same colour have other marks."""
+    return MARKS[(place + place // len(HUES)) % len(MARKS)]
 
 
 def time_unit(longest_s: float) -> tuple[float, str]:
@@ -78,6 +83,15 @@ def side_by_side(values: Sequence[float]) -> Iterator[float]:
         seen[value] += 1
 
 
+def is_crowded(values: Sequence[float]) -> bool:
+    """Tell whether so many runs share a position that their marks must be small.
+
+    Args:
+        values: The positions of the runs.
+    """
+    return max(Counter(values).values(), default=0) > _CROWD
+
+
 def run_mark(
     axes: Axes,
     x: float,
@@ -87,6 +101,7 @@ def run_mark(
     colour: str,
     shape: str,
     missed: bool = False,
+    crowded: bool = False,
     arrow: tuple[float, float] = (0.0, 15.0),
 ) -> None:
     """Draw one run.
@@ -100,6 +115,7 @@ def run_mark(
         shape: Mark of its series.
         missed: Whether it missed the target: its figure is larger than the shown one. The mark is then hollow, and an
             arrow shows the direction.
+        crowded: Whether there are so many runs that the mark must be small.
         arrow: Direction and length of the arrow [point].
     """
     axes.plot(
@@ -109,7 +125,8 @@ def run_mark(
         marker=shape,
         markerfacecolor=PAPER if missed else colour,
         markeredgecolor=colour if missed else PAPER,
-        markeredgewidth=1.3 if missed else 0.5,
+        markeredgewidth=1.3 if missed else 0.0 if crowded else 0.5,
+        markersize=3.5 if crowded else 6.0,
         zorder=4,
         gid=f"{'missed' if missed else 'run'}-{shown(run_id)}",
     )
@@ -152,7 +169,8 @@ def head(figure: Figure, title: str, handles: Iterable[Any] = (), columns: int =
         handles: Entries of the legend, in order.
         columns: Largest number of columns of the legend.
     """
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=INK)
+    lines = textwrap.wrap(title, round(_CHARACTERS_PER_INCH * figure.get_figwidth()))
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=INK)
     entries = list(handles)
     if entries:
         figure.legend(handles=entries, loc="outside lower left", ncols=min(columns, len(entries)))

@@ -7,13 +7,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
-from ledger_lab.reports.figures.look import head, hue, key_of_marks, logarithmic, mark, run_mark, shown, time_unit
+from ledger_lab.reports.figures.look import (
+    head,
+    hue,
+    is_crowded,
+    key_of_marks,
+    logarithmic,
+    mark,
+    run_mark,
+    shown,
+    time_unit,
+)
 from ledger_lab.reports.figures.targets import MISSED
 from ledger_lab.units import quantity, usd
 
 if TYPE_CHECKING:
     from matplotlib import figure
     from matplotlib.axes import Axes
+
+_MOST_NAMED = 16
+"""With more sizes than these, only those on the Pareto front have their names in the figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +86,16 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
     def paint(canvas: figure.Figure) -> None:
         axes = canvas.subplots()
         seconds, symbol = time_unit(max(run.time_s for run in runs))
+        crowded = is_crowded([place for place, each in enumerate(sizes) for _ in each.runs])
         for each in sizes:
             place = series.index(each.series)
             for run in each.runs:
                 run_mark(
                     axes, run.time_s / seconds, run.usd, run.run_id,
-                    colour=hue(place), shape=mark(place), missed=not run.reached, arrow=(11.0, 11.0),
+                    colour=hue(place), shape=mark(place), missed=not run.reached,
+                    crowded=crowded, arrow=(11.0, 11.0),
                 )  # fmt: skip
-            _paint_median(axes, each, seconds, place)
+            _paint_median(axes, each, seconds, place, named=len(sizes) <= _MOST_NAMED or each in front)
         corners = [(t / seconds, c) for each in front if (t := each.median_time_s) and (c := each.median_usd)]
         axes.step([x for x, _ in corners], [y for _, y in corners], where="post", color=INK, linewidth=1.1, zorder=2)
         logarithmic(
@@ -105,7 +120,7 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
         + ("; runs that did not reach it are hollow" if missed else "")
         + (f". On the Pareto front of the medians, the fastest first: {best}" if front else ""),
         paint=paint,
-        size_in=(7.5, 4.8),
+        size_in=(7.5, 4.4 + 0.1 * len(series)),  # the legend has two columns
     )
 
 
@@ -122,12 +137,14 @@ def _dollars(amount: float) -> str:
     return f"${quantity(amount)}"
 
 
-def _paint_median(axes: Axes, size: PricedSize, seconds: float, place: int) -> None:
-    """Paint the medians of a size, with its name."""
+def _paint_median(axes: Axes, size: PricedSize, seconds: float, place: int, *, named: bool) -> None:
+    """Paint the medians of a size, with its name if there is room for it."""
     if size.median_time_s is None or size.median_usd is None:
         return
     at = (size.median_time_s / seconds, size.median_usd)
     axes.plot(*[[each] for each in at], linestyle="none", marker="+", markersize=11, color=INK, zorder=5)
+    if not named:
+        return
     axes.annotate(  # above and to the left: runs of a size scatter along the other diagonal, as time is money
         shown(size.label, 24), at, xytext=(-6, 5), textcoords="offset points", ha="right", fontsize=8,
         color=hue(place), zorder=3,

@@ -33,6 +33,8 @@ PHASE_LOOKS = {
 }
 """Colour and hatching of each phase, as on the page."""
 
+_CROWD = 80
+"""Bars beyond which there is no room between them."""
 _GAP = 0.8
 """Distance between the bars of two sizes [bars]."""
 
@@ -53,6 +55,7 @@ def draw_phases(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawin
         from matplotlib.ticker import PercentFormatter
 
         axes = canvas.subplots()
+        crowded = sum(len(runs) for _, runs in groups) > _CROWD
         at, centres = 0.0, []
         handles: dict[Phase, Patch] = {}
         for _, runs in groups:
@@ -64,8 +67,8 @@ def draw_phases(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawin
                     if share <= 0:
                         continue
                     axes.bar(
-                        at, share, 0.9, bottom=below, gid=f"run-{shown(run.run_id)}-{phase}",
-                        facecolor=colour, hatch=hatch, edgecolor=PAPER, linewidth=0.4,
+                        at, share, 1.0 if crowded else 0.9, bottom=below, gid=f"run-{shown(run.run_id)}-{phase}",
+                        facecolor=colour, hatch=hatch, edgecolor=PAPER, linewidth=0.0 if crowded else 0.4,
                     )  # fmt: skip
                     handles[phase] = Patch(
                         label=str(phase), facecolor=colour, hatch=hatch, edgecolor=PAPER, linewidth=0.4

@@ -12,6 +12,7 @@ from ledger_lab.reports.figures.look import (
     between,
     head,
     hue,
+    is_crowded,
     joined,
     key_of_marks,
     logarithmic,
@@ -67,7 +68,7 @@ def draw_rates(name: str, title: str, runs: Sequence[RatedRun], fits: Sequence[R
         ]
         handles.append(key_of_marks(colour=SOFT, shape="", label="ideal: the rate grows like N", line=":"))
         handles += [
-            key_of_marks(colour=_law_hue(place), shape="", label=_law_words(fit), line="-")
+            key_of_marks(colour=_law_hue(place), shape="", label="\n".join(_law_words(fit)), line="-")
             for place, fit in enumerate(usable)
         ]
         head(canvas, title, handles)
@@ -77,7 +78,7 @@ def draw_rates(name: str, title: str, runs: Sequence[RatedRun], fits: Sequence[R
         title=title,
         description=f"Environment steps per second, and efficiency, of {len(runs)} runs with "
         f"{joined(sizes)} processes, with the ideal line"
-        + (f" and {joined([_law_words(fit) for fit in usable])}" if usable else ""),
+        + (f" and {joined([', '.join(_law_words(fit)) for fit in usable])}" if usable else ""),
         paint=paint,
     )
 
@@ -87,9 +88,12 @@ def _paint_rates(axes: Axes, runs: Sequence[RatedRun], fits: Sequence[RateFit], 
     known: list[float] = []
     for place, (_, read) in enumerate(_RATES):
         series = [(run, rate) for run in runs if (rate := read(run.rates))]
-        moved = side_by_side([run.rates.processes for run, _ in series])
-        for (run, rate), x in zip(series, moved, strict=True):
-            run_mark(axes, x, rate, f"{run.run_id}-{place}", colour=hue(place), shape=mark(place))
+        counts = [run.rates.processes for run, _ in series]
+        for (run, rate), x in zip(series, side_by_side(counts), strict=True):
+            run_mark(
+                axes, x, rate, f"{run.run_id}-{place}",
+                colour=hue(place), shape=mark(place), crowded=is_crowded(counts),
+            )  # fmt: skip
         medians = _medians([(run.rates.processes, rate) for run, rate in series])
         axes.plot(*_columns(medians), color=hue(place), alpha=0.45, zorder=2)
         if medians:
@@ -109,10 +113,13 @@ def _paint_efficiency(axes: Axes, runs: Sequence[RatedRun], fits: Sequence[RateF
     medians = _medians([(run.rates.processes, rate) for run, rate in series])
     first, rate = medians[0]
     single = rate / first
-    moved = side_by_side([run.rates.processes for run, _ in series])
-    for (run, rate), x in zip(series, moved, strict=True):
+    counts = [run.rates.processes for run, _ in series]
+    for (run, rate), x in zip(series, side_by_side(counts), strict=True):
         share = rate / (single * run.rates.processes)
-        run_mark(axes, x, share, f"{run.run_id}-efficiency", colour=hue(_TOTAL), shape=mark(_TOTAL))
+        run_mark(
+            axes, x, share, f"{run.run_id}-efficiency",
+            colour=hue(_TOTAL), shape=mark(_TOTAL), crowded=is_crowded(counts),
+        )  # fmt: skip
     axes.axhline(1.0, color=SOFT, linestyle=":", zorder=1)
     for place, fit in enumerate(fits):
         _paint_law(axes, fit, _law_hue(place), lambda processes: single * processes)
@@ -151,13 +158,13 @@ def _law_hue(place: int) -> str:
     return hue(place + 3)
 
 
-def _law_words(fit: RateFit) -> str:
-    """Return a law with its coefficients."""
-    words = f"{fit.law.full_name}: contention {_figure(fit.contention)}"
+def _law_words(fit: RateFit) -> list[str]:
+    """Return a law and its coefficients."""
+    words = [fit.law.full_name, f"contention {_figure(fit.contention)}"]
     if fit.coherency is not None:
-        words += f", coherency {_figure(fit.coherency)}"
+        words.append(f"coherency {_figure(fit.coherency)}")
     if fit.misfit_p_value is None:  # then no test tells whether it may be right
-        words += f"; a size deviates by up to {percent(fit.largest_deviation, 0)}"
+        words.append(f"largest deviation of a size {percent(fit.largest_deviation, 0)}")
     return words
 
 

@@ -71,18 +71,16 @@ def draw_published(study: PublishedStudy) -> Drawing:
 
 def _target_group(settings: dict[Setting, list[ScalingStudy]]) -> list[DrawingGroup]:
     """Return the figure of all settings with the same target, if two sizes have a price."""
-    sizes = [
-        size
-        for setting, own in settings.items()
-        for point in _points(own)
-        if (size := _priced(setting, point)) is not None
-    ]
+    points = [(setting, point) for setting, own in settings.items() for point in _points(own)]
+    sizes = [size for setting, point in points if (size := _priced(setting, point)) is not None]
     if len(sizes) < 2:
         return []
     first = next(iter(settings))
     target = f"{shown(first.task)} · target {target_share(first.target_success)} · panel {shown(first.panel)}"
     drawing = draw_money(f"{_slug(first.task)}-cost-against-time", f"{target}: cost against time", sizes)
-    return [DrawingGroup(title=target, drawings=(drawing,))]
+    unpriced = sum(len(point.runs) for _, point in points) - sum(len(size.runs) for size in sizes)
+    notes = (f"not drawn: {unpriced} of the runs, because they have no price",) if unpriced else ()
+    return [DrawingGroup(title=target, drawings=(drawing,), notes=notes)]
 
 
 def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
@@ -96,10 +94,13 @@ def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[D
         for study in studies
         if study.kind is not Kind.OTHER
     ]
-    runs = [run for point in _points(studies) for run in point.runs if run.identity.steps]
+    every = [run for point in _points(studies) for run in point.runs]
+    runs = [run for run in every if run.identity.steps]
     if len({run.batch for run in runs}) > 1:
         drawing = draw_steps(f"{name}-steps-against-batch", f"{words}: steps to the target", runs, studies[0].batch_fit)
         notes = [refusal_line(each) for each in studies[0].refusals if _is_of_batch(each)]
+        if untrained := len(every) - len(runs):
+            notes.append(f"not drawn: {untrained} of the runs, because they ended before their first iteration")
         groups.append(
             DrawingGroup(title=f"{words} · all batches", drawings=(drawing,), notes=(setting_line(setting), *notes))
         )
@@ -143,13 +144,14 @@ def _rates(run: ScaledRun) -> SizeRates:
 
 
 def _priced(setting: Setting, point: ScalingPoint) -> PricedSize | None:
-    """Return what a size cost; ``None`` if a run has no price."""
+    """Return what a size cost; ``None`` if no run has a price."""
     runs = []
     for run in point.runs:
         cost = run.cost_to_target_usd if run.reached else run.billable_usd
-        if not cost or run.identity.time_s <= 0:
-            return None
-        runs.append(PricedRun(run_id=run.run_id, time_s=run.identity.time_s, usd=cost, reached=run.reached))
+        if cost and run.identity.time_s > 0:
+            runs.append(PricedRun(run_id=run.run_id, time_s=run.identity.time_s, usd=cost, reached=run.reached))
+    if not runs:
+        return None
     words = (setting.rl_library, setting.instance, setting.treatment)
     return PricedSize(
         series=" · ".join(shown(each) for each in words if each),

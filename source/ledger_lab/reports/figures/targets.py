@@ -11,6 +11,7 @@ from ledger_lab.reports.figures.look import (
     between,
     head,
     hue,
+    is_crowded,
     joined,
     key_of_marks,
     logarithmic,
@@ -56,9 +57,12 @@ def draw_steps(name: str, title: str, runs: Sequence[ScaledRun], fit: BatchFit |
 
     def paint(canvas: figure.Figure) -> None:
         axes = canvas.subplots()
-        moved = side_by_side([run.batch for run in trained])
-        for run, x in zip(trained, moved, strict=True):
-            run_mark(axes, x, run.identity.steps, run.run_id, colour=hue(0), shape=mark(0), missed=not run.reached)
+        own = [run.batch for run in trained]
+        for run, x in zip(trained, side_by_side(own), strict=True):
+            run_mark(
+                axes, x, run.identity.steps, run.run_id,
+                colour=hue(0), shape=mark(0), missed=not run.reached, crowded=is_crowded(own),
+            )  # fmt: skip
         handles = [key_of_marks(colour=hue(0), shape=mark(0), label="run that reached the target")]
         if missed:
             handles.append(key_of_marks(colour=hue(0), shape=mark(0), label=MISSED, missed=True))
@@ -123,10 +127,12 @@ def draw_times(name: str, title: str, points: Sequence[ScalingPoint]) -> Drawing
 def _paint_times(axes: Axes, runs: Sequence[ScaledRun], points: Sequence[ScalingPoint], sizes: Sequence[int]) -> None:
     """Paint the time to the target of each run."""
     seconds, symbol = time_unit(max(run.identity.time_s for run in runs))
-    moved = side_by_side([run.processes for run in runs])
-    for run, x in zip(runs, moved, strict=True):
-        missed = not run.reached
-        run_mark(axes, x, run.identity.time_s / seconds, run.run_id, colour=hue(0), shape=mark(0), missed=missed)
+    counts = [run.processes for run in runs]
+    for run, x in zip(runs, side_by_side(counts), strict=True):
+        run_mark(
+            axes, x, run.identity.time_s / seconds, run.run_id,
+            colour=hue(0), shape=mark(0), missed=not run.reached, crowded=is_crowded(counts),
+        )  # fmt: skip
     medians = [
         (point.processes, time_s / seconds)
         for point in points
