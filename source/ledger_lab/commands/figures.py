@@ -30,9 +30,8 @@ def write_figures(folder: Path, contents: Contents, price: Price | None) -> None
         )
     console = make_console()
     for group in groups:
-        console.print(group.title, soft_wrap=True)
+        lines = [group.title]
         for drawing in group.drawings:
             files = save_drawings(folder, [drawing])
-            console.print(f"  wrote {', '.join(map(str, files))}", soft_wrap=True)
-        for note in group.notes:
-            console.print(f"  {note}", soft_wrap=True)
+            lines.append(f"  wrote {', '.join(map(str, files))}")
+        console.print(*lines, *(f"  {note}" for note in group.notes), sep="\n", soft_wrap=True)
