@@ -249,7 +249,8 @@ def build_report(argv: Sequence[str]) -> int:
     elif request.scaling:
         from ledger_lab.commands.scaling import show_scaling
 
-        show_scaling(contents, price, request.json)
+        declared = [cohort for cohort in ledger.cohorts if not request.runs or cohort.name in request.runs]
+        show_scaling(contents, price, request.json, declared)
     elif request.html is not None:
         _draw(request, request.html, ledger, contents, price)
     else:
