@@ -157,6 +157,16 @@ def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
     assert draw_studies(find_studies(runs[:1])) == []
 
 
+def test_runs_without_price_are_counted_and_the_others_of_their_size_drawn() -> None:
+    runs = [noisy_run(n, 8, s) for n in (1, 2) for s in (1, 2, 3)]
+    runs[0] = replace(runs[0], cost_to_target_usd=None)
+    money = draw_studies(find_studies(runs))[0]
+    assert money.notes == ("not drawn: 1 of the runs, because they have no price",)
+    picture = ElementTree.fromstring(money.drawings[0].render("svg"))
+    assert marks(picture) == {f"run-{run.run_id}": 1 for run in runs[1:]}
+    assert "1 × 8" in texts(picture)
+
+
 def test_a_law_that_does_not_fit_is_named_and_not_drawn() -> None:
     rates = {1: 1e4, 2: 1e4, 4: 9e4}
     runs = [replace(noisy_run(n, 8, s), fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]

@@ -6,6 +6,7 @@ something, a mark, a pattern or a text says it, too.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +25,8 @@ MARKS = ("o", "s", "^", "D", "P", "X", "<", "p")
 
 _LONGEST = 48
 """Characters of a text from a ledger that a figure shows."""
-_SPREAD = 0.035
-"""Distance between two runs of the same size, as a share of the size."""
+_STEP, _WIDEST = 0.018, 0.1
+"""Distance between two runs of the same size, and width of all of them at most, as shares of a logarithmic axis."""
 _CROWD = 12
 """Runs of the same size beyond which their marks are small."""
 _FEW_FOLD = 4.0
@@ -71,15 +72,16 @@ def side_by_side(values: Sequence[float]) -> Iterator[float]:
     """Move equal positions on a logarithmic axis apart, so that no run hides another.
 
     Args:
-        values: The positions.
+        values: The positions; at least one.
 
     Yields:
         The moved positions, in the same order.
     """
     counts, seen = Counter(values), Counter[float]()
+    length = math.log(max(values) / min(values)) if len(counts) > 1 else math.log(2)
     for value in values:
-        step = min(_SPREAD, 0.25 / counts[value])
-        yield value * (1 + step * (seen[value] - (counts[value] - 1) / 2))
+        step = min(_STEP, _WIDEST / counts[value]) * length
+        yield value * math.exp(step * (seen[value] - (counts[value] - 1) / 2))
         seen[value] += 1
 
 

@@ -87,7 +87,7 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
         axes = canvas.subplots()
         seconds, symbol = time_unit(max(run.time_s for run in runs))
         crowded = is_crowded([place for place, each in enumerate(sizes) for _ in each.runs])
-        for each in sizes:
+        for number, each in enumerate(sorted(sizes, key=lambda size: (size.median_usd or 0.0, size.label))):
             place = series.index(each.series)
             for run in each.runs:
                 run_mark(
@@ -95,7 +95,8 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
                     colour=hue(place), shape=mark(place), missed=not run.reached,
                     crowded=crowded, arrow=(11.0, 11.0),
                 )  # fmt: skip
-            _paint_median(axes, each, seconds, place, named=len(sizes) <= _MOST_NAMED or each in front)
+            named = len(sizes) <= _MOST_NAMED or each in front
+            _paint_median(axes, each, seconds, hue(place), shown(each.label, 24) if named else "", number % 2 == 1)
         corners = [(t / seconds, c) for each in front if (t := each.median_time_s) and (c := each.median_usd)]
         axes.step([x for x, _ in corners], [y for _, y in corners], where="post", color=INK, linewidth=1.1, zorder=2)
         logarithmic(
@@ -137,15 +138,14 @@ def _dollars(amount: float) -> str:
     return f"${quantity(amount)}"
 
 
-def _paint_median(axes: Axes, size: PricedSize, seconds: float, place: int, *, named: bool) -> None:
-    """Paint the medians of a size, with its name if there is room for it."""
+def _paint_median(axes: Axes, size: PricedSize, seconds: float, colour: str, name: str, below: bool) -> None:
+    """Paint the medians of a size, with a name beside them."""
     if size.median_time_s is None or size.median_usd is None:
         return
     at = (size.median_time_s / seconds, size.median_usd)
     axes.plot(*[[each] for each in at], linestyle="none", marker="+", markersize=11, color=INK, zorder=5)
-    if not named:
-        return
-    axes.annotate(  # above and to the left: runs of a size scatter along the other diagonal, as time is money
-        shown(size.label, 24), at, xytext=(-6, 5), textcoords="offset points", ha="right", fontsize=8,
-        color=hue(place), zorder=3,
+    # Above and to the left, or below and to the right: runs of a size scatter along the other diagonal.
+    axes.annotate(
+        name, at, xytext=(6, -5) if below else (-6, 5), textcoords="offset points", ha="left" if below else "right",
+        va="top" if below else "bottom", fontsize=8, color=colour, zorder=3,
     )  # fmt: skip

@@ -152,13 +152,15 @@ def _priced(setting: Setting, point: ScalingPoint) -> PricedSize | None:
             runs.append(PricedRun(run_id=run.run_id, time_s=run.identity.time_s, usd=cost, reached=run.reached))
     if not runs:
         return None
+    drawn = {run.run_id for run in runs}
+    priced = replace(point, runs=tuple(run for run in point.runs if run.run_id in drawn))
     words = (setting.rl_library, setting.instance, setting.treatment)
     return PricedSize(
         series=" · ".join(shown(each) for each in words if each),
         label=f"{point.processes} × {point.num_envs:,}",
         runs=tuple(runs),
-        median_time_s=point.median_to_target(lambda run: run.time_to_target_s),
-        median_usd=point.median_to_target(lambda run: run.cost_to_target_usd),
+        median_time_s=priced.median_to_target(lambda run: run.time_to_target_s),
+        median_usd=priced.median_to_target(lambda run: run.cost_to_target_usd),
     )
 
 
