@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.commands.queues import ask_queues
+from ledger_lab.commands.study_clusters import Cluster, StudyClusters
 from ledger_lab.commands.study_on import StudyElsewhere
 from ledger_lab.commands.submit import complete_drafts, hand_over, submit_if_asked
 from ledger_lab.errors import UserError
@@ -153,7 +154,7 @@ def test_a_study_whose_call_was_killed_is_not_submitted_again(
     program = (
         "import sys; from pathlib import Path; from tests.launch.test_slurm_answers import *\n"
         "lab = SlurmSite(name='lab', log_root=Path(sys.argv[1]) / 'ledger', environment={}, time='10')\n"
-        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), ENGINE, lab)\n"
+        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), StudyClusters({None: Cluster(ENGINE, lab)}))\n"
         "study.submit([], make_console(), nodes=1, at_once=None, dry_run=False)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
@@ -287,7 +288,8 @@ def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyElsewhere]:
     """Returns what one call of study.py knows of a study of one seed."""
     (tmp_path / "s.toml").write_text("version = 1\nseeds = [1]\n")
     lab = site()
-    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), ENGINE, lab)
+    clusters = StudyClusters({None: Cluster(ENGINE, lab)})
+    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), clusters)
 
 
 def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], tmp_path: Path) -> None:

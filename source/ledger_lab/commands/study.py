@@ -15,12 +15,13 @@ from rich.console import Console
 
 from ledger_lab.commands.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.commands.report import build_report
+from ledger_lab.commands.study_checks import check_machines, check_sizes, require_one_machine
+from ledger_lab.commands.study_clusters import study_clusters
 from ledger_lab.commands.study_on import StudyElsewhere, StudyTrainings
 from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
 from ledger_lab.commands.watch import watch_study
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
-from ledger_lab.launch.engine import load_site
 from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
@@ -45,8 +46,8 @@ class StudyRequest(Request):
         name="study.py",
         usage=(
             "study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
-            "       study.py --on CLUSTER [--at_once N] [--nodes N] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
-            "       study.py --on CLUSTER (--status | --cancel) STUDY"
+            "       study.py [--on CLUSTER] [--at_once N] [--nodes N] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
+            "       study.py [--on CLUSTER] (--status | --cancel) STUDY"
         ),
         description=(
             "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
@@ -59,7 +60,9 @@ class StudyRequest(Request):
             f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
             "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
             "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
-            "report. Without --on, the program leaves out the trainings that wait or run on a cluster."
+            "report. Without --on, the program leaves out the trainings that wait or run on a cluster. A study file can "
+            "also list sizes of the training (table [scaling]), and the clusters where the trainings run (table "
+            "[machine]). Then --on is not needed, and --status and --cancel work for all of these clusters."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=(
@@ -67,6 +70,7 @@ class StudyRequest(Request):
             "study.py libraries -- --usd_per_hour 0.10",
             "study.py libraries --on slurm --at_once 4",
             "study.py libraries --on slurm --status",
+            "study.py weak_scaling",
         ),
     )
 
@@ -102,12 +106,30 @@ class StudyRequest(Request):
         for name in ("at_once", "nodes"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} {value}: must be at least 1")
-        given = [name for name in ("at_once", "status", "cancel") if getattr(self, name)]
-        given += ["nodes"] if self.nodes > 1 else []
-        if given and self.on is None:
-            raise UserError(f"--{given[0]} needs --on CLUSTER")
         if self.on is not None and self.log_root != Path("logs"):
             raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
+
+    def require_fit(self, study: Study) -> None:
+        """Check the flags that depend on the study.
+
+        Args:
+            study: The study.
+
+        Raises:
+            UserError: If a flag needs another flag, or contradicts the study.
+        """
+        if study.machines and self.on is not None:
+            raise UserError(
+                f"--on {self.on}: the table [machine] of study {study.name} names the clusters: leave it out"
+            )
+        if study.machines and self.log_root != Path("logs"):
+            raise UserError(f"--log_root {self.log_root}: the cluster files of study {study.name} set it: leave it out")
+        if study.scaling is not None and self.nodes > 1:
+            raise UserError(f"--nodes {self.nodes}: the table [scaling] of study {study.name} sets it: leave it out")
+        given = [name for name in ("at_once", "status", "cancel") if getattr(self, name)]
+        given += ["nodes"] if self.nodes > 1 else []
+        if given and self.on is None and not study.machines:
+            raise UserError(f"--{given[0]} needs --on CLUSTER")
 
 
 def run_study(argv: Sequence[str]) -> int:
@@ -123,10 +145,12 @@ def run_study(argv: Sequence[str]) -> int:
         UserError: If there is no such study, or a training refuses its arguments.
     """
     at = [*argv, "--"].index("--")
-    request, extra = StudyRequest.parse(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
+    request = StudyRequest.parse(argv[:at])
     study = load_study(request.study)
+    request.require_fit(study)
+    extra = check_arguments("after --", list(argv[at + 1 :]), study.flags)
     console = make_console()
-    if request.on is not None:
+    if request.on is not None or study.machines:
         return _run_elsewhere(study, request, extra, console)
     now = StudyTrainings(study, request.log_root)
     missing, queued, count = now.missing(), now.queued(), len(study.seeds) * len(study.arms)
@@ -136,7 +160,9 @@ def run_study(argv: Sequence[str]) -> int:
         + (f", {len(queued)} wait or run on {', '.join(now.clusters())}" if queued else ""),
         soft_wrap=True,
     )
-    for line in _planning_lines(study):
+    if missing:
+        require_one_machine(study)
+    for line in [*_planning_lines(study), *(check_sizes(study, extra) if missing else [])]:
         console.print(line, soft_wrap=True)
     if study.budget_usd is not None or study.budget_h is not None:
         _show_watch(study, request.log_root, console)
@@ -200,27 +226,27 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
     Returns:
         0, or 1 if all trainings have ended and one of them failed.
     """
-    assert request.on is not None
-    engine, site = load_site(request.on)
-    elsewhere = StudyElsewhere(study, engine, site)
+    clusters = study_clusters(study, request.on)
+    elsewhere = StudyElsewhere(study, clusters)
     missing, queued, count = elsewhere.missing(), elsewhere.queued(), len(study.seeds) * len(study.arms)
     console.print(
-        f"study {study.name} on {site.name}: {count - len(missing) - len(queued)} of {count} trainings are in "
-        f"{site.log_root}, {len(queued)} wait or run",
+        f"study {study.name} on {clusters.names}: {count - len(missing) - len(queued)} of {count} trainings are in "
+        f"{clusters.log_root}, {len(queued)} wait or run",
         soft_wrap=True,
     )
     if request.cancel:
         elsewhere.cancel(console)
     elif request.status or (not missing and not elsewhere.all_ended()):
         elsewhere.show(console)
-        _show_watch(study, site.log_root, console, ask=True)
+        _show_watch(study, clusters.log_root, console, ask=True)
     elif missing:
-        for line in _planning_lines(study):
+        check_machines(study, clusters, extra)
+        for line in [*_planning_lines(study), *check_sizes(study, extra)]:
             console.print(line, soft_wrap=True)
         elsewhere.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
     elif not request.dry_run:
         console.print()
-        return _report(study, site.log_root)
+        return _report(study, clusters.log_root)
     return 0
 
 
