@@ -60,9 +60,9 @@ class StudyRequest(Request):
             f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
             "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
             "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
-            "report. Without --on, the program leaves out the trainings that wait or run on a cluster. A study file can "
-            "also list sizes of the training (table [scaling]), and the clusters where the trainings run (table "
-            "[machine]). Then --on is not needed, and --status and --cancel work for all of these clusters."
+            "report. Without --on, the program leaves out the trainings that wait or run on a cluster. In the table "
+            "[scaling], a study file lists sizes: processes, machines and environments. In the table [machine], it "
+            "lists clusters; then the program submits each training to its cluster, and --on is not needed."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=(
@@ -119,13 +119,11 @@ class StudyRequest(Request):
             UserError: If a flag needs another flag, or contradicts the study.
         """
         if study.machines and self.on is not None:
-            raise UserError(
-                f"--on {self.on}: the table [machine] of study {study.name} names the clusters: leave it out"
-            )
+            raise UserError(f"--on {self.on}: study {study.name} names its clusters in [machine]: leave --on out")
         if study.machines and self.log_root != Path("logs"):
-            raise UserError(f"--log_root {self.log_root}: the cluster files of study {study.name} set it: leave it out")
+            raise UserError(f"--log_root {self.log_root}: the cluster files of {study.name} set it: leave it out")
         if study.scaling is not None and self.nodes > 1:
-            raise UserError(f"--nodes {self.nodes}: the table [scaling] of study {study.name} sets it: leave it out")
+            raise UserError(f"--nodes {self.nodes}: study {study.name} sets it in [scaling]: leave --nodes out")
         given = [name for name in ("at_once", "status", "cancel") if getattr(self, name)]
         given += ["nodes"] if self.nodes > 1 else []
         if given and self.on is None and not study.machines:
