@@ -126,9 +126,9 @@ class SkyPilotSite(VolumeSite):
 
     def with_gpus(self, gpus: int) -> Self:
         """Return the site with another number of GPUs per node; see :class:`~ledger_lab.launch.engine.Site`."""
-        return (
-            replace(self, accelerators=f"{self.accelerators.rpartition(':')[0]}:{gpus}") if self.accelerators else self
-        )
+        if not self.accelerators:
+            return self
+        return replace(self, accelerators=f"{self.accelerators.rpartition(':')[0]}:{gpus}")
 
 
 class _Volume(msgspec.Struct):

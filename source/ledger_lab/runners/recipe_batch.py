@@ -1,4 +1,4 @@
-"""The batch arithmetic of a recipe in a library, from the library's dialect alone: the library need not be installed."""
+"""The batch arithmetic of a recipe in a library, from the dialect alone: the library need not be installed."""
 
 from __future__ import annotations
 

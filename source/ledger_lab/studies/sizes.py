@@ -32,6 +32,7 @@ grows with the square root of the batch, or grows linearly. With ``size``, the s
 of gradient steps grows with the batch; the learning rate stays.
 """
 
+_KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind.__value__)
 _KEYS = ("kind", "num_envs", "sizes", "batch")
 _LARGEST = 1_000_000
 """Largest number of environments, of processes or of machines."""
@@ -129,8 +130,8 @@ def read_scaling(where: str, found: object) -> Scaling:
         raise UserError(f"{where}: must be a table with {', '.join(_KEYS)}")
     if unknown := sorted(found.keys() - {*_KEYS}):
         raise UserError(f"{where}: unknown key {unknown[0]!r}: {nearest(unknown[0], _KEYS)}")
-    kind = found.get("kind")
-    if kind not in get_args(ScalingKind.__value__):
+    kind = next((each for each in _KINDS if each == found.get("kind")), None)
+    if kind is None:
         raise UserError(
             f'{where}: kind must be "strong" (num_envs of all processes together) or "weak" (num_envs of each process)'
         )
