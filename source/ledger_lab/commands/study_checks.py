@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger_lab.commands.study_clusters import StudyClusters
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.launch import requested_processes
-from ledger_lab.recipes import RECIPES, PpoRecipe
+from ledger_lab.recipes import RECIPES, PpoRecipe, dialect_of
 from ledger_lab.recipes.libraries import LIBRARIES, require_library
 from ledger_lab.runners import BatchPlan
 from ledger_lab.runners.recipe_batch import recipe_batch
 from ledger_lab.studies import Arm, Scaling, Size, Study
 from ledger_lab.training.minibatches import cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.request import TrainRequest
-
-_MOST_TRIED = 100_000
-"""Largest number of environments that is tried in search of one that works."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +87,7 @@ def _batch_of(arm: Arm, extra: Sequence[str]) -> _Batch | None:
     request = _request_of(arm, extra)
     recipe, library = RECIPES.get(request.task), request.rl_library or next(iter(LIBRARIES))
     require_library(library)
+    _require_rule_alone(arm, request, library)
     if recipe is None or request.agent is not None:
         return None
     plan, own = recipe_batch(library, recipe, request.overrides), recipe_batch(library, recipe)
@@ -98,34 +96,29 @@ def _batch_of(arm: Arm, extra: Sequence[str]) -> _Batch | None:
     return _Batch(arm, library, plan, own, recipe, request.keep_minibatch_size)
 
 
+def _require_rule_alone(arm: Arm, request: TrainRequest, library: str) -> None:
+    """Refuse an override of what the rule for the batch sets.
+
+    Raises:
+        UserError: If there is one.
+    """
+    overridden = {override.partition("=")[0] for override in request.overrides}
+    sets = {"minibatches": request.keep_minibatch_size, "learning_rate": request.scale_lr is not None}
+    for key in (dialect_of(library).overrides[field] for field, is_set in sets.items() if is_set):
+        if key in overridden:
+            raise UserError(f'{arm.cohort}: batch = "{arm.batch}" sets {key}: leave out one of the two')
+
+
 def _way_out(scaling: Scaling, batches: Sequence[_Batch]) -> str:
     """Return the nearest numbers of environments that fit all arms, in words."""
 
-    def fits(num_envs: int) -> bool:
-        tried = scaling.with_num_envs(num_envs)
+    def fits(tried: Scaling) -> bool:
         sizes = ((batch, batch.arm.size) for batch in batches)
-        return not any(
-            batch.refusal(Size(shape=size.shape, num_envs=tried.num_envs_of(size.shape)))
-            for batch, size in sizes
-            if size is not None
-        )
+        return not any(size is not None and batch.refusal(tried.size_of(size.shape)) for batch, size in sizes)
 
-    here, step = scaling.num_envs, scaling.step
-    near = [next(filter(fits, tried), None) for tried in (_below(here, step), _above(here, step))]
-    fitting = " or ".join(str(each) for each in near if each is not None)
-    if not fitting:
-        return f"no number of environments up to {_MOST_TRIED} fits all sizes: change the minibatches, or batch"
-    return f"use num_envs = {fitting}, which fits all arms"
-
-
-def _below(num_envs: int, step: int) -> Iterator[int]:
-    """Return the multiples of a step below a number of environments, the nearest first."""
-    return iter(range(num_envs - step, 0, -step))
-
-
-def _above(num_envs: int, step: int) -> Iterator[int]:
-    """Return the multiples of a step above a number of environments, the nearest first."""
-    return iter(range(num_envs + step, max(_MOST_TRIED, 2 * num_envs) + 1, step))
+    if not (near := scaling.nearest(fits)):
+        return "no other number of environments fits all arms: change sizes, batch or the minibatches"
+    return f"use num_envs = {' or '.join(map(str, near))}, which fits all arms"
 
 
 def check_machines(study: Study, clusters: StudyClusters, extra: Sequence[str]) -> None:

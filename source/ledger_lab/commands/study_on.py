@@ -257,7 +257,7 @@ class StudyElsewhere(StudyTrainings):
         jobs = {}
         for number, group in enumerate(groups.values()):
             plan = Plan(name=self._study.name, trainings=tuple(planned for _, planned in group), at_once=at_once)
-            jobs[later_folder(self._folder, number)] = _Job(group[0][0], plan)
+            jobs[later_folder(self._folder, number)] = _Job(group[0][0], plan, self._study.scaling is not None)
         return jobs
 
     def cancel(self, console: Console) -> None:
@@ -279,6 +279,8 @@ class _Job:
 
     cluster: Cluster
     plan: Plan
+    has_sizes: bool
+    """Whether the study file sets the numbers of machines."""
 
     def check(self) -> None:
         """Refuse what can't run.
@@ -286,7 +288,12 @@ class _Job:
         Raises:
             UserError: See :meth:`~ledger_lab.launch.engine.Engine.check`.
         """
-        self.cluster.engine.check(self.cluster.site, self.plan)
+        try:
+            self.cluster.engine.check(self.cluster.site, self.plan)
+        except UserError as error:
+            if self.has_sizes and self.plan.nodes > 1:
+                raise UserError(f"study {self.plan.name}: sizes with nodes = {self.plan.nodes}: {error}") from error
+            raise
 
 
 def _cluster_for(arm: Arm, clusters: StudyClusters) -> Cluster:

@@ -8,7 +8,7 @@ number of environments in each process.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self, get_args
 
@@ -36,6 +36,8 @@ _KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind.__value__)
 _KEYS = ("kind", "num_envs", "sizes", "batch")
 _LARGEST = 1_000_000
 """Largest number of environments, of processes or of machines."""
+_FARTHEST = 65_536
+"""Number of environments up to which one that fits is looked for, at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,17 +104,29 @@ class Scaling:
         """Number whose multiples :attr:`num_envs` can be, so that all processes have equally many environments."""
         return 1 if self.kind == "weak" else math.lcm(*(shape.all_processes for shape in self.shapes))
 
-    def num_envs_of(self, shape: Shape) -> int:
-        """Return the environments of each process."""
-        return self.num_envs if self.kind == "weak" else self.num_envs // shape.all_processes
+    def size_of(self, shape: Shape) -> Size:
+        """Return the size with some processes and machines."""
+        num_envs = self.num_envs if self.kind == "weak" else self.num_envs // shape.all_processes
+        return Size(shape=shape, num_envs=num_envs)
 
-    def with_num_envs(self, num_envs: int) -> Self:
-        """Return the table with another number of environments, a multiple of :attr:`step`."""
-        return replace(self, num_envs=num_envs)
+    def nearest(self, fits: Callable[[Self], bool]) -> list[int]:
+        """Return the nearest smaller and the nearest larger number of environments that fit, as far as there are any.
+
+        Args:
+            fits: Tells whether the table would fit with another number of environments.
+        """
+        here = self.num_envs // self.step * self.step
+        farthest = max(_FARTHEST, 2 * max(here, self.step))
+        smaller = range(here if here < self.num_envs else here - self.step, 0, -self.step)
+        larger = range(here + self.step, farthest + 1, self.step)
+        found = (
+            next((each for each in tried if fits(replace(self, num_envs=each))), None) for tried in (smaller, larger)
+        )
+        return [each for each in found if each is not None]
 
     def levels(self) -> list[SizeLevel]:
         """Return all sizes, each with each rule for the batch."""
-        sizes = [Size(shape=shape, num_envs=self.num_envs_of(shape)) for shape in self.shapes]
+        sizes = [self.size_of(shape) for shape in self.shapes]
         return [SizeLevel(size=size, batch=batch) for batch in self.batch for size in sizes]
 
 
@@ -141,12 +155,11 @@ def read_scaling(where: str, found: object) -> Scaling:
         shapes=_shapes(where, found.get("sizes")),
         batch=_batch(where, found.get("batch", ["count"])),
     )
-    if beside := scaling.num_envs % scaling.step:
-        below, above = scaling.num_envs - beside, scaling.num_envs - beside + scaling.step
-        fitting = " or ".join(str(each) for each in (below, above) if 0 < each <= _LARGEST)
+    if scaling.num_envs % scaling.step:
+        near = " or ".join(map(str, scaling.nearest(lambda _: True)))
         raise UserError(
             f"{where}: {scaling.num_envs} environments can't be split equally among the processes of each size: use "
-            f"num_envs = {fitting or 'a larger number'} (any multiple of {scaling.step}), or other sizes"
+            f"num_envs = {near} (any multiple of {scaling.step}), or other sizes"
         )
     return scaling
 

@@ -41,6 +41,8 @@ class Arm:
     """Arguments of ``scripts/train.py``."""
     size: Size | None = None
     """How large its trainings are; ``None`` if the study has no table ``[scaling]``."""
+    batch: str | None = None
+    """How its trainings treat a batch that differs from the task's own; ``None`` if :attr:`size` is."""
     machine: str | None = None
     """Level of the table ``[machine]`` where its trainings run; ``None`` if the study has no such table."""
 
@@ -219,6 +221,7 @@ def _arms(
                 setting=tuple(name for name, chooses in zip(names, choose_task, strict=True) if not chooses),
                 arguments=(*common, *itertools.chain(*(arguments for _, arguments in levels))),
                 size=sizes[names[-1]].size if sizes else None,
+                batch=sizes[names[-1]].batch if sizes else None,
                 machine=names[len(factors)] if machines else None,
             )
         )
