@@ -14,7 +14,7 @@ from rich.table import Table
 from benchmarks.comparison import add_json, require_tasks, run_python
 from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
-from ledger_lab.reports.scaling import fit_scaling
+from ledger_lab.reports.time_per_size import fit_time_per_size
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
 
@@ -62,7 +62,7 @@ def bench_constraint_rows(argv: Sequence[str]) -> int:
         program = ["-m", "benchmarks.constraint_rows", task, str(args.num_envs), *map(str, args.rows)]
         printed = run_python(program, f"the simulation of {task}").splitlines()
         own = [json.loads(line) for line in printed if line.startswith('{"task"')]
-        fit = fit_scaling([(each["rows"], each["physics_us"]) for each in own])
+        fit = fit_time_per_size([(each["rows"], each["physics_us"]) for each in own])
         assert fit is not None and fit.fixed > 0
         shares[task] = fit.per_item / fit.fixed
         simulations += own

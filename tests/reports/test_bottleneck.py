@@ -26,7 +26,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
-from ledger_lab.reports.scaling import Scaling, fit_scaling
+from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
 from tests.fakes.ledgers import declared, result, sha256_of, window, write_further_rank, write_run
 
 MS = 1_000_000
@@ -420,11 +420,11 @@ def test_a_figure_of_many_runs_is_fitted_once_for_all_of_them(tmp_path: Path, mo
     runs = read_ledger(tmp_path).runs
     fits = []
 
-    def counted(measured: list[tuple[int, float]]) -> Scaling | None:
+    def counted(measured: list[tuple[int, float]]) -> TimePerSize | None:
         fits.append(len(measured))
-        return fit_scaling(measured)
+        return fit_time_per_size(measured)
 
-    monkeypatch.setattr("ledger_lab.reports.advice.fit_scaling", counted)
+    monkeypatch.setattr("ledger_lab.reports.advice.fit_time_per_size", counted)
     found = find_bottlenecks(runs, [summarize_run(run) for run in runs])
     assert len(found) == 12
     assert len(fits) <= 4, "the time must not grow with the square of the number of runs"

@@ -69,7 +69,7 @@ def test_a_law_that_does_not_fit_predicts_nothing() -> None:
     sizes, rates = runs(Law.UNIVERSAL, [1, 2, 4, 8, 16, 32], 0.02, 0.01, 0.01)
     wrong, right = RateFit(Law.AMDAHL, sizes, rates), RateFit(Law.UNIVERSAL, sizes, rates)
     assert not wrong.fits and right.fits
-    with pytest.raises(ValueError, match="Amdahl does not fit the runs"):
+    with pytest.raises(ValueError, match="Amdahl.s law does not fit the runs"):
         wrong.at(8)
     assert right.at(64).value < right.at(8).value, "too many processes slow each other down"
 
@@ -77,8 +77,8 @@ def test_a_law_that_does_not_fit_predicts_nothing() -> None:
 @pytest.mark.parametrize(
     ("law", "sizes", "rates", "said"),
     [
-        (Law.AMDAHL, [1, 2, 2], [1.0, 2.0, 2.0], "Amdahl needs 3 sizes, and there are 2"),
-        (Law.UNIVERSAL, [1, 2, 4, 8, 16], [1.0] * 5, "universal scalability needs 6 sizes"),
+        (Law.AMDAHL, [1, 2, 2], [1.0, 2.0, 2.0], "Amdahl.s law needs 3 sizes, and there are 2"),
+        (Law.UNIVERSAL, [1, 2, 4, 8, 16], [1.0] * 5, "universal scalability law needs 6 sizes"),
         (Law.AMDAHL, [1, 2, 4], [1.0, 2.0], "each run needs"),
         (Law.AMDAHL, [0, 2, 4], [1.0, 2.0, 3.0], "each run needs"),
         (Law.AMDAHL, [1, 2, 4], [1.0, 2.0, math.nan], "each run needs"),

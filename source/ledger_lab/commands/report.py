@@ -73,6 +73,7 @@ class ReportRequest(Request):
             "report.py --checkpoints",
             "report.py --html page.html",
             "report.py --html page.html --follow 15",
+            "report.py --scaling strong_scaling",
             "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
             'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
         ),
@@ -115,6 +116,15 @@ class ReportRequest(Request):
         "write the answer to a file.",
         metavar="QUERY",
     )
+    scaling: bool = flag(
+        False,
+        "Show how runs scale with the number of processes and the batch: rates, efficiency, waiting, steps, time and "
+        "cost to the target by size, the laws that fit, and where the time of each run went. Runs that differ in "
+        "anything but their size and seed are shown apart.",
+    )
+    published: bool = flag(
+        False, "Show published rates of one to eight GPUs, analysed like the runs of a ledger. Needs no ledger."
+    )
     schema: bool = flag(False, "List the tables and columns that --sql can use.")
     csv: str | None = flag(None, "Write the answer to --sql to a CSV file; - means standard output.", metavar="FILE")
     checkpoints: bool = flag(
@@ -144,7 +154,7 @@ class ReportRequest(Request):
         Raises:
             UserError: If an argument has no effect together with another argument.
         """
-        views = ("html", "compare", "sql", "schema")
+        views = ("html", "compare", "sql", "scaling", "published", "schema")
         self.require_at_most_one(*views)
         if self.csv is not None and self.sql is None:
             raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
@@ -160,6 +170,9 @@ class ReportRequest(Request):
         ignored = next((name for name in ("json", "runs", "instance", "usd_per_hour") if getattr(self, name)), None)
         if self.schema and ignored is not None:
             raise UserError("--schema needs no ledger, and takes no other argument: leave the others out")
+        ignored = next((name for name in ("runs", "instance", "usd_per_hour") if getattr(self, name)), None)
+        if self.published and ignored is not None:
+            raise UserError("--published needs no ledger, and takes no other argument but --json: leave the others out")
         if self.compare is not None and self.runs:
             raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
         if self.prices is not None and self.instance is None and self.usd_per_hour is None:
@@ -196,6 +209,11 @@ def build_report(argv: Sequence[str]) -> int:
 
         show_schema()
         return 0
+    if request.published:
+        from ledger_lab.commands.scaling import show_published
+
+        show_published(request.json)
+        return 0
     if request.follow is not None:
         _follow(request, request.follow)
     ledger = whole_ledger(request.log_root)
@@ -216,6 +234,10 @@ def build_report(argv: Sequence[str]) -> int:
         from ledger_lab.commands.query import answer_sql
 
         answer_sql(contents, request.sql, json_file=request.json, csv_file=request.csv)
+    elif request.scaling:
+        from ledger_lab.commands.scaling import show_scaling
+
+        show_scaling(contents, price, request.json)
     elif request.html is not None:
         _draw(request, request.html, ledger, contents, price)
     else:

@@ -12,7 +12,7 @@ from typing import Literal
 from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.reports.scaling import Scaling, fit_scaling
+from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
 LEAST_GAIN = 0.01
@@ -66,7 +66,7 @@ class Peers:
         self._groups: defaultdict[object, list[Workload]] = defaultdict(list)
         self._starts_s: defaultdict[object, list[float]] = defaultdict(list)
         self._steps_s: defaultdict[object, list[float]] = defaultdict(list)
-        self._fits: dict[object, Scaling | None] = {}
+        self._fits: dict[object, TimePerSize | None] = {}
         for work in works:
             start_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
             if work.attempts == 1 and work.iterations and start_s is not None:
@@ -79,7 +79,7 @@ class Peers:
         for times_s in (*self._starts_s.values(), *self._steps_s.values()):
             times_s.sort()
 
-    def fit(self, group: object, size: str, time: str) -> Scaling | None:
+    def fit(self, group: object, size: str, time: str) -> TimePerSize | None:
         """Fit a figure over a group of runs, once.
 
         Args:
@@ -93,7 +93,7 @@ class Peers:
         key = group, size, time
         if key not in self._fits:
             found = [(getattr(work, size), getattr(work, time)) for work in self._groups.get(group, ())]
-            fit = fit_scaling([(n, t) for n, t in found if t is not None])
+            fit = fit_time_per_size([(n, t) for n, t in found if t is not None])
             self._fits[key] = fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
         return self._fits[key]
 

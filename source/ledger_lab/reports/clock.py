@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ledger_lab.ledger import Attempt, CheckpointSaved, PanelResult, Run, Telemetry
+from ledger_lab.reports.phase_times import Moment
 
 
 def attempt_starts_s(run: Run) -> dict[int, float]:
@@ -31,6 +32,16 @@ def saved_at_s(run: Run) -> dict[str, float]:
     }
 
 
+def target_moment(judged: Iterable[tuple[Attempt | None, PanelResult]]) -> Moment | None:
+    """Return when a policy was confirmed to reach the target during the training; ``None`` if none was.
+
+    Args:
+        judged: Panel results, see :attr:`ledger_lab.ledger.Run.judged`.
+    """
+    found = ((attempt, row) for attempt, row in judged if attempt is not None and row.confirms)
+    return next((Moment(attempt=attempt, wall_ns=row.wall_ns) for attempt, row in found), None)
+
+
 def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResult]]) -> float | None:
     """Return the wall-clock time until a policy was confirmed to reach the target [s], over all attempts.
 
@@ -41,11 +52,8 @@ def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResu
     Returns:
         ``None`` if no policy was confirmed.
     """
-    first = next(((attempt, row) for attempt, row in judged if attempt is not None and row.confirms), None)
-    if first is None:
-        return None
-    attempt, row = first
-    return attempt_starts_s(run)[attempt.number] + row.wall_ns / 1e9
+    moment = target_moment(judged)
+    return None if moment is None else attempt_starts_s(run)[moment.attempt.number] + moment.wall_ns / 1e9
 
 
 def sampled(attempt: Attempt) -> Iterator[tuple[Telemetry, float | None]]:

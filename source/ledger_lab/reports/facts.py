@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -21,6 +20,7 @@ from ledger_lab.reports.checkpoints import (
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
+from ledger_lab.reports.phase_times import phase_times
 from ledger_lab.reports.shortfall import BestTry, best_try
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
@@ -42,7 +42,8 @@ class RunFacts:
         self.last = run.attempts[-1] if run.attempts else None
         self.wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
         self.updates, self.env_steps = self._progress()
-        self.phase_ns = self._phases()
+        spent_ns = phase_times(run)
+        self.phase_ns = {str(phase): spent_ns[phase] for phase in Phase if spent_ns[phase]}
 
     def spent_s(self, phases: Iterable[Phase]) -> float | None:
         """Return the seconds in some phases; ``None`` before the first iteration."""
@@ -242,24 +243,6 @@ class RunFacts:
         else:  # no window needs to be read
             counts = [(attempt.sums.iterations, attempt.sums.env_steps) for attempt in self.run.attempts]
         return max((each for each, _ in counts), default=0), max((each for _, each in counts), default=0)
-
-    def _phases(self) -> dict[str, int]:
-        """Return nanoseconds per phase over all attempts; they sum to the attempts' wall-clock time."""
-        run = self.run
-        total: Counter[str] = Counter()
-        for attempt in run.attempts:
-            total.update(attempt.sums.phase_ns)
-            if len(run.attempts) > 1:  # else no window needs to be read
-                lost = [window for window in attempt.windows if run.is_lost(attempt, window)]
-                for spent_ns in (window.phase_ns for window in lost):
-                    total.subtract(spent_ns)
-                    total[Phase.RESTART] += sum(spent_ns.values())
-            # A killed attempt may have written rows after its last window, and an attempt that ended takes a while to
-            # exit. If the first process could not write its end, another process did, by its own clock.
-            ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
-            total[Phase.RESTART if run.was_resumed(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
-            total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
-        return {str(phase): total[phase] for phase in Phase if total[phase]}
 
 
 def _is_extended_by(earlier: PanelResult, row: PanelResult) -> bool:

@@ -48,7 +48,7 @@ def render_report(
         heading = f"task {task} · panel {yardstick.panel} ({panel_id[:11]}…) · target {target_share(target)} of "
         blocks += [
             Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes"),
-            *_table(members, width),
+            *table_lines(RunSummary, members, width),
             *_reason_lines(members),
             *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
         ]
@@ -71,14 +71,20 @@ _GAP = 2
 _FEWEST_COLUMNS = 3
 
 
-def _table(summaries: Sequence[RunSummary], width: int) -> list[Text]:
-    """Return a heading line and one line per run. Rich's own table would take minutes for ten thousand runs."""
-    columns, rows = shown_table(RunSummary, summaries)
-    texts, widths = _fitted(columns, rows, width)
+def table_lines[Row](kind: type[Row], rows: Sequence[Row], width: int) -> list[Text]:
+    """Return a heading line and one line per row. Rich's own table would take minutes for ten thousand rows.
+
+    Args:
+        kind: The dataclass that declares the columns.
+        rows: Its instances.
+        width: Columns of the terminal; the last columns of the table that do not fit are left out.
+    """
+    columns, cells = shown_table(kind, rows)
+    texts, widths = _fitted(columns, cells, width)
     lines = _lines(columns, texts, widths)
-    for line, row, cells in zip(lines[1:], texts[1:], rows, strict=True):
+    for line, row, own in zip(lines[1:], texts[1:], cells, strict=True):
         begin = 0
-        for text, cell, wanted in zip(row, cells, widths, strict=False):
+        for text, cell, wanted in zip(row, own, widths, strict=False):
             if cell.style:
                 line.stylize(_STYLES[cell.style], begin, begin + len(text))
             begin += len(text) + wanted - cell_len(text) + _GAP

@@ -3,5 +3,26 @@
 from ledger_lab.scaling.batch import BatchFit, TargetRun
 from ledger_lab.scaling.laws import Figure, Law, Prediction, RateFit
 from ledger_lab.scaling.noise_scale import gradient_noise_scale
+from ledger_lab.scaling.points import Identity, RankWait, ScaledRun, ScalingPoint, ScalingStudy, Setting
+from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
+from ledger_lab.scaling.studies import find_studies
 
-__all__ = ["BatchFit", "Figure", "Law", "Prediction", "RateFit", "TargetRun", "gradient_noise_scale"]
+__all__ = [
+    "BatchFit",
+    "Figure",
+    "Identity",
+    "Kind",
+    "Law",
+    "Prediction",
+    "RankWait",
+    "RateFit",
+    "Refusal",
+    "ScaledRun",
+    "ScalingPoint",
+    "ScalingStudy",
+    "Setting",
+    "SizeRates",
+    "TargetRun",
+    "find_studies",
+    "gradient_noise_scale",
+]

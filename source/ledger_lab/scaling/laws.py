@@ -40,6 +40,11 @@ class Law(StrEnum):
     UNIVERSAL = "universal scalability"
 
     @property
+    def full_name(self) -> str:
+        """Its name in a sentence."""
+        return f"{self} law" if self is Law.UNIVERSAL else f"{self}'s law"
+
+    @property
     def fewest_sizes(self) -> int:
         """Fewest sizes that the law can be fitted to."""
         return FEWEST_SIZES_OF_COHERENCY if self is Law.UNIVERSAL else FEWEST_SIZES
@@ -82,14 +87,19 @@ class RateFit:
         if len(sizes) != len(rates) or min(sizes, default=0) < 1 or not all(0 < rate < np.inf for rate in rates):
             raise ValueError("each run needs a size of at least 1 and a positive rate")
         if len(self.sizes) < law.fewest_sizes:
-            raise ValueError(f"{law} needs {law.fewest_sizes} sizes, and there are {len(self.sizes)}")
+            raise ValueError(f"{law.full_name} needs {law.fewest_sizes} sizes, and there are {len(self.sizes)}")
         counts, speeds = np.asarray(sizes, float), np.asarray(rates, float)
         measured = speeds if law is Law.GUSTAFSON else counts / speeds
         self._fit = fit_positive(
             _terms(law, counts), measured, None, draws=_DRAWS, generator=np.random.default_rng(seed)
         )
-        self.misfit_p_value = _misfit(np.log(measured), np.log(self._fit.at(_terms(law, counts))), counts, self._fit)
+        logs, fitted = np.log(measured), np.log(self._fit.at(_terms(law, counts)))
+        self.misfit_p_value = _misfit(logs, fitted, counts, self._fit)
         """p-value of the deviations from the law; ``None`` without runs of the same size."""
+        self.largest_deviation = max(
+            float(np.expm1(abs((logs - fitted)[counts == size].mean()))) for size in self.sizes
+        )
+        """Largest relative deviation of a size from the law, by the geometric mean of its runs."""
 
     @property
     def fits(self) -> bool:
@@ -122,7 +132,7 @@ class RateFit:
             ValueError: If the law does not fit, or the size is too far from the measured ones.
         """
         if not self.fits:
-            raise ValueError(f"{self.law} does not fit the runs (p = {self.misfit_p_value:.2g})")
+            raise ValueError(f"{self.law.full_name} does not fit the runs (p = {self.misfit_p_value:.2g})")
         if not 1 <= processes <= FARTHEST * self.sizes[-1]:
             raise ValueError(
                 f"{processes} processes are more than {FARTHEST:g} times the largest measured number, {self.sizes[-1]}"

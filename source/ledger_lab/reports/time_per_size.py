@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling:
+class TimePerSize:
     """A time as a function of size, ``fixed + per_item · size``, fitted to measurements."""
 
     fixed: float
@@ -34,7 +34,7 @@ class Scaling:
         return 1 - (self.at(larger) / larger) / (self.at(size) / size)
 
 
-def fit_scaling(measured: Sequence[tuple[int, float]]) -> Scaling | None:
+def fit_time_per_size(measured: Sequence[tuple[int, float]]) -> TimePerSize | None:
     """Fit a time as a function of size by least squares, with no coefficient below 0.
 
     If the best line has a negative coefficient, that coefficient is set to 0 and the other is fitted alone, as times
@@ -60,4 +60,4 @@ def fit_scaling(measured: Sequence[tuple[int, float]]) -> Scaling | None:
     elif fixed < 0:
         fixed, per_item = 0.0, sum(s * t for s, t in measured) / sum(s * s for s, _ in measured)
     residual = max(abs(time / (fixed + per_item * size) - 1) for size, time in measured)
-    return Scaling(fixed=fixed, per_item=per_item, sizes=sizes, runs=count, residual=residual)
+    return TimePerSize(fixed=fixed, per_item=per_item, sizes=sizes, runs=count, residual=residual)

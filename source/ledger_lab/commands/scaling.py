@@ -1,0 +1,60 @@
+"""``scripts/report.py --scaling`` and ``--published``. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ledger_lab.costs import Price
+from ledger_lab.errors import UserError
+from ledger_lab.reports import render_repricing
+from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.scaled_runs import scaled_runs
+from ledger_lab.reports.scaling_view import published_json, render_published, render_studies, studies_json
+from ledger_lab.scaling import find_studies
+from ledger_lab.scaling.published import read_published
+from ledger_lab.terminal.console import make_console, write_output
+
+
+def show_scaling(contents: Contents, price: Price | None = None, json_file: str | None = None) -> None:
+    """Show how the runs of a ledger scale, or write it as JSON.
+
+    Args:
+        contents: The runs and their summaries.
+        price: Price that replaces the declared prices.
+        json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
+    """
+    studies = find_studies(scaled_runs(contents.runs, contents.summaries, price))
+    if json_file is not None:
+        asked = None if price is None else price.to_dict()
+        _write(json_file, {"asked_price": asked, "studies": studies_json(studies)})
+        return
+    console = make_console()
+    if price is not None:
+        console.print(render_repricing(price, contents.summaries))
+    console.print(render_studies(studies, console.width))
+
+
+def show_published(json_file: str | None = None) -> None:
+    """Show the published rates that come with LedgerLab, and their analysis, or write both as JSON.
+
+    Args:
+        json_file: As for :func:`show_scaling`.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
+    try:
+        published = read_published()
+    except (OSError, ValueError) as error:
+        raise UserError(f"the published rates cannot be read ({error}): install ledger_lab again") from error
+    if json_file is not None:
+        _write(json_file, published_json(published))
+        return
+    console = make_console()
+    console.print(render_published(published, console.width))
+
+
+def _write(file: str, content: dict[str, Any]) -> None:
+    """Write JSON to a file, or to standard output."""
+    write_output(file, json.dumps(content, indent=2, allow_nan=False) + "\n")

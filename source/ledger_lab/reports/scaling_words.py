@@ -1,0 +1,209 @@
+"""Scaling studies in sentences: their settings, fits, waits and phases."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+
+from ledger_lab.reports.scaling_rows import ROUNDING_S, size_name
+from ledger_lab.scaling.batch import BatchFit
+from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
+from ledger_lab.scaling.points import ScaledRun, ScalingPoint, Setting
+from ledger_lab.scaling.rates import Refusal
+from ledger_lab.units import percent, quantity, target_share
+
+_NAMES = {
+    "rl_library": "library",
+    "physics": "physics",
+    "treatment": "setting",
+    "panel": "panel",
+    "panel_id": "panel id",
+    "target_success": "target",
+    "device": "device",
+    "hardware": "hardware",
+    "instance": "instance",
+}
+"""Fields of :class:`Setting`, in words."""
+
+_SHOWN_SHARE = 0.01
+"""Smallest share of a phase that is named."""
+
+
+def setting_line(setting: Setting) -> str:
+    """Return what the runs of a study have in common.
+
+    Args:
+        setting: The setting.
+    """
+    parts = [
+        f"task {setting.task}",
+        setting.rl_library,
+        setting.physics,
+        f"{setting.instance} ({setting.hardware or setting.device})",
+        f"panel {setting.panel} ({setting.panel_id[:11]}…)",
+        f"target {target_share(setting.target_success)}",
+    ]
+    return " · ".join([*parts, setting.treatment] if setting.treatment else parts)
+
+
+def apart_line(setting: Setting, others: Sequence[Setting]) -> str | None:
+    """Return why the runs of a setting are shown apart from those of the most similar one.
+
+    Args:
+        setting: The setting.
+        others: All settings.
+
+    Returns:
+        One line; ``None`` if no other setting has its task.
+    """
+    alike = [_differences(setting, other) for other in others if other.task == setting.task and other != setting]
+    if not alike:
+        return None
+    names = [_NAMES[name] for name in min(alike, key=len)]
+    return f"apart from other runs of this task, which have another {' and another '.join(names)}"
+
+
+def code_line(runs: Sequence[ScaledRun]) -> str | None:
+    """Return that runs were trained by different code, if they were.
+
+    Args:
+        runs: The runs.
+    """
+    versions = len({run.code for run in runs})
+    return f"trained by {versions} versions of the code, which may also differ in speed" if versions > 1 else None
+
+
+def rate_fit_lines(fit: RateFit) -> list[str]:
+    """Return what a law of the rate says: its coefficients, whether it fits, and what it extrapolates to.
+
+    Args:
+        fit: The fit.
+    """
+    found = [f"contention {_figure(fit.contention, percent)}"]
+    if fit.coherency is not None:
+        found.append(f"coherency {_figure(fit.coherency, lambda value: f'{value:.2g}')}")
+    found.append(f"one process {_figure(fit.single_rate, quantity)} steps/s")
+    found.append(f"largest deviation of a size {percent(fit.largest_deviation)}")
+    lines = [f"{fit.law.full_name}, from {len(fit.sizes)} sizes: {' · '.join(found)}"]
+    if fit.misfit_p_value is None:
+        lines.append("  no interval: no two runs have the same size, so the spread between runs is unknown")
+    farthest = int(FARTHEST * fit.sizes[-1])
+    try:
+        predicted = fit.at(farthest)
+    except ValueError as error:
+        return [*lines, f"  no prediction: {error}"]
+    return [*lines, f"  extrapolated to {farthest} processes: {_figure(predicted, quantity)} steps/s"]
+
+
+def batch_fit_lines(fit: BatchFit) -> list[str]:
+    """Return what the law of the steps to the target says, and what it extrapolates to.
+
+    Args:
+        fit: The fit.
+    """
+    smallest, largest = fit.batches[0], fit.batches[-1]
+    counted = (
+        f"{_count(fit.runs, 'run')} with batches of {smallest} to {largest} samples, {fit.censored} of them short of "
+        "the target"
+    )
+    lines = [
+        f"steps to the target = E_min (1 + batch ÷ critical batch), from {counted}: "
+        f"E_min {_figure(fit.fewest_samples, quantity)} · critical batch {_figure(fit.critical_batch, quantity)}"
+    ]
+    if fit.fewest_samples.interval is None:
+        lines.append("  no interval: no two runs with the same batch reached the target")
+    farthest = int(FARTHEST * largest)
+    return [*lines, f"  extrapolated to a batch of {farthest}: {_figure(fit.at(farthest), quantity)} steps"]
+
+
+def refusal_line(refusal: Refusal) -> str:
+    """Return why a fit is missing."""
+    return f"not fitted: {refusal.reason}"
+
+
+def phase_line(point: ScalingPoint) -> str:
+    """Return the shares of the phases in the time of all runs of a size, the largest first.
+
+    Args:
+        point: The size.
+    """
+    wall_s = math.fsum(run.wall_s for run in point.runs)
+    spent_s: dict[str, float] = {}
+    for run in point.runs:
+        for phase, seconds in run.phases.items():
+            spent_s[phase] = spent_s.get(phase, 0.0) + seconds
+    shares = sorted(((seconds / wall_s, phase) for phase, seconds in spent_s.items()), reverse=True) if wall_s else []
+    return " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= _SHOWN_SHARE)
+
+
+def wait_line(point: ScalingPoint) -> str | None:
+    """Return which process of a size the others wait for; ``None`` if nothing was measured.
+
+    Args:
+        point: The size.
+    """
+    shares: dict[int, list[float]] = {}
+    hosts: dict[int, str] = {}
+    for run in point.runs:
+        for wait in run.waits:
+            shares.setdefault(wait.rank, []).append(wait.synchronize_share)
+            hosts.setdefault(wait.rank, wait.host)
+    if len(shares) < 2:
+        return None
+    middle = {rank: statistics.median(each) for rank, each in shares.items()}
+    slowest, fastest = (pick(middle, key=lambda rank: middle[rank]) for pick in (min, max))
+    least, longer = (percent(share, 0) for share in (middle[slowest], middle[fastest] - middle[slowest]))
+    if longer == percent(0.0, 0):
+        return f"synchronize takes {least} of the training loop of each process; none waits longer than the others"
+    return (
+        f"synchronize takes at least {least} of the training loop of each process; rank {fastest} ({hosts[fastest]}) "
+        f"waits {longer} longer, for rank {slowest} ({hosts[slowest]})"
+    )
+
+
+def identity_lines(runs: Sequence[ScaledRun]) -> list[str]:
+    """Return for how many runs the time is the sum of its parts, and for which runs it is not.
+
+    Args:
+        runs: The runs.
+    """
+    exact = sum(abs(run.identity.residual_s) <= ROUNDING_S for run in runs)
+    return [
+        f"the parts sum to the time, but for rounding, in {exact} of {_count(len(runs), 'run')}",
+        *_residual_lines(runs),
+    ]
+
+
+def _residual_lines(runs: Sequence[ScaledRun]) -> list[str]:
+    """Return the runs whose time is not the sum of its parts, with what that means."""
+    return [
+        f"{run.run_id} ({size_name(run.processes, run.num_envs)}): {run.identity.residual_s:.3f} s until "
+        f"{'the target' if run.reached else 'the end'} are in no phase, because rows of its time are missing in the "
+        "ledger"
+        for run in runs
+        if abs(run.identity.residual_s) > ROUNDING_S
+    ]
+
+
+def _differences(setting: Setting, other: Setting) -> list[str]:
+    """Return the fields in which two settings differ."""
+    return [each.name for each in fields(Setting) if getattr(setting, each.name) != getattr(other, each.name)]
+
+
+def _figure(figure: Figure, show: Callable[[float], str]) -> str:
+    """Return a figure with its 95 % interval."""
+
+    def known(value: float) -> str:
+        return show(value) if math.isfinite(value) else "∞"
+
+    if figure.interval is None:
+        return known(figure.value)
+    low, high = figure.interval
+    return f"{known(figure.value)} [{known(low)}, {known(high)}]"
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

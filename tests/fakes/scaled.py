@@ -1,0 +1,123 @@
+"""Trainings of known laws: as points of scaling studies, and as rows of a ledger."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.costs import Price
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status
+from ledger_lab.scaling import Identity, ScaledRun
+from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
+
+HORIZON = 16
+
+PRICE = Price(
+    instance="made-up", market="custom", accelerators=1, billing_granularity_s=1e-3, billing_minimum_s=0.0,
+    usd_per_hour=3.6, source="a test", date="2026-01-01",
+)  # fmt: skip
+"""A tenth of a cent for each second."""
+
+
+def scaled(
+    processes: int = 1, num_envs: int = 64, *, rate: float = 1000.0, steps: int = 4096, reached: bool = True,
+    judging_s: float = 1.0, **changes: Any,
+) -> ScaledRun:  # fmt: skip
+    """Return a run with 2 s of start-up.
+
+    Args:
+        processes: Its processes.
+        num_envs: Environments of each.
+        rate: Steps per second of training.
+        steps: Steps until the target, or until its end.
+        reached: Whether it reached the target.
+        judging_s: Time of scoring [s].
+        changes: Other fields.
+    """
+    training_s = steps / rate
+    time_s = 2.0 + training_s + judging_s
+    fields: dict[str, Any] = {
+        "run_id": f"{processes}x{num_envs}", "cohort": None, "task": "T", "rl_library": "rsl_rl", "physics": "newton",
+        "seed": 1, "code": None, "treatment": "", "processes": processes, "machines": 1, "num_envs": num_envs,
+        "horizon": HORIZON, "minibatches": 1, "instance": "made-up", "usd_per_hour": 3.6, "accelerators": 0,
+        "device": "cpu", "hardware": None, "panel": "p", "panel_id": "p1-aa", "target_success": 0.9, "fps_step": None,
+        "fps_step_inference": None, "fps_total": rate, "epoch_s": None, "phases": {"learn": time_s},
+        "identity": Identity(
+            time_s=time_s, start_up_s=2.0, steps=steps, training_s=training_s, judging_s=judging_s,
+            interruptions_s=0.0, split_s=0.0,
+        ),
+        "status": "target_reached" if reached else "completed", "reached": reached, "env_steps": steps,
+        "limit_steps": 2 * steps if reached else steps, "wall_s": time_s,
+        "cost_to_target_usd": time_s / 1000 if reached else None, "billable_usd": time_s / 1000,
+        "peak_gpu_memory_gb": None, "peak_host_memory_gb": None, "mean_power_w": (), "mean_utilization": (),
+        "waits": (),
+    }  # fmt: skip
+    return ScaledRun(**{**fields, **changes})
+
+
+def write_scaled(
+    root: Path, run_id: str, processes: int, num_envs: int, *, rate: float, iterations: int, reached: bool = True,
+    waits: tuple[float, ...] = (), ends: bool = True, **changes: object,
+) -> Path:  # fmt: skip
+    """Write a run: 2 s of start-up, training at a constant rate with a tenth of its time judging beside it, the target.
+
+    The row of the target comes 50 ms after the last iteration, of which 40 ms are judging.
+
+    Args:
+        root: Root of the ledger.
+        run_id: The run.
+        processes: Its processes.
+        num_envs: Environments of each.
+        rate: Steps per second of the training phases.
+        iterations: Iterations until the target, or until the end.
+        reached: Whether a policy is confirmed.
+        waits: Share of ``synchronize`` in the training of each process.
+        ends: Whether a window and an end row follow.
+        changes: Fields of the declaration.
+    """
+    run_dir = root / "rsl_rl" / "e" / run_id
+    run_dir.mkdir(parents=True)
+    steps = iterations * processes * num_envs * HORIZON
+    training_ns = round(steps / rate * SECOND)
+    start = {"run_id": run_id, "attempt": 1, "pid": 2**22 + 1, "host": socket.gethostname(), "wall_ns": SECOND}
+    for rank in range(processes):
+        share = waits[rank] if waits else 0.0
+        waited_ns = round(share * training_ns)
+        halves = {"simulate": (training_ns - waited_ns) // 2, "learn": (training_ns - waited_ns + 1) // 2}
+        spent = {**halves, "synchronize": waited_ns, "evaluate": training_ns // 10}
+        last_ns = 2 * SECOND + sum(spent.values())
+        with Journal(run_dir / f"journal-1-{rank}.jsonl") as journal:
+            if rank == 0:
+                fields: dict[str, object] = {
+                    "num_envs": num_envs, "world_size": processes, "horizon": HORIZON, "price": PRICE.to_dict(),
+                    "max_iterations": 2 * iterations if reached else iterations, "machines": 1,
+                }  # fmt: skip
+                journal.append(declared(run_id, **{**fields, **changes}))
+            journal.append(AttemptStarted(**start, rank=rank))  # type: ignore[arg-type]
+            journal.append(window(None, 0, {"startup": 2 * SECOND}, 2 * SECOND))
+            journal.append(window(iterations, steps, {k: v for k, v in spent.items() if v}, last_ns))
+            if rank:
+                continue
+            if reached:
+                sha256 = sha256_of(run_id, "model_1.pt")
+                journal.append(
+                    CheckpointSaved(
+                        path="model_1.pt", sha256=sha256, size_bytes=1, iteration=1, env_steps=1, wall_ns=last_ns
+                    )
+                )  # fmt: skip
+                proof = result(run_id, "model_1.pt", 9, "p1-fresh", purpose="confirmation")
+                journal.append(replace(proof, wall_ns=last_ns + SECOND // 20))
+            if ends:
+                rest = {"evaluate": SECOND // 25, "log": SECOND // 20, "shutdown": SECOND}
+                end_ns = last_ns + sum(rest.values())
+                journal.append(window(None, steps, rest, end_ns))
+                status = Status.TARGET_REACHED if reached else Status.COMPLETED
+                journal.append(
+                    AttemptEnded(
+                        status=status, reason=None, wall_ns=end_ns, peak_host_memory_bytes=10**9,
+                        peak_gpu_memory_bytes=None,
+                    )
+                )  # fmt: skip
+    return run_dir
