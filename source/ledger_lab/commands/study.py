@@ -284,11 +284,15 @@ def _train(command: Sequence[str]) -> int:
 
 
 def _report(study: Study, log_root: Path) -> int:
-    """Print the report of a study's runs, the comparison of each arm with the first arm of its task, and a summary."""
+    """Print the report of a study's runs, how they scale, and the comparison of each arm with the first of its task."""
     runs = runs_of(study, log_root)
     if not runs:
         raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
-    build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
+    asked = [*(run.declared.run_id for run in runs), "--log_root", str(log_root)]
+    build_report(asked)
+    if study.scaling is not None:
+        make_console().print()
+        build_report([*asked, "--scaling"])
     _compare(study, runs)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
     return 0 if all(is_made(training, runs, failed) for training in study.trainings()) else 1
