@@ -124,6 +124,15 @@ def test_minibatches_of_16384_and_a_horizon_of_16_need_1024_environments() -> No
     assert not fits(strong) and strong.nearest(fits) == [8192, 16_384]
 
 
+def test_sizes_that_no_number_of_environments_can_have_are_told_as_such() -> None:
+    sizes = [{"processes": processes} for processes in (9973, 9967, 9949)]
+    with pytest.raises(UserError, match="among the processes of each size: use other sizes"):
+        read_scaling("s.toml, [scaling]", {"kind": "strong", "num_envs": 5, "sizes": sizes})
+    many = [{"processes": processes} for processes in range(1, 102)]
+    with pytest.raises(UserError, match="101 sizes are too many: list at most 100"):
+        read_scaling("s.toml, [scaling]", {"kind": "weak", "num_envs": 5, "sizes": many})
+
+
 def test_a_number_of_processes_beyond_the_search_has_a_nearest_number_of_environments() -> None:
     table = {"kind": "strong", "num_envs": 5, "sizes": [{"processes": 99_991}, {"processes": 1, "nodes": 2}]}
     with pytest.raises(UserError, match="use num_envs = 199982 "):

@@ -90,9 +90,14 @@ class StudyRequest(Request):
         metavar="CLUSTER",
     )
     at_once: int | None = flag(
-        None, "Largest number of trainings that run at the same time.", group=_ELSEWHERE, metavar="N"
+        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE, metavar="N"
     )
-    nodes: int = flag(1, "Number of machines of each training (default: 1).", group=_ELSEWHERE, metavar="N")
+    nodes: int = flag(
+        1,
+        "Number of machines of each training (default: 1). The table [scaling] sets it for each size.",
+        group=_ELSEWHERE,
+        metavar="N",
+    )
     status: bool = flag(False, "Only show which trainings wait, run or have ended.", group=_ELSEWHERE)
     cancel: bool = flag(False, "End all trainings of the study that wait or run.", group=_ELSEWHERE)
 

@@ -36,6 +36,8 @@ _KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind.__value__)
 _KEYS = ("kind", "num_envs", "sizes", "batch")
 _LARGEST = 1_000_000
 """Largest number of environments, of processes or of machines."""
+_MOST_SIZES = 100
+"""Largest number of sizes."""
 _FARTHEST = 65_536
 """Number of environments up to which one that fits is looked for, at least."""
 
@@ -156,10 +158,10 @@ def read_scaling(where: str, found: object) -> Scaling:
         batch=_batch(where, found.get("batch", ["count"])),
     )
     if scaling.num_envs % scaling.step:
-        near = " or ".join(map(str, scaling.nearest(lambda _: True)))
+        near = " or ".join(str(each) for each in scaling.nearest(lambda _: True) if each <= _LARGEST)
+        way = f"use num_envs = {near} (any multiple of {scaling.step}), or other sizes" if near else "use other sizes"
         raise UserError(
-            f"{where}: {scaling.num_envs} environments can't be split equally among the processes of each size: use "
-            f"num_envs = {near} (any multiple of {scaling.step}), or other sizes"
+            f"{where}: {scaling.num_envs} environments can't be split equally among the processes of each size: {way}"
         )
     return scaling
 
@@ -183,6 +185,8 @@ def _shapes(where: str, found: object) -> tuple[Shape, ...]:
     """
     if not isinstance(found, list) or not found or not all(isinstance(each, Mapping) for each in found):
         raise UserError(f"{where}: sizes must be a list like [{{ processes = 1 }}, {{ processes = 8, nodes = 2 }}]")
+    if len(found) > _MOST_SIZES:
+        raise UserError(f"{where}: sizes: {len(found)} sizes are too many: list at most {_MOST_SIZES}")
     shapes = []
     for each in found:
         if unknown := sorted(each.keys() - {"processes", "nodes"}):
