@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger_lab.commands.study_clusters import StudyClusters
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.launch import requested_processes
-from ledger_lab.recipes import RECIPES, PpoRecipe, dialect_of
+from ledger_lab.recipes import RECIPES, dialect_of
 from ledger_lab.recipes.libraries import LIBRARIES, require_library
-from ledger_lab.runners import BatchPlan
 from ledger_lab.runners.recipe_batch import recipe_batch
 from ledger_lab.studies import Arm, Scaling, Size, Study
-from ledger_lab.training.minibatches import cannot_keep, cannot_split, kept_minibatches, minibatch_size
+from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.task_batches import ask_task_batches
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """The batch arithmetic of an arm."""
+class _SizedArm:
+    """An arm with a size, and the batch of its trainings."""
 
     arm: Arm
-    library: str
-    plan: BatchPlan
-    own: BatchPlan
-    """Without the overrides of the arm."""
-    recipe: PpoRecipe
+    batch: TaskBatch
     keeps_size: bool
     """Whether the minibatches keep their size."""
 
     def refusal(self, size: Size) -> str | None:
         """Return why the arm can't be trained in a size, as a clause; ``None`` if it can."""
-        if wrong := cannot_split(size.num_envs, self.plan):
+        plan, processes = self.batch.plan, size.shape.all_processes
+        if wrong := cannot_split(size.num_envs, plan):
             return wrong
-        if not self.keeps_size:
-            return None
-        kept, processes = minibatch_size(self.recipe.num_envs, self.own), size.shape.all_processes
-        if kept_minibatches(size.num_envs, processes, self.plan, kept) is None:
-            return cannot_keep(size.num_envs, processes, self.plan, kept)
+        kept = minibatch_size(self.batch.own_num_envs, self.batch.own)
+        if self.keeps_size and kept_minibatches(size.num_envs, processes, plan, kept) is None:
+            return cannot_keep(size.num_envs, processes, plan, kept)
         return None
 
 
@@ -52,7 +47,7 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
         extra: Further arguments of all trainings.
 
     Returns:
-        Lines about arms that could not be checked.
+        A line about arms that could not be checked, if there are any.
 
     Raises:
         UserError: If the minibatches of an arm don't fit; the message names the nearest numbers of environments that
@@ -60,43 +55,63 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
     """
     if study.scaling is None:
         return []
-    found = {arm.cohort: _batch_of(arm, extra) for arm in study.arms}
-    known = [batch for batch in found.values() if batch is not None]
-    for batch in known:
-        assert batch.arm.size is not None
-        if wrong := batch.refusal(batch.arm.size):
+    requests = {arm: _request_of(arm, extra) for arm in study.arms}
+    for arm, request in requests.items():
+        require_library(_library_of(request))
+        _require_rule_alone(arm, request)
+    batches = _batches(requests)
+    sized = [_SizedArm(arm, batch, requests[arm].keep_minibatch_size) for arm, batch in batches.items()]
+    for each in sized:
+        if each.arm.size is not None and (wrong := each.refusal(each.arm.size)):
             raise UserError(
-                f"study {study.name}: [scaling] num_envs = {study.scaling.num_envs}: {batch.arm.cohort} "
-                f"({batch.library}): {wrong}: {_way_out(study.scaling, known)}"
+                f"study {study.name}: [scaling] num_envs = {study.scaling.num_envs}: {each.arm.cohort} "
+                f"({each.batch.library}): {wrong}: {_way_out(study.scaling, sized)}"
             )
-    unknown = [cohort for cohort, batch in found.items() if batch is None]
+    unknown = [arm.cohort for arm in study.arms if arm not in batches]
     if not unknown:
         return []
-    return [
-        f"not checked before it starts: whether the batch of {', '.join(unknown)} splits into minibatches (LedgerLab "
-        "has no recipe for this configuration); train.py checks it"
-    ]
+    return [f"Isaac Lab is not installed here: train.py checks the minibatches of {', '.join(unknown)} at its start"]
 
 
-def _batch_of(arm: Arm, extra: Sequence[str]) -> _Batch | None:
-    """Return the batch arithmetic of an arm; ``None`` if only the task and the library know it.
+def _batches(requests: Mapping[Arm, TrainRequest]) -> dict[Arm, TaskBatch]:
+    """Return the batches of arms; without Isaac Lab, only those of LedgerLab's recipes.
 
     Raises:
-        UserError: If ``train.py`` would refuse the arguments.
+        UserError: If ``train.py`` would refuse an arm.
     """
-    request = _request_of(arm, extra)
-    recipe, library = RECIPES.get(request.task), request.rl_library or next(iter(LIBRARIES))
-    require_library(library)
-    _require_rule_alone(arm, request, library)
+    known = {arm: batch for arm, request in requests.items() if (batch := _recipe_batch(request)) is not None}
+    asked = {arm: _configuration_of(request) for arm, request in requests.items() if arm not in known}
+    configurations = [*dict.fromkeys(asked.values())]
+    told = ask_task_batches(configurations) if configurations else None
+    if told is None:
+        return known
+    answers = dict(zip(configurations, told, strict=True))
+    return known | {arm: answers[configuration] for arm, configuration in asked.items()}
+
+
+def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
+    """Return the batch of a request with a recipe of LedgerLab; ``None`` if only task and library know it."""
+    recipe, library = RECIPES.get(request.task), _library_of(request)
     if recipe is None or request.agent is not None:
         return None
     plan, own = recipe_batch(library, recipe, request.overrides), recipe_batch(library, recipe)
     if plan is None or own is None:
         return None
-    return _Batch(arm, library, plan, own, recipe, request.keep_minibatch_size)
+    return TaskBatch(library=library, plan=plan, own=own, own_num_envs=recipe.num_envs)
 
 
-def _require_rule_alone(arm: Arm, request: TrainRequest, library: str) -> None:
+def _configuration_of(request: TrainRequest) -> tuple[str, ...]:
+    """Return the arguments of ``train.py`` that the configurations of a request depend on."""
+    named = {"--task": request.task, "--rl_library": request.rl_library, "--agent": request.agent}
+    return (*(word for flag, value in named.items() if value for word in (flag, value)), *request.overrides)
+
+
+def _library_of(request: TrainRequest) -> str:
+    """Return the library of a request; the first library is the default of LedgerLab's tasks."""
+    return request.rl_library or next(iter(LIBRARIES))
+
+
+def _require_rule_alone(arm: Arm, request: TrainRequest) -> None:
     """Refuse an override of what the rule for the batch sets.
 
     Raises:
@@ -104,17 +119,18 @@ def _require_rule_alone(arm: Arm, request: TrainRequest, library: str) -> None:
     """
     overridden = {override.partition("=")[0] for override in request.overrides}
     sets = {"minibatches": request.keep_minibatch_size, "learning_rate": request.scale_lr is not None}
-    for key in (dialect_of(library).overrides[field] for field, is_set in sets.items() if is_set):
+    names = dialect_of(_library_of(request)).overrides
+    for key in (names[field] for field, is_set in sets.items() if is_set):
         if key in overridden:
             raise UserError(f'{arm.cohort}: batch = "{arm.batch}" sets {key}: leave out one of the two')
 
 
-def _way_out(scaling: Scaling, batches: Sequence[_Batch]) -> str:
+def _way_out(scaling: Scaling, arms: Sequence[_SizedArm]) -> str:
     """Return the nearest numbers of environments that fit all arms, in words."""
 
     def fits(tried: Scaling) -> bool:
-        sizes = ((batch, batch.arm.size) for batch in batches)
-        return not any(size is not None and batch.refusal(tried.size_of(size.shape)) for batch, size in sizes)
+        sizes = ((each, each.arm.size) for each in arms)
+        return not any(size is not None and each.refusal(tried.size_of(size.shape)) for each, size in sizes)
 
     if not (near := scaling.nearest(fits)):
         return "no other number of environments fits all arms: change sizes, batch or the minibatches"

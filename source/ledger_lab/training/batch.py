@@ -72,7 +72,7 @@ def scale_learning_rate(
     key = adapter.dialect.overrides["learning_rate"]
     if any(override.partition("=")[0] == key for override in request.overrides):
         raise UserError(f"--scale_lr scales the task's own learning rate: leave out {key}=…, or --scale_lr")
-    own, num_envs = _own_batch(request, adapter)
+    own, num_envs = own_batch(request, adapter)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
         raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is not a number: set it to a number")
@@ -101,7 +101,7 @@ def keep_minibatch_size(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
     key = batch.minibatch_setting
     if any(override.partition("=")[0] == key for override in request.overrides):
         raise UserError(f"--keep_minibatch_size sets the minibatches: leave out {key}=…, or --keep_minibatch_size")
-    own, own_num_envs = _own_batch(request, adapter)
+    own, own_num_envs = own_batch(request, adapter)
     size = minibatch_size(own_num_envs, own)
     value = kept_minibatches(num_envs, processes, batch, size)
     if value is None:
@@ -113,8 +113,13 @@ def keep_minibatch_size(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
     return f"{key}={value}"
 
 
-def _own_batch(request: TrainRequest, adapter: Adapter) -> tuple[BatchPlan, int]:
-    """Return the batch of the registered task and agent configuration, and its environments."""
+def own_batch(request: TrainRequest, adapter: Adapter) -> tuple[BatchPlan, int]:
+    """Return the batch of the registered task and agent configuration, and its environments.
+
+    Args:
+        request: A request that names the task and the agent configuration.
+        adapter: The library.
+    """
     env_cfg, agent_cfg = resolve_configs(request.task, adapter.library, [], request.agent)
     agent_cfg = adapter.prepare(agent_cfg, "cpu")
     require_values(agent_cfg, adapter)

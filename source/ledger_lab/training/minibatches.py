@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ledger_lab.errors import UserError
 from ledger_lab.runners import BatchPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskBatch:
+    """The batch of a training, and the task's own batch, which rules for larger batches refer to."""
+
+    library: str
+    """Name of the library on the command line."""
+    plan: BatchPlan
+    """The batch arithmetic of the training."""
+    own: BatchPlan
+    """The batch arithmetic of the registered agent configuration."""
+    own_num_envs: int
+    """Environments of the registered task."""
 
 
 def cannot_split(num_envs: int, batch: BatchPlan) -> str | None:
