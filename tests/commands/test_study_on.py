@@ -299,6 +299,7 @@ def test_the_trainings_of_each_machine_go_to_its_cluster_and_are_reported_togeth
     said = capfd.readouterr().out
     assert "study s on here, there: 4 of 4 trainings are in" in said
     assert "cohort s-first-1x1x4: 2 runs" in said and "cohort s-second-1x1x4: 2 runs" in said
+    assert "Runs that have only one size" in said, "it shows how the sizes scale"
 
 
 def test_the_trainings_on_all_machines_are_shown_and_cancelled(
