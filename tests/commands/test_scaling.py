@@ -12,6 +12,7 @@ import pytest
 
 from ledger_lab.commands.report import build_report
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.cohorts import declare_cohort
 from tests.fakes.ledgers import write_run
 from tests.fakes.scaled import HORIZON, write_scaled
 
@@ -98,10 +99,12 @@ def test_runs_of_other_panels_are_shown_apart_by_name(tmp_path: Path, capsys: py
     for run_id, processes, panel_id in (("aa", 1, "p1-aa"), ("bb", 2, "p1-bb"), ("cc", 2, "p1-aa")):
         write_scaled(tmp_path, run_id, processes, 64, rate=1000.0, iterations=5, panel_id=panel_id, task="[red]T\x1b")
     write_run(tmp_path, "dd", scores=(), task="never trained to the end", status=None)
+    declare_cohort(tmp_path, "absent", 2)
     assert build_report(["--scaling", "--log_root", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "apart from other runs of this task, which have another panel id" in text
     assert "weak scaling: 64 environments in each process" in text
+    assert "cohort absent: 2 of 2 declared runs missing" in text
     assert "[red]T\\x1b" in text and "\x1b" not in text
 
 

@@ -10,11 +10,13 @@ import pytest
 
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, read_ledger
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.columns import shown_table, summarize
 from ledger_lab.reports.scaled_runs import scaled_run, scaled_runs
+from ledger_lab.reports.scaling_rows import LoadRow, PointFacts
 from ledger_lab.reports.scaling_words import identity_lines
-from ledger_lab.scaling import ScaledRun
+from ledger_lab.scaling import ScaledRun, ScalingPoint
 from tests.fakes.ledgers import SECOND, result, window, write_run
-from tests.fakes.scaled import write_scaled
+from tests.fakes.scaled import scaled, write_scaled
 
 
 def only(root: Path) -> ScaledRun:
@@ -100,3 +102,13 @@ def test_a_setting_holds_what_the_user_changed_and_not_what_follows_from_the_siz
     old = only(tmp_path / "old")
     assert old.treatment == "agent.algorithm.gamma=0.9 agent.algorithm.learning_rate=0.0014"
     assert old.machines == 1, "a single process has a single machine"
+
+
+def test_power_and_use_are_shown_for_each_gpu() -> None:
+    measured = [scaled(2, mean_power_w=(200.0 + by, 100.0), mean_utilization=(0.9, 0.5)) for by in (0.0, 10.0, 20.0)]
+    point = ScalingPoint(processes=2, machines=1, num_envs=64, runs=(*measured, scaled(2)))
+    row = summarize(LoadRow, PointFacts(point, None))
+    assert row.mean_power_w == (210.0, 100.0), "medians over the runs that measured it"
+    columns, (cells,) = shown_table(LoadRow, [row])
+    shown = {name: cell.text for (name, _), cell in zip(columns, cells, strict=True)}
+    assert shown == {"size": "2 × 64", "mean_power_w": "210 100", "mean_utilization": "90 % 50 %"}

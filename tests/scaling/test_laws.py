@@ -52,6 +52,7 @@ def test_published_rates_without_repetitions_have_no_interval() -> None:
     assert fit.contention.value == pytest.approx(0.175, abs=0.001)
     assert fit.contention.interval is None and fit.misfit_p_value is None
     assert fit.at(16).interval is None
+    assert fit.largest_deviation == pytest.approx(0.049, abs=0.001)
 
 
 def test_predictions_say_what_they_extrapolate_and_end_where_nothing_is_known() -> None:

@@ -69,3 +69,12 @@ def test_too_few_measurements_are_refused() -> None:
     limits = np.full(len(SIZES), 2.9)
     with pytest.raises(ValueError, match="2 measurements for 2 coefficients"):
         fit_positive(TERMS, np.r_[2.0, 2.0, [3.0] * 10], limits, draws=10, generator=np.random.default_rng(0))
+
+
+def test_many_draws_are_fitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draws() -> Floats:
+        return fit_positive(TERMS, noisy((2.0, 0.5), 0.1), None, draws=50, generator=np.random.default_rng(0)).draws
+
+    whole = draws()
+    monkeypatch.setattr("ledger_lab.scaling.positive_fit._AT_ONCE", 100)
+    assert draws() == pytest.approx(whole)

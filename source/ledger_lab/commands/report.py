@@ -73,7 +73,7 @@ class ReportRequest(Request):
             "report.py --checkpoints",
             "report.py --html page.html",
             "report.py --html page.html --follow 15",
-            "report.py --scaling strong_scaling",
+            "report.py --scaling",
             "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
             'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
         ),
@@ -237,7 +237,8 @@ def build_report(argv: Sequence[str]) -> int:
     elif request.scaling:
         from ledger_lab.commands.scaling import show_scaling
 
-        show_scaling(contents, price, request.json)
+        declared = [cohort for cohort in ledger.cohorts if not request.runs or cohort.name in request.runs]
+        show_scaling(contents, price, request.json, declared)
     elif request.html is not None:
         _draw(request, request.html, ledger, contents, price)
     else:

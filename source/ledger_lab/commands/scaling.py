@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
+
+from rich.text import Text
 
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
+from ledger_lab.ledger import Cohort
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.scaled_runs import scaled_runs
@@ -16,23 +20,34 @@ from ledger_lab.scaling.published import read_published
 from ledger_lab.terminal.console import make_console, write_output
 
 
-def show_scaling(contents: Contents, price: Price | None = None, json_file: str | None = None) -> None:
+def show_scaling(
+    contents: Contents,
+    price: Price | None = None,
+    json_file: str | None = None,
+    declared: Sequence[Cohort] = (),
+) -> None:
     """Show how the runs of a ledger scale, or write it as JSON.
 
     Args:
         contents: The runs and their summaries.
         price: Price that replaces the declared prices.
         json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
+        declared: Cohorts of declared size, whose missing runs are told.
     """
     studies = find_studies(scaled_runs(contents.runs, contents.summaries, price))
     if json_file is not None:
         asked = None if price is None else price.to_dict()
-        _write(json_file, {"asked_price": asked, "studies": studies_json(studies)})
+        missing = [{"cohort": each.name, "declared_runs": each.size, "missing_runs": each.missing} for each in declared]
+        _write(json_file, {"asked_price": asked, "studies": studies_json(studies), "declared_cohorts": missing})
         return
     console = make_console()
     if price is not None:
         console.print(render_repricing(price, contents.summaries))
     console.print(render_studies(studies, console.width))
+    for cohort in declared:
+        if cohort.missing:
+            words = f"cohort {cohort.name}: {cohort.missing} of {cohort.size} declared runs missing"
+            console.print(Text(words, style="yellow"), soft_wrap=True)
 
 
 def show_published(json_file: str | None = None) -> None:

@@ -157,24 +157,35 @@ class TargetRow:
         Shown("cost", "median, to the target", lambda row: usd(row.cost_to_target_usd), priority=5),
     )
     """Median of the cost until then [USD]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EfficiencyRow:
+    """Efficiency of a size, relative to the smallest size."""
+
+    size: str = _point(
+        lambda of: size_name(of.point.processes, of.point.num_envs, of.point.machines),
+        Shown("size", "processes × environments", lambda row: row.size, priority=0, align="left"),
+    )
+    """Processes × environments of each process."""
     of_rate: float | None = _point(
         lambda of: of.efficiency.of_rate,
-        Shown("efficiency: rate", "", lambda row: percent(row.of_rate), priority=6, if_measured=True),
+        Shown("efficiency of the rate", "", lambda row: percent(row.of_rate), priority=1),
     )
     """Total rate per process ÷ that of the smallest size."""
     of_samples: float | None = _point(
         lambda of: of.efficiency.of_samples,
-        Shown("× samples", "", lambda row: percent(row.of_samples), priority=7, if_measured=True),
+        Shown("× samples", "", lambda row: percent(row.of_samples), priority=2),
     )
     """Steps to the target of the smallest size ÷ steps to the target."""
     of_training: float | None = _point(
         lambda of: of.efficiency.of_training,
-        Shown("= training", "", lambda row: percent(row.of_training), priority=8, if_measured=True),
+        Shown("= training", "", lambda row: percent(row.of_training), priority=3),
     )
     """``of_rate`` × ``of_samples``."""
     of_time: float | None = _point(
         lambda of: of.efficiency.of_time,
-        Shown("whole time", "", lambda row: percent(row.of_time), priority=9, if_measured=True),
+        Shown("of the whole time", "", lambda row: percent(row.of_time), priority=4),
     )
     """Time to the target of the smallest size ÷ time to the target, per process; with start-up and judging."""
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.scaling_rows import (
+    EfficiencyRow,
     IdentityRow,
     LoadRow,
     PointFacts,
@@ -166,6 +167,8 @@ def _study(study: ScalingStudy, width: int) -> Iterator[Text]:
     facts = [PointFacts(point, base) for point in study.points]
     yield from table_lines(LoadRow, [summarize(LoadRow, each) for each in facts], width)
     yield from table_lines(TargetRow, [summarize(TargetRow, each) for each in facts], width)
+    if base is not None:
+        yield from table_lines(EfficiencyRow, [summarize(EfficiencyRow, each) for each in facts], width)
     yield from _fits(study.rate_fits, study.refusals)
 
 
@@ -227,6 +230,7 @@ def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]
         "num_envs": point.num_envs,
         **asdict(summarize(RateRow, rates)),
         **asdict(summarize(TargetRow, facts)),
+        **asdict(summarize(EfficiencyRow, facts)),
         **asdict(summarize(LoadRow, facts)),
         "runs": runs,
     }

@@ -16,6 +16,8 @@ type Floats = NDArray[np.float64]
 
 _ROUNDS = 100
 """Most attempts to draw measurements that can be fitted."""
+_AT_ONCE = 1_000_000
+"""Largest number of simulated measurements that are fitted at once, so that many runs do not take much memory."""
 _STEPS = 500
 """Most steps of the fit. It ends earlier when nothing changes any more; many censored measurements need the most."""
 _STILL = 1e-7
@@ -91,7 +93,8 @@ def fit_positive(
             break
     else:
         raise ValueError("nearly all measurements are at their limits")
-    drawn, _ = _fitted(terms, simulated[:draws], tops)
+    parts = np.array_split(simulated[:draws], -(-draws * len(logs) // _AT_ONCE))
+    drawn = np.concatenate([_fitted(terms, part, tops)[0] for part in parts])
     return PositiveFit(coefficients[0], spread, freedom, drawn)
 
 
