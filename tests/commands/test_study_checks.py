@@ -45,6 +45,14 @@ def test_minibatches_that_keep_their_size_need_whole_minibatches(tmp_path: Path)
     assert run_study([*study(tmp_path, keep.format(kind="weak", num_envs=128)), "--dry_run"]) == 0
 
 
+def test_arms_that_train_the_same_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rules = SIZES + 'batch = ["count", "size"]\n'
+    assert run_study([*study(tmp_path, rules.format(kind="weak", num_envs=256)), "--dry_run"]) == 0
+    assert "s-1x1x256, s-1x1x256-size: the batch is the task's own, so all rules" in capfd.readouterr().out
+    assert run_study([*study(tmp_path, SIZES.format(kind="weak", num_envs=256)), "--dry_run"]) == 0
+    assert "the task's own" not in capfd.readouterr().out
+
+
 def test_arguments_after_the_dashes_are_checked_too(tmp_path: Path) -> None:
     asked = study(tmp_path, SIZES.format(kind="weak", num_envs=256))
     with pytest.raises(UserError, match="7 equal minibatches, which .*: use num_envs = 252 or 259, which fits"):

@@ -28,6 +28,14 @@ class _SizedArm:
     keeps_size: bool
     """Whether the minibatches keep their size."""
 
+    @property
+    def has_own_batch(self) -> bool:
+        """Whether the batch is as large as the task's own."""
+        if self.arm.size is None:
+            return False
+        num_envs = self.arm.size.num_envs * self.arm.size.shape.all_processes
+        return self.batch.plan.effective_batch(num_envs) == self.batch.own.effective_batch(self.batch.own_num_envs)
+
     def refusal(self, size: Size) -> str | None:
         """Return why the arm can't be trained in a size, as a clause; ``None`` if it can."""
         plan, processes = self.batch.plan, size.shape.all_processes
@@ -47,7 +55,7 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
         extra: Further arguments of all trainings.
 
     Returns:
-        A line about arms that could not be checked, if there are any.
+        Lines about arms that train the same, and about arms that could not be checked.
 
     Raises:
         UserError: If the minibatches of an arm don't fit; the message names the nearest numbers of environments that
@@ -67,10 +75,13 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
                 f"study {study.name}: [scaling] num_envs = {study.scaling.num_envs}: {each.arm.cohort} "
                 f"({each.batch.library}): {wrong}: {_way_out(study.scaling, sized)}"
             )
-    unknown = [arm.cohort for arm in study.arms if arm not in batches]
-    if not unknown:
-        return []
-    return [f"Isaac Lab is not installed here: train.py checks the minibatches of {', '.join(unknown)} at its start"]
+    lines = []
+    if len(study.scaling.batch) > 1 and (same := [each.arm.cohort for each in sized if each.has_own_batch]):
+        lines.append(f"{', '.join(same)}: the batch is the task's own, so all rules for the batch train the same")
+    if unknown := [arm.cohort for arm in study.arms if arm not in batches]:
+        told = f"train.py checks the minibatches of {', '.join(unknown)} at its start"
+        lines.append(f"Isaac Lab is not installed here: {told}")
+    return lines
 
 
 def _batches(requests: Mapping[Arm, TrainRequest]) -> dict[Arm, TaskBatch]:
