@@ -301,6 +301,29 @@ def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], 
     assert elsewhere().missing() == []
 
 
+def test_a_refused_job_after_one_that_was_submitted_is_told_and_only_the_rest_is_submitted_later(
+    site: Site, tmp_path: Path
+) -> None:
+    sizes = "sizes = [{ processes = 1 }, { processes = 1, nodes = 2 }]"
+    (tmp_path / "s.toml").write_text(f'version = 1\nseeds = [1]\n[scaling]\nkind = "weak"\nnum_envs = 8\n{sizes}\n')
+
+    def now() -> StudyElsewhere:
+        return StudyElsewhere(load_study(str(tmp_path / "s.toml")), StudyClusters({None: Cluster(ENGINE, lab)}))
+
+    lab = site(sbatch="grep -q nodes=1 job.sbatch 2>&1 && echo 17 || [[ $1 == --version ]] || exit 1")
+    with pytest.raises(UserError, match=r"exit status 1.* \(submitted before: job 17 on lab; call again for the rest"):
+        now().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+    assert [each.folder.name for each in read_submissions(tmp_path / "ledger", "s")] == ["001"]
+    lab = site(sbatch="[[ $1 != --version ]] || exit 0\necho 18")
+    assert [training.arm.cohort for training in now().missing()] == ["s-1x2x8"]
+    now().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+    assert [(each.job, len(each.trainings())) for each in read_submissions(tmp_path / "ledger", "s")] == [
+        ("17", 1),
+        ("18", 1),
+    ]
+    assert now().missing() == []
+
+
 def test_a_training_that_ends_while_the_queue_is_asked_is_not_missing(
     elsewhere: Callable[[], StudyElsewhere], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
