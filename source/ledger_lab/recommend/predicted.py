@@ -95,14 +95,17 @@ def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Pric
 
 
 def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, *, elsewhere: bool) -> Option | None:
-    """Return the prediction for one size on one machine; ``None`` if a law that it needs is missing,
-    or there are fewer runs than :data:`~ledger_lab.costs.FEWEST_RUNS`.
+    """Return the prediction for one size on one machine.
 
     Args:
         study: The runs and their laws.
         configuration: The size and the machine.
         price: Price of the machine.
         elsewhere: Whether no run of the study was trained on this machine.
+
+    Returns:
+        The prediction; ``None`` if a law that it needs is missing, or there are fewer runs than
+        :data:`~ledger_lab.costs.FEWEST_RUNS`.
     """
     runs = study.runs
     reached = [run for run in runs if run.reached]

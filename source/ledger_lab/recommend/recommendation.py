@@ -107,6 +107,8 @@ def recommend(
         f"{name} has no price, so its cost is not ranked: give --usd_per_hour, or train with --instance"
         for name in unpriced
     ]
+    if (versions := len({each.run.code for each in ended})) > 1:
+        remarks.append(f"trained by {versions} versions of the code, which may also differ in speed")
     spot: list[Option] = []
     try:
         spot = spot_options(measured, prices, book, spot_overhead(histories))

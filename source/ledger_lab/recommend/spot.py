@@ -108,7 +108,8 @@ def spot_options(
         if not here.usd_per_hour or not spot.usd_per_hour or here.accelerators != spot.accelerators:
             continue
         cheaper = spot.usd_per_hour / here.usd_per_hour
-        said = f"{overhead.preemptions} preemptions in {overhead.hours:.3g} h on spot machines"
+        times = "preemption" if overhead.preemptions == 1 else "preemptions"
+        said = f"{overhead.preemptions} {times} in {overhead.hours:.3g} h on spot machines"
         found.append(
             replace(
                 option,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,9 +27,8 @@ class _Facts:
         self.option, self.on_front = option, option in front
 
 
-def _option[Value](read: Any, shown: Shown | None = None) -> Value:  # noqa: ANN401 - typed by its field
-    found: Value = figure(read, shown)
-    return found
+def _option[Value](read: Callable[[_Facts], Value], shown: Shown | None = None) -> Value:
+    return figure(read, shown)
 
 
 @dataclass(frozen=True, kw_only=True)
