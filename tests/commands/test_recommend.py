@@ -68,7 +68,7 @@ def test_the_choice_as_text(log_root: Path, capsys: pytest.CaptureFixture[str]) 
         "spot machines are not priced, because the ledger has no preempted run on a spot machine",
     ):
         assert said in text
-    assert "least time: no configuration keeps the limits" in report(capsys, log_root, "--budget", "0.00001")
+    assert "and keeps the limits with a probability of 90 %" in report(capsys, log_root, "--budget", "0.00001")
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_a_refused_training_is_shown_with_its_output(
         (["--", "--num_envs", "x"], "--num_envs"),
         (["--", "--task", "Nonne"], "unknown task 'Nonne'"),
         (["--", "--distributed", "--nproc", "2"], "--distributed is for processes"),
-        (["--nodes", "2"], "--nodes 2: cluster here is this machine"),
+        (["--nodes", "2"], "^--nodes 2: cluster here is this machine"),
         (["--log_root", "elsewhere"], "the cluster file sets it"),
         (["--at_once", "0"], "--at_once 0: must be at least 1"),
         (["--status", "--cancel"], "--status and --cancel cannot be used together"),
@@ -251,3 +251,162 @@ def test_train_py_submits_without_loading_the_simulator(tmp_path: Path) -> None:
     )
     assert finished.returncode == 0, finished.stderr
     assert "| torch\n" not in finished.stderr and "plan.jsonl" in finished.stdout
+
+
+MACHINES = """
+version = 1
+seeds = [1, 2]
+[machine]
+first = {{ cluster = "{folder}/here.toml", arguments = ["--usd_per_hour", "1"] }}
+second = {{ cluster = "{folder}/there.toml", instance = "aws-g6.xlarge" }}
+[scaling]
+kind = "weak"
+num_envs = {num_envs}
+sizes = [{{ processes = 1 }}]
+"""
+
+
+@pytest.fixture
+def on_two(asked: Callable[[int], list[str]], tmp_path: Path) -> Callable[[int], list[str]]:
+    """Returns the command line of a study of two machines and two seeds; the clusters share a ledger."""
+    asked(4)
+    (tmp_path / "there.toml").write_text((tmp_path / "here.toml").read_text())
+
+    def study(num_envs: int) -> list[str]:
+        (tmp_path / "s.toml").write_text(MACHINES.format(folder=tmp_path, num_envs=num_envs))
+        return [str(tmp_path / "s.toml")]
+
+    return study
+
+
+def test_the_trainings_of_each_machine_go_to_its_cluster_and_are_reported_together(
+    on_two: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_root = tmp_path / "ledger"
+    assert run_study([*on_two(4), "--dry_run"]) == 0
+    said = capfd.readouterr().out
+    assert f"cd {log_root}/submissions/s/001" in said and f"cd {log_root}/submissions/s/002" in said
+    assert not log_root.exists(), "a dry run writes nothing"
+    assert run_study(on_two(4)) == 0
+    said = capfd.readouterr().out
+    assert "submitted 2 trainings to here as job" in said and "submitted 2 trainings to there as job" in said
+    first, second = read_submissions(log_root, "s")
+    assert (first.site, second.site) == ("here", "there")
+    assert {"--usd_per_hour", "1"} < {*first.trainings()[0].start}
+    assert {"--instance", "aws-g6.xlarge"} < {*second.trainings()[0].start}
+    wait_until(lambda: ended(log_root), "all trainings have ended", 120)
+    assert run_study(on_two(4)) == 0
+    said = capfd.readouterr().out
+    assert "study s on here, there: 4 of 4 trainings are in" in said
+    assert "cohort s-first-1x1x4: 2 runs" in said and "cohort s-second-1x1x4: 2 runs" in said
+    assert "Runs that have only one size" in said, "it shows how the sizes scale"
+
+
+def test_the_trainings_on_all_machines_are_shown_and_cancelled(
+    on_two: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_root = tmp_path / "ledger"
+    assert run_study(on_two(600)) == 0
+    submissions = read_submissions(log_root, "s")
+    try:
+        capfd.readouterr()
+        assert run_study([*on_two(600), "--status"]) == 0
+        said = capfd.readouterr().out
+        assert all(f"s-{level}-1x1x600 seed 2: waiting, job" in said for level in ("first", "second"))
+        content = (tmp_path / "s.toml").read_text()
+        (tmp_path / "s.toml").write_text(content.replace("there.toml", "here.toml"))
+        with pytest.raises(
+            UserError, match=r"002 was submitted to cluster there: name this cluster in \[machine\] sec"
+        ):
+            run_study([str(tmp_path / "s.toml")])
+        assert run_study([*on_two(600), "--cancel"]) == 0
+        assert "cancelled 4 trainings" in capfd.readouterr().out
+        wait_until(lambda: ended(log_root), "all trainings have ended", 120)
+    finally:
+        for submission in submissions:
+            ENGINE.cancel(submission)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("s.toml", ', arguments = ["--usd_per_hour", "1"]', "", r"\[machine\] first: local has no price: set instance"),
+        ("s.toml", "aws-g6.xlarge", "aws-g6.xlrge", "unknown instance 'aws-g6.xlrge'; did you mean"),
+        ("s.toml", "there.toml", "nowhere.toml", "no cluster"),
+        ("there.toml", "/ledger", "/other", "cluster here writes to .*, and cluster there to .*: .* share one ledger"),
+        (
+            "s.toml",
+            "processes = 1",
+            "processes = 1, nodes = 2",
+            "sizes with nodes = 2: --nodes 2: cluster here is this machine",
+        ),
+    ],
+)
+def test_machines_that_cannot_work_are_refused_and_nothing_is_submitted(
+    on_two: Callable[[int], list[str]], tmp_path: Path, file: str, old: str, new: str, said: str
+) -> None:
+    asked = on_two(4)
+    content = (tmp_path / file).read_text()
+    assert old in content
+    (tmp_path / file).write_text(content.replace(old, new))
+    with pytest.raises(UserError, match=said):
+        run_study(asked)
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_two_clusters_of_one_name_are_refused(on_two: Callable[[int], list[str]], tmp_path: Path) -> None:
+    asked = on_two(4)
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "here.toml").write_text((tmp_path / "here.toml").read_text() + '[environment]\nX = "1"\n')
+    (tmp_path / "s.toml").write_text((tmp_path / "s.toml").read_text().replace("there.toml", "two/here.toml"))
+    with pytest.raises(UserError, match="two files of clusters are named here: rename one of them"):
+        run_study(asked)
+
+
+SIZES = """
+version = 1
+seeds = [1, 2]
+[scaling]
+kind = "strong"
+num_envs = 64
+sizes = [{ processes = 1 }, { processes = 2 }, { processes = 2, nodes = 2 }]
+"""
+
+
+@pytest.fixture
+def sizes_on_slurm(asked: Callable[[int], list[str]], tmp_path: Path) -> Callable[[int], list[str]]:
+    """Returns the command line of a study of three sizes on a Slurm whose nodes have some GPUs."""
+    asked(4)
+    (tmp_path / "s.toml").write_text(SIZES)
+
+    def study(gpus: int) -> list[str]:
+        lab = f'version = 1\nengine = "slurm"\nlog_root = "{tmp_path}/ledger"\ntime = "10"\ngpus = {gpus}\n'
+        (tmp_path / "lab.toml").write_text(lab)
+        return [str(tmp_path / "s.toml"), "--on", str(tmp_path / "lab.toml"), "--dry_run"]
+
+    return study
+
+
+def test_each_number_of_machines_and_gpus_is_a_job_of_its_own(
+    sizes_on_slurm: Callable[[int], list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_study(sizes_on_slurm(2)) == 0
+    said = capfd.readouterr().out
+    asked = [line.removeprefix("#SBATCH --") for line in said.splitlines() if "--nodes=" in line or "--gres=" in line]
+    assert [line for line in asked if "srun" not in line] == [
+        *("nodes=1", "gres=gpu:1"),
+        *("nodes=1", "gres=gpu:2"),
+        *("nodes=2", "gres=gpu:2"),
+    ]
+    assert '"--num_envs","16"' in said and '"nodes":2,"processes":2' in said and "--nproc" not in said
+    assert run_study(sizes_on_slurm(0)) == 0
+    said = capfd.readouterr().out
+    jobs = [line for line in said.splitlines() if line.startswith("cd ")]
+    assert len(jobs) == 2 and '"nodes":1,"processes":1' in said, "without GPUs, one job for each number of machines"
+    with pytest.raises(UserError, match="--at_once 2: on lab, the missing trainings need 3 jobs, because"):
+        run_study([*sizes_on_slurm(2), "--at_once", "2"])
+
+
+def test_a_size_needs_as_many_gpus_as_processes(sizes_on_slurm: Callable[[int], list[str]]) -> None:
+    with pytest.raises(UserError, match="size 2x1x32: cluster lab gives a training 1 GPUs per node, one per process"):
+        run_study(sizes_on_slurm(1))

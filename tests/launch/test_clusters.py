@@ -20,6 +20,14 @@ def test_the_examples_load(name: str) -> None:
     assert (engine.name, site.name) == (name, name)
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_training_can_get_another_number_of_gpus(name: str) -> None:
+    _, site = load_site(name)
+    given = site.with_gpus(4)
+    assert given.gpus_per_node == (4 if site.gpus_per_node else 0)
+    assert (given.name, given.log_root) == (site.name, site.log_root)
+
+
 def test_each_engine_has_an_example_and_implements_the_interface() -> None:
     for name in ENGINES:
         assert (ROOT / "config" / "clusters" / f"{name}.toml").is_file()

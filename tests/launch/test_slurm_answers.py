@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.commands.queues import ask_queues
+from ledger_lab.commands.study_clusters import Cluster, StudyClusters
 from ledger_lab.commands.study_on import StudyElsewhere
 from ledger_lab.commands.submit import complete_drafts, hand_over, submit_if_asked
 from ledger_lab.errors import UserError
@@ -153,7 +154,7 @@ def test_a_study_whose_call_was_killed_is_not_submitted_again(
     program = (
         "import sys; from pathlib import Path; from tests.launch.test_slurm_answers import *\n"
         "lab = SlurmSite(name='lab', log_root=Path(sys.argv[1]) / 'ledger', environment={}, time='10')\n"
-        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), ENGINE, lab)\n"
+        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), StudyClusters({None: Cluster(ENGINE, lab)}))\n"
         "study.submit([], make_console(), nodes=1, at_once=None, dry_run=False)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
@@ -287,7 +288,8 @@ def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyElsewhere]:
     """Returns what one call of study.py knows of a study of one seed."""
     (tmp_path / "s.toml").write_text("version = 1\nseeds = [1]\n")
     lab = site()
-    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), ENGINE, lab)
+    clusters = StudyClusters({None: Cluster(ENGINE, lab)})
+    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), clusters)
 
 
 def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], tmp_path: Path) -> None:
@@ -297,6 +299,29 @@ def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], 
         second.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
     assert (tmp_path / "sbatch").read_text().count("job.sbatch") == 1
     assert elsewhere().missing() == []
+
+
+def test_a_refused_job_after_one_that_was_submitted_is_told_and_only_the_rest_is_submitted_later(
+    site: Site, tmp_path: Path
+) -> None:
+    sizes = "sizes = [{ processes = 1 }, { processes = 1, nodes = 2 }]"
+    (tmp_path / "s.toml").write_text(f'version = 1\nseeds = [1]\n[scaling]\nkind = "weak"\nnum_envs = 8\n{sizes}\n')
+
+    def now() -> StudyElsewhere:
+        return StudyElsewhere(load_study(str(tmp_path / "s.toml")), StudyClusters({None: Cluster(ENGINE, lab)}))
+
+    lab = site(sbatch="grep -q nodes=1 job.sbatch 2>&1 && echo 17 || [[ $1 == --version ]] || exit 1")
+    with pytest.raises(UserError, match=r"exit status 1.* \(submitted before: job 17 on lab; call again for the rest"):
+        now().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+    assert [each.folder.name for each in read_submissions(tmp_path / "ledger", "s")] == ["001"]
+    lab = site(sbatch="[[ $1 != --version ]] || exit 0\necho 18")
+    assert [training.arm.cohort for training in now().missing()] == ["s-1x2x8"]
+    now().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
+    assert [(each.job, len(each.trainings())) for each in read_submissions(tmp_path / "ledger", "s")] == [
+        ("17", 1),
+        ("18", 1),
+    ]
+    assert now().missing() == []
 
 
 def test_a_training_that_ends_while_the_queue_is_asked_is_not_missing(

@@ -73,3 +73,11 @@ def test_the_worth_of_a_run_is_the_knowledge_gradient() -> None:
 def test_a_settled_choice_needs_no_run() -> None:
     assert choose([FAST, option("slow", 1e6, None)], Goal.TIME, Limits()).next_run is None
     assert choose([FAST], Goal.TIME, Limits()).next_run is None
+
+
+def test_without_a_choice_the_next_run_is_told_all_the_same() -> None:
+    few = [option(name, time_s, None, deviation=0.2, ranked=False) for name, time_s in (("one", 1.0), ("two", 1.1))]
+    found = choose(few, Goal.TIME, Limits())
+    assert found.option is None and found.chance_best is None
+    assert found.next_run is not None and found.next_run.saves > 0.01
+    assert choose([], Goal.MONEY, Limits()).next_run is None

@@ -97,11 +97,13 @@ def test_a_served_page_shows_how_runs_appear_go_on_hang_vanish_and_end(browser: 
         first.save(9)
         first.say("a new line\n")
         first.event("KL too large")
-        LiveTraining(root, "bb", alive=False, seed=2).close()
+        assert not page.locator("#scaling").is_visible(), "all runs have the same size"
+        LiveTraining(root, "bb", alive=False, seed=2, num_envs=20).close()
         expect(row(page, "aa")).to_contain_text("iteration 5/100", timeout=_SOON_MS)
         expect(row(page, "bb")).to_contain_text("lost", timeout=_SOON_MS)
         expect(page.locator("#count")).to_contain_text("1 of 4 runs", timeout=_SOON_MS)
         expect(page.locator("details[data-key='log aa'] pre")).to_contain_text("a new line")
+        expect(page.locator("#scaling img").first).to_be_visible(timeout=_SOON_MS)
         assert page.locator("details[data-key='log aa']").get_attribute("open") is not None
         assert page.locator("#phases-body details").first.get_attribute("open") is not None
         assert abs(top_of(page, "phases") - top) < 3

@@ -267,6 +267,28 @@ def test_two_nodes_reach_a_confirmed_target_with_equal_parameters(cluster: Clust
     assert hashes[0] == hashes[1] and len(hashes[0]) >= 2
 
 
+def test_a_study_of_sizes_trains_on_one_and_on_two_nodes(cluster: Cluster, tmp_path: Path) -> None:
+    site = Site(cluster, tmp_path, "cpus = 1")
+    study = tmp_path / "sizes.toml"
+    arguments = ["--device", "cpu", "--rl_library", "rsl_rl", "--no_eval", "--max_iterations", "2"]
+    study.write_text(
+        f"version = 1\nseeds = [1]\narguments = {arguments}\n"
+        '[scaling]\nkind = "weak"\nnum_envs = 16\nsizes = [{ processes = 1 }, { processes = 1, nodes = 2 }]\n'
+    )
+    asked = [str(study), "--on", str(site.path)]
+    submitted = site.script("study", *asked)
+    assert submitted.stdout.count("submitted 1 trainings to two as job") == 2, submitted.stdout + submitted.stderr
+    assert "2 wait or run" in site.script("study", *asked).stdout
+    folders = [site.log_root / "submissions" / "sizes" / number for number in ("001", "002")]
+    exits = [folder / "exits" / "0" for folder in folders]
+    wait_until(lambda: all(each.exists() for each in exits), "both end", 900, 2)
+    assert [each.read_text() for each in exits] == ["0\n"] * 2, (folders[1] / "output" / "0.log").read_text()[-4000:]
+    reported = site.script("study", *asked)
+    assert reported.returncode == 0 and "weak scaling: 16 environments in each process" in reported.stdout
+    sizes = {run.declared.cohort: (run.declared.world_size, run.declared.machines) for run in site.runs()}
+    assert sizes == {"sizes-1x1x16": (1, 1), "sizes-1x2x16": (2, 2)}
+
+
 def test_what_would_never_run_is_refused_and_nothing_stays_submitted(cluster: Cluster, tmp_path: Path) -> None:
     for text, said in (
         ('partition = "gone"', "Invalid partition name specified: correct partition"),

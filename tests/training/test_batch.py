@@ -32,7 +32,7 @@ def batch(**changed: int | None) -> BatchPlan:
 
 
 def test_a_library_with_minibatches_of_fixed_size_needs_enough_environments_for_a_minibatch() -> None:
-    from ledger_lab.training.batch import check_batch
+    from ledger_lab.training.minibatches import check_batch
 
     fixed = batch(minibatch_size=16384)
     assert fixed.num_envs_step() == 1024

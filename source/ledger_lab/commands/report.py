@@ -102,6 +102,12 @@ class ReportRequest(Request):
         "page can lie on shared storage [s].",
         metavar="SECONDS",
     )
+    figures: Path | None = flag(
+        None,
+        "Write the figures of scaling studies as SVG and PNG files into this folder: rate, efficiency, steps, time and "
+        "cost to the target, and phases, against the number of processes.",
+        metavar="DIR",
+    )
     compare: tuple[str, str] | None = flag(
         None,
         "Compare two cohorts or runs. The program prints which side reaches the target sooner, with the ratio of the "
@@ -175,7 +181,7 @@ class ReportRequest(Request):
         Raises:
             UserError: If an argument has no effect together with another argument.
         """
-        views = ("html", "compare", "sql", "scaling", "published", "recommend", "schema")
+        views = ("html", "figures", "compare", "sql", "scaling", "published", "recommend", "schema")
         self.require_at_most_one(*views)
         unused = next((name for name in ("deadline", "budget", "target") if getattr(self, name) is not None), None)
         if unused is not None and self.recommend is None:
@@ -184,6 +190,8 @@ class ReportRequest(Request):
             raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
         if self.html is not None and self.json is not None:
             raise UserError("--html and --json cannot be used together: call report.py twice")
+        if self.figures is not None and self.json is not None:
+            raise UserError("--figures and --json cannot be used together: call report.py twice")
         if self.follow is not None and self.html is None:
             raise UserError("--follow needs --html FILE: the page that it rewrites")
         if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow < math.inf:
@@ -246,8 +254,8 @@ def build_report(argv: Sequence[str]) -> int:
     if request.compare is not None:
         _compare(request, request.compare, ledger, runs, price)
         return 1 if ledger.damage else 0
-    everything = request.json is not None or request.sql is not None or request.recommend is not None
-    if not everything and (older := len(runs) - _SHOWN_RUNS) > 0:
+    limitless = (request.json, request.sql, request.figures, request.recommend)
+    if all(each is None for each in limitless) and (older := len(runs) - _SHOWN_RUNS) > 0:
         make_console(sys.stderr).print(
             f"a report shows {_SHOWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to show others, "
             "name runs or cohorts: report.py COHORT; --json writes all of them",
@@ -259,6 +267,10 @@ def build_report(argv: Sequence[str]) -> int:
         from ledger_lab.commands.query import answer_sql
 
         answer_sql(contents, request.sql, json_file=request.json, csv_file=request.csv)
+    elif request.figures is not None:
+        from ledger_lab.commands.figures import write_figures
+
+        write_figures(request.figures, contents, price)
     elif request.scaling:
         from ledger_lab.commands.scaling import show_scaling
 

@@ -15,12 +15,13 @@ from rich.console import Console
 
 from ledger_lab.commands.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.commands.report import build_report
+from ledger_lab.commands.study_checks import check_machines, check_sizes, require_one_machine
+from ledger_lab.commands.study_clusters import study_clusters
 from ledger_lab.commands.study_on import StudyElsewhere, StudyTrainings
 from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
 from ledger_lab.commands.watch import watch_study
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
-from ledger_lab.launch.engine import load_site
 from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
@@ -45,8 +46,8 @@ class StudyRequest(Request):
         name="study.py",
         usage=(
             "study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
-            "       study.py --on CLUSTER [--at_once N] [--nodes N] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
-            "       study.py --on CLUSTER (--status | --cancel) STUDY"
+            "       study.py [--on CLUSTER] [--at_once N] [--nodes N] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
+            "       study.py [--on CLUSTER] (--status | --cancel) STUDY"
         ),
         description=(
             "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
@@ -59,7 +60,9 @@ class StudyRequest(Request):
             f"it starts from the beginning. If a signal ends the program, the exit status is {EXIT_REQUEUE}. "
             "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
             "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
-            "report. Without --on, the program leaves out the trainings that wait or run on a cluster."
+            "report. Without --on, the program leaves out the trainings that wait or run on a cluster. In the table "
+            "[scaling], a study file lists sizes: processes, machines and environments. In the table [machine], it "
+            "lists clusters; then the program submits each training to its cluster, and --on is not needed."
         ),
         terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=(
@@ -67,6 +70,7 @@ class StudyRequest(Request):
             "study.py libraries -- --usd_per_hour 0.10",
             "study.py libraries --on slurm --at_once 4",
             "study.py libraries --on slurm --status",
+            "study.py weak_scaling",
         ),
     )
 
@@ -86,9 +90,14 @@ class StudyRequest(Request):
         metavar="CLUSTER",
     )
     at_once: int | None = flag(
-        None, "Largest number of trainings that run at the same time.", group=_ELSEWHERE, metavar="N"
+        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE, metavar="N"
     )
-    nodes: int = flag(1, "Number of machines of each training (default: 1).", group=_ELSEWHERE, metavar="N")
+    nodes: int = flag(
+        1,
+        "Number of machines of each training (default: 1). The table [scaling] sets it for each size.",
+        group=_ELSEWHERE,
+        metavar="N",
+    )
     status: bool = flag(False, "Only show which trainings wait, run or have ended.", group=_ELSEWHERE)
     cancel: bool = flag(False, "End all trainings of the study that wait or run.", group=_ELSEWHERE)
 
@@ -102,12 +111,28 @@ class StudyRequest(Request):
         for name in ("at_once", "nodes"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} {value}: must be at least 1")
-        given = [name for name in ("at_once", "status", "cancel") if getattr(self, name)]
-        given += ["nodes"] if self.nodes > 1 else []
-        if given and self.on is None:
-            raise UserError(f"--{given[0]} needs --on CLUSTER")
         if self.on is not None and self.log_root != Path("logs"):
             raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
+
+    def require_fit(self, study: Study) -> None:
+        """Check the flags that depend on the study.
+
+        Args:
+            study: The study.
+
+        Raises:
+            UserError: If a flag needs another flag, or contradicts the study.
+        """
+        if study.machines and self.on is not None:
+            raise UserError(f"--on {self.on}: study {study.name} names its clusters in [machine]: leave --on out")
+        if study.machines and self.log_root != Path("logs"):
+            raise UserError(f"--log_root {self.log_root}: the cluster files of {study.name} set it: leave it out")
+        if study.scaling is not None and self.nodes > 1:
+            raise UserError(f"--nodes {self.nodes}: study {study.name} sets it in [scaling]: leave --nodes out")
+        given = [name for name in ("at_once", "status", "cancel") if getattr(self, name)]
+        given += ["nodes"] if self.nodes > 1 else []
+        if given and self.on is None and not study.machines:
+            raise UserError(f"--{given[0]} needs --on CLUSTER")
 
 
 def run_study(argv: Sequence[str]) -> int:
@@ -123,10 +148,12 @@ def run_study(argv: Sequence[str]) -> int:
         UserError: If there is no such study, or a training refuses its arguments.
     """
     at = [*argv, "--"].index("--")
-    request, extra = StudyRequest.parse(argv[:at]), check_arguments("after --", list(argv[at + 1 :]))
+    request = StudyRequest.parse(argv[:at])
     study = load_study(request.study)
+    request.require_fit(study)
+    extra = check_arguments("after --", list(argv[at + 1 :]), study.flags)
     console = make_console()
-    if request.on is not None:
+    if request.on is not None or study.machines:
         return _run_elsewhere(study, request, extra, console)
     now = StudyTrainings(study, request.log_root)
     missing, queued, count = now.missing(), now.queued(), len(study.seeds) * len(study.arms)
@@ -136,7 +163,9 @@ def run_study(argv: Sequence[str]) -> int:
         + (f", {len(queued)} wait or run on {', '.join(now.clusters())}" if queued else ""),
         soft_wrap=True,
     )
-    for line in _planning_lines(study):
+    if missing:
+        require_one_machine(study)
+    for line in [*_planning_lines(study), *(check_sizes(study, extra) if missing else [])]:
         console.print(line, soft_wrap=True)
     if study.budget_usd is not None or study.budget_h is not None:
         _show_watch(study, request.log_root, console)
@@ -200,27 +229,27 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
     Returns:
         0, or 1 if all trainings have ended and one of them failed.
     """
-    assert request.on is not None
-    engine, site = load_site(request.on)
-    elsewhere = StudyElsewhere(study, engine, site)
+    clusters = study_clusters(study, request.on)
+    elsewhere = StudyElsewhere(study, clusters)
     missing, queued, count = elsewhere.missing(), elsewhere.queued(), len(study.seeds) * len(study.arms)
     console.print(
-        f"study {study.name} on {site.name}: {count - len(missing) - len(queued)} of {count} trainings are in "
-        f"{site.log_root}, {len(queued)} wait or run",
+        f"study {study.name} on {clusters.names}: {count - len(missing) - len(queued)} of {count} trainings are in "
+        f"{clusters.log_root}, {len(queued)} wait or run",
         soft_wrap=True,
     )
     if request.cancel:
         elsewhere.cancel(console)
     elif request.status or (not missing and not elsewhere.all_ended()):
         elsewhere.show(console)
-        _show_watch(study, site.log_root, console, ask=True)
+        _show_watch(study, clusters.log_root, console, ask=True)
     elif missing:
-        for line in _planning_lines(study):
+        check_machines(study, clusters, extra)
+        for line in [*_planning_lines(study), *check_sizes(study, extra)]:
             console.print(line, soft_wrap=True)
         elsewhere.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
     elif not request.dry_run:
         console.print()
-        return _report(study, site.log_root)
+        return _report(study, clusters.log_root)
     return 0
 
 
@@ -260,11 +289,15 @@ def _train(command: Sequence[str]) -> int:
 
 
 def _report(study: Study, log_root: Path) -> int:
-    """Print the report of a study's runs, the comparison of each arm with the first arm of its task, and a summary."""
+    """Print the report of a study's runs, how they scale, and the comparison of each arm with the first of its task."""
     runs = runs_of(study, log_root)
     if not runs:
         raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
-    build_report([*(run.declared.run_id for run in runs), "--log_root", str(log_root)])
+    asked = [*(run.declared.run_id for run in runs), "--log_root", str(log_root)]
+    build_report(asked)
+    if study.scaling is not None:
+        make_console().print()
+        build_report([*asked, "--scaling"])
     _compare(study, runs)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
     return 0 if all(is_made(training, runs, failed) for training in study.trainings()) else 1

@@ -1,28 +1,30 @@
-"""Trainings of a study that run elsewhere; and ``study.py --on CLUSTER``: submits, shows and cancels them."""
+"""Trainings of a study that run on clusters: ``study.py`` submits, shows and cancels them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
+from ledger_lab.commands.study_clusters import Cluster, StudyClusters
 from ledger_lab.commands.study_runs import runs_of, train_arguments
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
-from ledger_lab.launch.engine import Engine, Queued, Site, load_engine
-from ledger_lab.launch.plans import Plan
+from ledger_lab.launch.engine import Engine, Queued, load_engine
+from ledger_lab.launch.plans import Plan, PlannedTraining
 from ledger_lab.launch.submissions import (
     Submission,
     job_name,
+    later_folder,
     latest_by_name,
     new_folder,
     read_drafts,
     read_submissions,
 )
 from ledger_lab.ledger import Run, Status
-from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, Training, is_made, runs_made_by
+from ledger_lab.studies import ENDED_FROM_OUTSIDE, Arm, Study, Training, is_made, runs_made_by
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class StudyTrainings:
             own = {name: index for name, (each, index) in latest.items() if each is submission and name not in ended}
             if not own:
                 continue
-            engine = self._engine_of(submission)
+            engine = self._engine_of(submission, own)
             if not engine.job_id.fullmatch(submission.job):
                 raise UserError(
                     f"{submission.folder}/submission.json: {submission.job!r} is no job of {engine.name}: "
@@ -79,8 +81,13 @@ class StudyTrainings:
             known |= {name: _Known(submission, index, queued.get(index)) for name, index in own.items()}
         return known
 
-    def _engine_of(self, submission: Submission) -> Engine:
-        """Return the engine of a submission."""
+    def _engine_of(self, submission: Submission, names: Collection[str]) -> Engine:
+        """Return the engine of a submission.
+
+        Args:
+            submission: The submission.
+            names: Names of its trainings that have not ended.
+        """
         return load_engine(submission.engine)
 
     def _ended(self) -> set[str]:
@@ -146,35 +153,46 @@ class StudyTrainings:
 
 
 class StudyElsewhere(StudyTrainings):
-    """A study on a cluster."""
+    """A study on one or several clusters."""
 
-    def __init__(self, study: Study, engine: Engine, site: Site) -> None:
-        """Ask the engine for the trainings of earlier submissions.
+    def __init__(self, study: Study, clusters: StudyClusters) -> None:
+        """Ask the engines for the trainings of earlier submissions.
 
         Args:
             study: The study.
-            engine: The engine.
-            site: The cluster.
+            clusters: Where its trainings run.
 
         Raises:
-            UserError: If the engine does not answer, or an earlier submission was to another cluster.
+            UserError: If an engine does not answer, or an earlier submission was to another cluster.
         """
-        self._engine, self._site = engine, site
-        self._folder = new_folder(site.log_root, study.name)  # before the queue is asked; see hand_over
-        super().__init__(study, site.log_root)
+        self._clusters = clusters
+        self._folder = new_folder(clusters.log_root, study.name)  # before the queue is asked; see hand_over
+        super().__init__(study, clusters.log_root)
 
-    def _engine_of(self, submission: Submission) -> Engine:
-        """Return the engine of a submission, which must be to this cluster."""
-        if submission.site == self._site.name and submission.engine != self._engine.name:
+    def _engine_of(self, submission: Submission, names: Collection[str]) -> Engine:
+        """Return the engine of a submission. Its trainings must belong to this cluster."""
+        for training in self._study.trainings():
+            if name_of(training) in names:
+                self._require_from(submission, training)
+        return load_engine(submission.engine)
+
+    def _require_from(self, submission: Submission, training: Training) -> None:
+        """Refuse a submission to another cluster than that of its training.
+
+        Raises:
+            UserError: If it was to another cluster, or with another engine.
+        """
+        cluster = self._clusters.of(training.arm)
+        if submission.site != cluster.site.name:
+            way = f"use --on {submission.site}"
+            if training.arm.machine is not None:
+                way = f"name this cluster in [machine] {training.arm.machine} until its trainings have ended"
+            raise UserError(f"{submission.folder} was submitted to cluster {submission.site}: {way}")
+        if submission.engine != cluster.engine.name:
             raise UserError(
                 f"{submission.folder} was submitted with engine {submission.engine}: keep this engine in the file of "
-                f"cluster {self._site.name} until its trainings have ended"
+                f"cluster {submission.site} until its trainings have ended"
             )
-        if submission.site != self._site.name:
-            raise UserError(
-                f"{submission.folder} was submitted to cluster {submission.site}: use --on {submission.site}"
-            )
-        return self._engine
 
     def submit(self, extra: Sequence[str], console: Console, *, nodes: int, at_once: int | None, dry_run: bool) -> None:
         """Submit the missing trainings.
@@ -182,44 +200,118 @@ class StudyElsewhere(StudyTrainings):
         Args:
             extra: Further arguments of all trainings.
             console: Where to print.
-            nodes: Machines of each training.
-            at_once: Largest number of trainings that run at the same time.
+            nodes: Machines of each training of a study without sizes.
+            at_once: Largest number of trainings that run at the same time on a cluster.
             dry_run: Whether to print the files instead.
 
         Raises:
-            UserError: If a training or the submission is refused. Then nothing is submitted.
+            UserError: If a training or a submission is refused. Then nothing is submitted, or the message tells what
+                was.
         """
-        trainings = [
-            planned_training(
-                self._site,
+        jobs = self._jobs(extra, nodes=nodes, at_once=at_once)
+        if dry_run:
+            for folder, job in jobs.items():
+                show_files(job.cluster.engine, job.cluster.site, job.plan, console, folder)
+            return
+        for job in jobs.values():
+            job.check()
+        submitted: list[str] = []
+        for folder, job in jobs.items():
+            try:
+                submission = hand_over(job.cluster.engine, job.cluster.site, job.plan, folder)
+            except UserError as error:
+                if not submitted:
+                    raise
+                raise UserError(
+                    f"{error} (submitted before: {', '.join(submitted)}; call again for the rest when this is solved)"
+                ) from error
+            submitted.append(f"job {submission.job} on {submission.site}")
+            console.print(
+                f"submitted {len(job.plan.trainings)} trainings to {submission.site} as job {submission.job} "
+                f"({submission.folder}); --status shows them, --cancel ends them",
+                soft_wrap=True,
+            )
+
+    def _jobs(self, extra: Sequence[str], *, nodes: int, at_once: int | None) -> dict[Path, _Job]:
+        """Return the jobs of the missing trainings, by the folders of their submissions.
+
+        All trainings of a job get equally many machines and GPUs.
+        """
+        groups: dict[tuple[str, int, int], list[tuple[Cluster, PlannedTraining]]] = {}
+        for training in self.missing():
+            cluster, machines = _cluster_for(training.arm, self._clusters), training.arm.nodes or nodes
+            planned = planned_training(
+                cluster.site,
                 name_of(training),
                 train_arguments(training, self._study, self.runs, extra),
-                nodes=nodes,
+                nodes=machines,
             )
-            for training in self.missing()
-        ]
-        plan = Plan(name=self._study.name, trainings=tuple(trainings), at_once=at_once)
-        if dry_run:
-            show_files(self._engine, self._site, plan, console)
-            return
-        submission = hand_over(self._engine, self._site, plan, self._folder)
-        console.print(
-            f"submitted {len(trainings)} trainings to {self._site.name} as job {submission.job} "
-            f"({submission.folder}); --status shows them, --cancel ends them",
-            soft_wrap=True,
-        )
+            key = (cluster.site.name, machines, cluster.site.gpus_per_node)
+            groups.setdefault(key, []).append((cluster, planned))
+        names = [name for name, _, _ in groups]
+        if at_once is not None and (several := next((name for name in names if names.count(name) > 1), None)):
+            raise UserError(
+                f"--at_once {at_once}: on {several}, the missing trainings need {names.count(several)} jobs, because "
+                "their numbers of machines or GPUs differ, and each job would have this limit: leave --at_once out"
+            )
+        jobs = {}
+        for number, group in enumerate(groups.values()):
+            plan = Plan(name=self._study.name, trainings=tuple(planned for _, planned in group), at_once=at_once)
+            jobs[later_folder(self._folder, number)] = _Job(group[0][0], plan, self._study.scaling is not None)
+        return jobs
 
     def cancel(self, console: Console) -> None:
         """End all trainings that wait or run."""
-        jobs = {known.submission.job: known.submission for known in self._known.values() if known.queued is not None}
+        waiting = (known.submission for known in self._known.values() if known.queued is not None)
+        submissions = {submission.folder: submission for submission in waiting}
         count = len(self.queued())
-        for submission in jobs.values():
-            self._engine.cancel(submission)
+        for submission in submissions.values():
+            load_engine(submission.engine).cancel(submission)
+        jobs = ", ".join(submission.job for submission in submissions.values())
         console.print(
-            f"cancelled {count} trainings: job {', '.join(jobs)}"
-            if jobs
-            else "nothing to cancel: no training is queued"
+            f"cancelled {count} trainings: job {jobs}" if submissions else "nothing to cancel: no training is queued"
         )
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Trainings that are submitted together."""
+
+    cluster: Cluster
+    plan: Plan
+    has_sizes: bool
+    """Whether the study file sets the numbers of machines."""
+
+    def check(self) -> None:
+        """Refuse what can't run.
+
+        Raises:
+            UserError: See :meth:`~ledger_lab.launch.engine.Engine.check`.
+        """
+        try:
+            self.cluster.engine.check(self.cluster.site, self.plan)
+        except UserError as error:
+            if self.has_sizes and self.plan.nodes > 1:
+                raise UserError(f"study {self.plan.name}: sizes with nodes = {self.plan.nodes}: {error}") from error
+            raise
+
+
+def _cluster_for(arm: Arm, clusters: StudyClusters) -> Cluster:
+    """Return the cluster where the trainings of an arm run. They get one GPU per process, if the cluster has GPUs.
+
+    Raises:
+        UserError: If the cluster does not give a training so many GPUs.
+    """
+    cluster = clusters.of(arm)
+    gpus = cluster.site.gpus_per_node
+    if arm.size is None or not gpus:
+        return cluster
+    if arm.size.shape.processes > gpus:
+        raise UserError(
+            f"size {arm.size}: cluster {cluster.site.name} gives a training {gpus} GPUs per node, one per process: "
+            "raise this number in its file, or leave the size out"
+        )
+    return replace(cluster, site=cluster.site.with_gpus(arm.size.shape.processes))
 
 
 def name_of(training: Training) -> str:

@@ -63,7 +63,7 @@ def _submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
     engine, site = load_site(elsewhere.on)
     plan = Plan(name=_SINGLE, trainings=(planned_training(site, "training", arguments, nodes=elsewhere.nodes),))
     if elsewhere.dry_run:
-        show_files(engine, site, plan, console)
+        show_files(engine, site, plan, console, new_folder(site.log_root, _SINGLE))
         return
     _tell_of_interrupted_calls(site)
     submission = hand_over(engine, site, plan, new_folder(site.log_root, _SINGLE))
@@ -196,9 +196,8 @@ def _flags_of_each_attempt(given: TrainRequest) -> list[str]:
     return words
 
 
-def show_files(engine: Engine, site: Site, plan: Plan, console: Console) -> None:
+def show_files(engine: Engine, site: Site, plan: Plan, console: Console, folder: Path) -> None:
     """Print the files of a submission, and the command that would submit them."""
-    folder = new_folder(site.log_root, plan.name)
     draft = draft_submission(folder, engine.name, site.name, plan)
     for name, content in _files(engine, site, plan, draft).items():
         # The console shows a line break within a text as an escape sequence.

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -62,6 +62,14 @@ class Site:
     def gpus_per_node(self) -> int:
         """GPUs of each node that a training gets; 0 for none."""
         return 0
+
+    def with_gpus(self, gpus: int) -> Self:
+        """Return the site with another number of GPUs per node; a site without GPUs has none to give.
+
+        Args:
+            gpus: The number, at least 1.
+        """
+        return self
 
     @property
     def arguments(self) -> tuple[str, ...]:

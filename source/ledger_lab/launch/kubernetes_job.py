@@ -21,9 +21,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ledger_lab.documents import yaml_text
 from ledger_lab.launch.part import PART_SCRIPT
@@ -123,6 +123,10 @@ class KubernetesSite(VolumeSite):
     def gpus_per_node(self) -> int:
         """GPUs of each node that a training gets."""
         return self.gpus
+
+    def with_gpus(self, gpus: int) -> Self:
+        """Return the site with another number of GPUs per node; see :class:`~ledger_lab.launch.engine.Site`."""
+        return replace(self, gpus=gpus) if self.gpus else self
 
     @property
     def arguments(self) -> tuple[str, ...]:

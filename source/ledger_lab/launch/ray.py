@@ -11,8 +11,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -87,6 +88,10 @@ class RaySite(Site):
     def gpus_per_node(self) -> int:
         """GPUs of each node that a training gets."""
         return self.gpus
+
+    def with_gpus(self, gpus: int) -> Self:
+        """Return the site with another number of GPUs per node; see :class:`~ledger_lab.launch.engine.Site`."""
+        return replace(self, gpus=gpus) if self.gpus else self
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -122,6 +123,12 @@ class SkyPilotSite(VolumeSite):
     def gpus_per_node(self) -> int:
         """GPUs of each node that a training gets."""
         return int(self.accelerators.rpartition(":")[2]) if self.accelerators else 0
+
+    def with_gpus(self, gpus: int) -> Self:
+        """Return the site with another number of GPUs per node; see :class:`~ledger_lab.launch.engine.Site`."""
+        if not self.accelerators:
+            return self
+        return replace(self, accelerators=f"{self.accelerators.rpartition(':')[0]}:{gpus}")
 
 
 class _Volume(msgspec.Struct):

@@ -23,8 +23,9 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
@@ -151,6 +152,10 @@ class SlurmSite(Site):
     def gpus_per_node(self) -> int:
         """GPUs of each node that a training gets."""
         return self.gpus
+
+    def with_gpus(self, gpus: int) -> Self:
+        """Return the site with another number of GPUs per node; see :class:`~ledger_lab.launch.engine.Site`."""
+        return replace(self, gpus=gpus) if self.gpus else self
 
     @property
     def arguments(self) -> tuple[str, ...]:

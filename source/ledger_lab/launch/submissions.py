@@ -164,6 +164,16 @@ def new_folder(log_root: Path, name: str) -> Path:
     return folder / f"{max((int(each.name) for each in _numbered(folder)), default=0) + 1:03}"
 
 
+def later_folder(folder: Path, number: int) -> Path:
+    """Return the folder that the submission of a name has if some others come before it.
+
+    Args:
+        folder: Folder of the next submission, from :func:`new_folder`.
+        number: How many come before it.
+    """
+    return folder.with_name(f"{int(folder.name) + number:03}")
+
+
 def draft_submission(folder: Path, engine: str, site: str, plan: Plan, *, cluster: str | None = None) -> Draft:
     """Describe a submission that this process is going to make.
 

@@ -63,9 +63,9 @@ class Choice:
 
     goal: Goal
     option: Option | None
-    """``None`` if no option is likely enough to stay within the limits."""
+    """``None`` if no option has enough runs, the figure, and a large enough probability of keeping the limits."""
     chance_best: float | None
-    """Probability that it is really the best of those that may be chosen."""
+    """Probability that it is really the best of those that may be chosen; ``None`` without one."""
     next_run: NextRun | None
     """The most valuable next run; ``None`` if none is expected to save :data:`LEAST_SAVED`."""
 
@@ -107,14 +107,12 @@ def choose(options: Sequence[Option], goal: Goal, limits: Limits) -> Choice:
     """
     known = [each for each in options if figure_of(each, goal) is not None]
     allowed = [each for each in known if each.ranked and chance_within(each, limits) >= SURE]
+    possible = [each for each in known if each in allowed or chance_within(each, limits) >= POSSIBLE]
     best = min(allowed, key=lambda each: _estimate(each, goal).value, default=None)
-    if best is None:
-        return Choice(goal=goal, option=None, chance_best=None, next_run=None)
-    possible = [best, *(each for each in known if each is not best and chance_within(each, limits) >= POSSIBLE)]
     return Choice(
         goal=goal,
         option=best,
-        chance_best=_chance_best(best, allowed, goal),
+        chance_best=None if best is None else _chance_best(best, allowed, goal),
         next_run=_most_valuable(best, possible, goal),
     )
 
@@ -153,11 +151,13 @@ def _chance_best(best: Option, options: Sequence[Option], goal: Goal) -> float:
     return float((draws.argmin(axis=1) == 0).mean())
 
 
-def _most_valuable(best: Option, options: Sequence[Option], goal: Goal) -> NextRun | None:
-    """Return the next run that is expected to save most."""
-    found = [_next_run(each, best, options, goal) for each in options]
-    worth = max(found, key=lambda each: each.saves, default=None)
-    return worth if worth is not None and worth.saves >= LEAST_SAVED else None
+def _most_valuable(best: Option | None, options: Sequence[Option], goal: Goal) -> NextRun | None:
+    """Return the next run that is expected to save most; without a choice, compared with the best estimate."""
+    if not options:
+        return None
+    best = best or min(options, key=lambda each: _estimate(each, goal).value)
+    worth = max((_next_run(each, best, options, goal) for each in options), key=lambda each: each.saves)
+    return worth if worth.saves >= LEAST_SAVED else None
 
 
 def _next_run(option: Option, best: Option, options: Sequence[Option], goal: Goal) -> NextRun:

@@ -105,28 +105,31 @@ def choice_lines(choice: Choice, limits: Limits) -> list[str]:
         limits: The limits that it keeps.
     """
     goal = f"least {choice.goal}"
+    following = _next_run_line(choice)
     if choice.option is None or choice.chance_best is None:
+        why = "has both enough runs and a known " + ("time" if choice.goal is Goal.TIME else "cost")
         limited = limits.deadline_s is not None or limits.budget_usd is not None
-        why = (
-            f"keeps the limits with a probability of {percent(SURE, 0)}" if limited else "has enough runs for a choice"
-        )
-        return [f"{goal}: no configuration {why}"]
+        sure = f", and keeps the limits with a probability of {percent(SURE, 0)}" if limited else ""
+        return [f"{goal}: no configuration {why}{sure}", *([] if choice.next_run is None else [following])]
     best = choice.option
     figures = f"{_time_words(best.time)}, {_cost_words(best)}, {best.basis}"
-    lines = [
-        f"{goal}: {name_of(best)} ({figures}); it is the best with a probability of {percent(choice.chance_best, 0)}"
-    ]
+    chance = percent(choice.chance_best, 0)
+    lines = [f"{goal}: {name_of(best)} ({figures}); it is the best with a probability of {chance}"]
     if limits.deadline_s is not None or limits.budget_usd is not None:
         lines.append(f"  it keeps the limits with a probability of {percent(chance_within(best, limits), 0)}")
-    if choice.next_run is None:
-        return [*lines, "  one more run of any configuration is not expected to save a thousandth of it"]
-    following, what = choice.next_run, "time" if choice.goal is Goal.TIME else "cost"
-    return [
-        *lines,
+    return [*lines, following]
+
+
+def _next_run_line(choice: Choice) -> str:
+    """Return which run would be worth most."""
+    what = "time" if choice.goal is Goal.TIME else "cost"
+    if (following := choice.next_run) is None:
+        return f"  one more run of any configuration is not expected to save a thousandth of the {what}"
+    return (
         f"  one more run would be worth most with {name_of(following.option)} ({following.option.basis}): it changes "
         f"the choice with a probability of {percent(following.changes, 0)}, and is expected to save "
-        f"{percent(following.saves)} of the {what}",
-    ]
+        f"{percent(following.saves)} of the {what}"
+    )
 
 
 def recommendation_json(found: Recommendation) -> dict[str, Any]:

@@ -1,11 +1,18 @@
 """Studies: files that list factors and seeds, and the trainings that follow from them."""
 
+from ledger_lab.studies.arguments import check_arguments
+from ledger_lab.studies.machines import Machine
 from ledger_lab.studies.made import ENDED_FROM_OUTSIDE, has_finished, is_made, runs_made_by
-from ledger_lab.studies.study import Arm, Study, Training, check_arguments, load_study
+from ledger_lab.studies.sizes import Scaling, Shape, Size
+from ledger_lab.studies.study import Arm, Study, Training, load_study
 
 __all__ = [
     "ENDED_FROM_OUTSIDE",
     "Arm",
+    "Machine",
+    "Scaling",
+    "Shape",
+    "Size",
     "Study",
     "Training",
     "check_arguments",

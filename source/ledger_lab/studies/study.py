@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,15 @@ from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
+from ledger_lab.studies.arguments import STUDY_FLAGS, check_arguments
+from ledger_lab.studies.machines import MACHINE_FLAGS, Machine, read_machines
+from ledger_lab.studies.sizes import SIZE_FLAGS, Scaling, Size, read_scaling
+
+type _Factor = Mapping[str, tuple[str, ...]]
+"""Arguments of ``train.py`` by level."""
 
 _VERSION = 1
-_KEYS = {"version", "about", "seeds", "arguments", "factors", "budget_usd", "budget_h"}
-_OURS = ("--seed", "--cohort", "--cohort_size", "--log_root")
-"""Flags of ``train.py`` that the study sets itself."""
+_KEYS = {"version", "about", "seeds", "arguments", "factors", "machine", "scaling", "budget_usd", "budget_h"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,17 @@ class Arm:
     """The other levels. Over several tasks, arms with the same setting belong together."""
     arguments: tuple[str, ...]
     """Arguments of ``scripts/train.py``."""
+    size: Size | None = None
+    """How large its trainings are; ``None`` if the study has no table ``[scaling]``."""
+    batch: str | None = None
+    """How its trainings treat a batch that differs from the task's own; ``None`` if :attr:`size` is."""
+    machine: str | None = None
+    """Level of the table ``[machine]`` where its trainings run; ``None`` if the study has no such table."""
+
+    @property
+    def nodes(self) -> int | None:
+        """Machines of each training; ``None`` if the study does not say."""
+        return None if self.size is None else self.size.shape.nodes
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,15 @@ class Study:
     but ``scripts/watch.py`` tells when it will."""
     budget_h: float | None = None
     """Most wall-clock time of all trainings, added up [h]; ``None`` without a limit."""
+    scaling: Scaling | None = None
+    """The table ``[scaling]``; the arms have its sizes."""
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    """The table ``[machine]``, by level; the arms have its levels."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags of ``train.py`` that the study sets itself."""
+        return _flags(has_sizes=self.scaling is not None, has_machines=bool(self.machines))
 
     def arms_by_task(self) -> list[list[Arm]]:
         """Return the arms of each task, in order."""
@@ -121,30 +145,12 @@ def _study(path: Path, content: dict[str, Any]) -> Study:
     about = content.get("about", path.stem)
     if not isinstance(about, str):
         raise UserError(f"{path}: about must be text")
-    common = check_arguments(f"{path}, arguments", content.get("arguments", []))
-    factors = content.get("factors", {})
-    if not isinstance(factors, dict) or not all(isinstance(levels, dict) and levels for levels in factors.values()):
-        raise UserError(
-            f'{path}: factors must be tables of levels, like [factors.library] rsl_rl = ["--rl_library", …]'
-        )
-    choose_task = [_choose_the_task(levels.values()) for levels in factors.values()]
-    arms = []
-    for levels in itertools.product(*(levels.items() for levels in factors.values())):
-        names = tuple(name for name, _ in levels)
-        if bad := next((name for name in names if not names_a_folder(name)), None):
-            raise UserError(f"{path}: level {bad!r} must be a name of letters, digits, '_', '-', '+' and '.'")
-        own = [check_arguments(f"{path}, level {name}", arguments) for name, arguments in levels]
-        arms.append(
-            Arm(
-                cohort="-".join((path.stem, *names)),
-                levels=names,
-                task=tuple(name for name, chooses in zip(names, choose_task, strict=True) if chooses),
-                setting=tuple(name for name, chooses in zip(names, choose_task, strict=True) if not chooses),
-                arguments=(*common, *itertools.chain(*own)),
-            )
-        )
-    if len({arm.cohort for arm in arms}) != len(arms):
-        raise UserError(f"{path}: two combinations of levels would share the cohort's name; rename one level")
+    flags = _flags(has_sizes="scaling" in content, has_machines="machine" in content)
+    scaling = read_scaling(f"{path}, [scaling]", content["scaling"]) if "scaling" in content else None
+    machines = read_machines(f"{path}, [machine]", content["machine"], flags) if "machine" in content else {}
+    common = check_arguments(f"{path}, arguments", content.get("arguments", []), flags)
+    factors = _factors(path, content.get("factors", {}), flags)
+    arms = _arms(path, common, factors, machines, scaling)
     return Study(
         name=path.stem,
         about=about,
@@ -152,7 +158,76 @@ def _study(path: Path, content: dict[str, Any]) -> Study:
         arms=tuple(arms),
         budget_usd=_budget(path, content, "budget_usd"),
         budget_h=_budget(path, content, "budget_h"),
+        scaling=scaling,
+        machines=machines,
     )
+
+
+def _flags(*, has_sizes: bool, has_machines: bool) -> tuple[str, ...]:
+    """Return the flags of ``train.py`` that a study sets itself."""
+    return (*STUDY_FLAGS, *(SIZE_FLAGS if has_sizes else ()), *(MACHINE_FLAGS if has_machines else ()))
+
+
+def _factors(path: Path, found: object, flags: Sequence[str]) -> list[_Factor]:
+    """Check the factors.
+
+    Args:
+        path: The study file.
+        found: Content of the table.
+        flags: Flags of ``train.py`` that the study sets itself.
+
+    Raises:
+        UserError: If they are not tables of levels with arguments.
+    """
+    if not isinstance(found, dict) or not all(isinstance(levels, dict) and levels for levels in found.values()):
+        raise UserError(
+            f'{path}: factors must be tables of levels, like [factors.library] rsl_rl = ["--rl_library", …]'
+        )
+    return [
+        {name: check_arguments(f"{path}, level {name}", arguments, flags) for name, arguments in levels.items()}
+        for levels in found.values()
+    ]
+
+
+def _arms(
+    path: Path,
+    common: Sequence[str],
+    factors: Sequence[_Factor],
+    machines: Mapping[str, Machine],
+    scaling: Scaling | None,
+) -> list[Arm]:
+    """Return all combinations of levels: of the factors, of the machines, and of the sizes.
+
+    Raises:
+        UserError: If a level has no proper name, or two combinations would share a name.
+    """
+    sizes = {} if scaling is None else {level.name: level for level in scaling.levels()}
+    axes: list[_Factor] = [*factors]
+    if machines:
+        axes.append({name: machine.arguments for name, machine in machines.items()})
+    if sizes:
+        axes.append({name: level.arguments for name, level in sizes.items()})
+    choose_task = [_choose_the_task(levels.values()) for levels in axes]
+    arms = []
+    for levels in itertools.product(*(levels.items() for levels in axes)):
+        names = tuple(name for name, _ in levels)
+        if bad := next((name for name in names if not names_a_folder(name)), None):
+            raise UserError(f"{path}: level {bad!r} must be a name of letters, digits, '_', '-', '+' and '.'")
+        arms.append(
+            Arm(
+                cohort="-".join((path.stem, *names)),
+                levels=names,
+                task=tuple(name for name, chooses in zip(names, choose_task, strict=True) if chooses),
+                setting=tuple(name for name, chooses in zip(names, choose_task, strict=True) if not chooses),
+                arguments=(*common, *itertools.chain(*(arguments for _, arguments in levels))),
+                size=sizes[names[-1]].size if sizes else None,
+                batch=sizes[names[-1]].batch if sizes else None,
+                machine=names[len(factors)] if machines else None,
+            )
+        )
+    if len({arm.cohort for arm in arms}) != len(arms):
+        raise UserError(f"{path}: two combinations of levels would share the cohort's name; rename one level")
+    return arms
 
 
 def _budget(path: Path, content: dict[str, Any], key: str) -> float | None:
@@ -165,33 +240,6 @@ def _budget(path: Path, content: dict[str, Any], key: str) -> float | None:
     return float(found)
 
 
-def _choose_the_task(levels: Iterable[object]) -> bool:
+def _choose_the_task(levels: Iterable[Sequence[str]]) -> bool:
     """Tell whether the levels of a factor name tasks."""
-    lists = [level for level in levels if isinstance(level, list)]
-    return any(str(argument).partition("=")[0] == "--task" for level in lists for argument in level)
-
-
-def check_arguments(where: str, found: object) -> tuple[str, ...]:
-    """Check arguments for ``scripts/train.py``.
-
-    Args:
-        where: Place in the study file, for messages.
-        found: The arguments.
-
-    Returns:
-        The arguments. As in a shell, ``~`` at the start of a value is replaced by the home folder.
-
-    Raises:
-        UserError: If they are not a list of strings, or name a flag that the study sets itself.
-    """
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise UserError(f'{where}: must be a list of texts, like ["--num_envs", "512"]')
-    if taken := next((each for each in found if each.partition("=")[0] in _OURS), None):
-        raise UserError(f"{where}: {taken}: leave it out, because the study sets it")
-    return tuple(_at_home(each) for each in found)
-
-
-def _at_home(argument: str) -> str:
-    """Put the home folder in place of a ``~`` at the beginning of an argument, or of its value after ``=``."""
-    name, equals, value = argument.rpartition("=")
-    return f"{name}{equals}{os.path.expanduser(value)}"
+    return any(argument.partition("=")[0] == "--task" for level in levels for argument in level)

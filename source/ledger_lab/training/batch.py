@@ -1,4 +1,4 @@
-"""Checks the batch arithmetic of a training, and adapts learning rate and minibatches to the batch."""
+"""Reads the batch arithmetic of a training, and adapts learning rate and minibatches to the batch."""
 
 from __future__ import annotations
 
@@ -12,41 +12,8 @@ from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners import Adapter, BatchPlan
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.threads import Threads, threads_for
+from ledger_lab.training.minibatches import cannot_keep, kept_minibatches, minibatch_size
 from ledger_lab.training.request import LearningRateRule, TrainRequest
-
-
-def check_batch(num_envs: int, batch: BatchPlan, *, by_flag: bool = True) -> None:
-    """Check that a batch splits into equal minibatches.
-
-    Args:
-        num_envs: Environments per process.
-        batch: The library's batch arithmetic.
-        by_flag: Whether the user set the number of environments with ``--num_envs``; otherwise the task sets it.
-
-    Raises:
-        UserError: If the batch does not split; the message names numbers of environments that work.
-    """
-    step = batch.num_envs_step()
-    if num_envs % step == 0:
-        return
-    below, above = num_envs // step * step, -(-num_envs // step) * step
-    fitting = " or ".join(str(count) for count in (below, above) if count > 0)
-    parts = (
-        f"{batch.minibatches} equal minibatches"
-        if batch.minibatches is not None
-        else f"minibatches of {batch.minibatch_size}"
-    )
-    setting, many = batch.minibatch_setting, f"{fitting} environments (any multiple of {step})"
-    steps = f"{num_envs} × {batch.horizon} = {num_envs * batch.horizon} steps"
-    if by_flag:
-        raise UserError(
-            f"--num_envs {num_envs}: a batch of {steps} does not split into {parts}, which "
-            f"{setting} asks for: use {many}"
-        )
-    raise UserError(
-        f"{setting} asks for {parts}, and the task's batch of {steps} does not split into them: change {setting}, or "
-        f"set env.scene.num_envs to {many}"
-    )
 
 
 def plan_batch(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
@@ -105,7 +72,7 @@ def scale_learning_rate(
     key = adapter.dialect.overrides["learning_rate"]
     if any(override.partition("=")[0] == key for override in request.overrides):
         raise UserError(f"--scale_lr scales the task's own learning rate: leave out {key}=…, or --scale_lr")
-    own, num_envs = _own_batch(request, adapter)
+    own, num_envs = own_batch(request, adapter)
     learning_rate = read_setting(agent_cfg, key)
     if not isinstance(learning_rate, float):
         raise UserError(f"--scale_lr: {key} is {learning_rate!r}, which is not a number: set it to a number")
@@ -134,23 +101,25 @@ def keep_minibatch_size(request: TrainRequest, adapter: Adapter, agent_cfg: Any,
     key = batch.minibatch_setting
     if any(override.partition("=")[0] == key for override in request.overrides):
         raise UserError(f"--keep_minibatch_size sets the minibatches: leave out {key}=…, or --keep_minibatch_size")
-    own, own_num_envs = _own_batch(request, adapter)
-    size = own_num_envs * own.horizon // own.minibatches_of(own_num_envs)
-    whole, samples = num_envs * processes * batch.horizon, num_envs * batch.horizon
-    count = whole // size
-    value = batch.minibatch_value(count, samples) if count and whole % size == 0 and samples % count == 0 else None
+    own, own_num_envs = own_batch(request, adapter)
+    size = minibatch_size(own_num_envs, own)
+    value = kept_minibatches(num_envs, processes, batch, size)
     if value is None:
         raise UserError(
-            f"--keep_minibatch_size: a batch of {num_envs * processes} environments × {batch.horizon} steps does not "
-            f"split into minibatches of {size} samples by {key}: use a multiple of the task's {own_num_envs} "
-            "environments, counted over all processes, or leave --keep_minibatch_size out"
+            f"--keep_minibatch_size: {cannot_keep(num_envs, processes, batch, size)}: use a multiple of the task's "
+            f"{own_num_envs} environments, counted over all processes, or leave --keep_minibatch_size out"
         )
     write_setting(agent_cfg, key, value)
     return f"{key}={value}"
 
 
-def _own_batch(request: TrainRequest, adapter: Adapter) -> tuple[BatchPlan, int]:
-    """Return the batch of the registered task and agent configuration, and its environments."""
+def own_batch(request: TrainRequest, adapter: Adapter) -> tuple[BatchPlan, int]:
+    """Return the batch of the registered task and agent configuration, and its environments.
+
+    Args:
+        request: A request that names the task and the agent configuration.
+        adapter: The library.
+    """
     env_cfg, agent_cfg = resolve_configs(request.task, adapter.library, [], request.agent)
     agent_cfg = adapter.prepare(agent_cfg, "cpu")
     require_values(agent_cfg, adapter)

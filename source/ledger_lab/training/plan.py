@@ -30,8 +30,9 @@ from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.runners.threads import Threads
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
-from ledger_lab.training.batch import check_batch, keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
+from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
+from ledger_lab.training.minibatches import check_batch
 from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import Resumption

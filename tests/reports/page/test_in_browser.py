@@ -15,7 +15,7 @@ from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import build_model, render_page
 from tests.fakes.browser import Visit, draw_all, open_browser, show, visit
 from tests.fakes.demo import Plan, demo_plans, write_demo, write_plan
-from tests.fakes.ledgers import write_run
+from tests.fakes.ledgers import write_further_rank, write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b> %{y} &lt; javascript:alert(3)"
 
@@ -311,3 +311,27 @@ def test_the_telemetry_section_counts_runs_whose_telemetry_was_left_out(browser:
     assert "left out of the ledger" in seen.page.locator("#telemetry-body .note").inner_text()
     assert seen.complaints == []
     seen.page.context.close()
+
+
+def test_scaling_figures_are_pictures_that_the_page_carries(browser: Browser, tmp_path: Path) -> None:
+    for processes in (1, 2):
+        run_dir = write_run(tmp_path / "logs", f"r{processes}", task=HOSTILE, world_size=processes)
+        for rank in range(1, processes):
+            write_further_rank(run_dir, rank)
+    build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+    seen = visit(browser, tmp_path / "page.html")
+    pictures = seen.page.locator("#scaling img")
+    assert pictures.count() == 4  # rate, time, phases, and steps against the batch
+    assert pictures.evaluate_all("all => all.every((each) => each.complete && each.naturalWidth > 500)")
+    assert "2 runs with 1 and 2 processes" in (pictures.first.get_attribute("alt") or "")
+    assert HOSTILE in seen.page.locator("#scaling").inner_text()
+    assert seen.page.get_by_role("link", name="Scaling").is_visible()
+    assert [each for each in seen.requests if not each.startswith("data:image/svg+xml")] == []
+    assert seen.complaints == []
+    assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    seen.page.context.close()
+
+
+def test_a_page_without_scaling_does_not_offer_it(seen: Visit) -> None:
+    assert not seen.page.locator("#scaling").is_visible()
+    assert not seen.page.get_by_role("link", name="Scaling").is_visible()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ledger_lab.costs import Price, TimeCurve
@@ -18,6 +18,7 @@ from ledger_lab.reports.construct import CONSTRUCT
 from ledger_lab.reports.page.curves import CurveKeeper
 from ledger_lab.reports.page.episodes import OutcomeCollector, PanelEpisodes, PolicyOutcomes
 from ledger_lab.reports.page.live import Link
+from ledger_lab.reports.page.scaling import ScalingKeeper, ScalingPart
 from ledger_lab.reports.page.series import Curve, TelemetrySeries
 from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repricing import repricing_lines
@@ -105,11 +106,14 @@ class PageModel:
     """Number of newest runs whose telemetry is on the page."""
     left_out_sheets: int
     """Scored checkpoints whose single episodes are left out to keep the page small; their totals are shown."""
+    scaling: ScalingPart = field(default_factory=ScalingPart)
+    """Figures of scaling studies, which are pictures, and not among the JSON values."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the model as plain JSON values, with the titles and denominators of the runs' columns."""
         titles = {name: (shown.title, shown.denominator) for name, shown in shown_columns(RunSummary)}
-        return {**asdict(self), "columns": titles}
+        values = {name: value for name, value in asdict(self).items() if name != "scaling"}
+        return {**values, "columns": titles}
 
 
 class PageMemory:
@@ -119,6 +123,7 @@ class PageMemory:
         """Begin empty."""
         self.curves = CurveKeeper()
         self.outcomes = OutcomeCollector()
+        self.scaling = ScalingKeeper()
 
 
 def build_model(
@@ -199,6 +204,7 @@ def build_model(
         most_points=points,
         metered_runs=min(len(runs), METERED_RUNS),
         left_out_sheets=collection.left_out,
+        scaling=memory.scaling.part(runs, summaries, asked),
     )
 
 

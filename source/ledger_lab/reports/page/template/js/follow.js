@@ -209,7 +209,10 @@ function takeLive(html) {
 async function takeParts() {
   const fresh = new DOMParser().parseFromString(await (await ask("parts")).text(), "text/html");
   const place = anchor();
-  for (const id of ["made", "cost-tables", "cohort-rows"]) byId(id).replaceChildren(...fresh.getElementById(id).childNodes);
+  for (const id of ["made", "cost-tables", "cohort-rows", "scaling"]) {
+    byId(id).hidden = fresh.getElementById(id).hidden;
+    byId(id).replaceChildren(...fresh.getElementById(id).childNodes);
+  }
   takeModel(JSON.parse(fresh.getElementById("ledger").textContent));
   document.documentElement.dataset.version = fresh.documentElement.dataset.version;
   fillFilterChoices();

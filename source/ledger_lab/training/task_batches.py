@@ -1,0 +1,104 @@
+"""``python -m ledger_lab.training.task_batches QUESTIONS ANSWERS``: the batches of trainings, from their settings.
+
+``study.py`` works without torch and Isaac Lab. For tasks without a recipe of LedgerLab, it asks this program, which
+reads the configurations as a training does. No simulation starts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ledger_lab.errors import UserError
+from ledger_lab.names import visible
+from ledger_lab.terminal.script import run_script
+from ledger_lab.training.minibatches import TaskBatch
+
+
+class _Answer(msgspec.Struct, kw_only=True):
+    """What the program answers."""
+
+    batches: list[TaskBatch] = []
+    """One per training."""
+    refused: str | None = None
+    """Why a training would be refused."""
+
+
+def ask_task_batches(trainings: Sequence[Sequence[str]]) -> list[TaskBatch] | None:
+    """Return the batches of trainings. A process of its own reads the configurations, which takes seconds.
+
+    Args:
+        trainings: Arguments of ``train.py`` for each training.
+
+    Returns:
+        One batch per training; ``None`` if Isaac Lab is not installed here.
+
+    Raises:
+        UserError: If a training would be refused, or a configuration can't be read.
+    """
+    if importlib.util.find_spec("isaaclab") is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="ledger_lab_") as folder:
+        questions, answers = Path(folder, "questions.json"), Path(folder, "answers.json")
+        questions.write_bytes(msgspec.json.encode([list(training) for training in trainings]))
+        command = [sys.executable, "-P", "-m", "ledger_lab.training.task_batches", str(questions), str(answers)]
+        finished = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
+        if finished.returncode:
+            (*_, last) = ["", *finished.stderr.strip().splitlines()]
+            raise UserError(
+                f"the configuration of a task can't be read ({visible(last) or f'exit status {finished.returncode}'}): "
+                "try one of the trainings with train.py, which tells more"
+            )
+        answer = msgspec.json.decode(answers.read_bytes(), type=_Answer)
+    if answer.refused is not None:
+        raise UserError(answer.refused)
+    return answer.batches
+
+
+def tell_task_batches(argv: Sequence[str]) -> int:
+    """Write the batches of trainings to a file, or why one would be refused.
+
+    Args:
+        argv: File with the arguments of ``train.py`` for each training, as JSON; file for the answer.
+
+    Returns:
+        The exit status.
+    """
+    questions, answers = (Path(name) for name in argv)
+    trainings = msgspec.json.decode(questions.read_bytes(), type=list[list[str]])
+    try:
+        answer = _Answer(batches=[_batch_of(training) for training in trainings])
+    except UserError as error:
+        answer = _Answer(refused=str(error))
+    answers.write_bytes(msgspec.json.encode(answer))
+    return 0
+
+
+def _batch_of(arguments: Sequence[str]) -> TaskBatch:
+    """Return the batch of a training."""
+    from ledger_lab.runners import load_adapter
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.runners.configs import require_values, resolve_configs
+    from ledger_lab.tasks.registry import require_task, require_task_default
+    from ledger_lab.training.batch import own_batch, plan_batch
+    from ledger_lab.training.request import TrainRequest
+
+    request = parse(TrainRequest, arguments)
+    library = request.rl_library or require_task_default(request.task)
+    adapter = load_adapter(library)
+    require_task(request.task, library, request.agent)
+    _, agent_cfg = resolve_configs(request.task, library, list(request.overrides), request.agent)
+    agent_cfg = adapter.prepare(agent_cfg, "cpu", seed=request.seed, max_iterations=request.max_iterations)
+    require_values(agent_cfg, adapter)
+    own, own_num_envs = own_batch(request, adapter)
+    return TaskBatch(library=library, plan=plan_batch(adapter, agent_cfg), own=own, own_num_envs=own_num_envs)
+
+
+if __name__ == "__main__":
+    run_script(tell_task_batches)

@@ -1,0 +1,215 @@
+"""The figures of scaling studies hold each run once, say which missed the target, and keep foreign text as text."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters import Phase
+from ledger_lab.reports.figures import Drawing, draw_published, draw_studies, save_drawings
+from ledger_lab.reports.figures.money import PricedSize, pareto_front
+from ledger_lab.reports.figures.phase_shares import PHASE_LOOKS
+from ledger_lab.scaling import ScaledRun, find_studies
+from ledger_lab.scaling.published import read_published
+from tests.fakes.scaling_studies import noisy_run, weak_and_strong
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "$\\frac{$ --> ]]> </title></svg><script>alert(1)</script> & \x1b[2J \x00 ../../\u202e"
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[ScaledRun]:
+    return weak_and_strong(sizes=(1, 2, 4), seeds=2)
+
+
+@pytest.fixture(scope="module")
+def drawings(runs: list[ScaledRun]) -> dict[str, Drawing]:
+    return {drawing.name: drawing for group in draw_studies(find_studies(runs)) for drawing in group.drawings}
+
+
+@pytest.fixture(scope="module")
+def pictures(drawings: dict[str, Drawing]) -> dict[str, ElementTree.Element]:
+    return {name: ElementTree.fromstring(drawing.render("svg")) for name, drawing in drawings.items()}
+
+
+def marks(picture: ElementTree.Element) -> Counter[str]:
+    """Return how often each mark of a run is in a picture."""
+    ids = [each.get("id", "") for each in picture.iter(f"{SVG}g")]
+    return Counter(each for each in ids if each.startswith(("run-", "missed-")))
+
+
+def texts(picture: ElementTree.Element) -> str:
+    return "\n".join("".join(each.itertext()) for each in picture.iter(f"{SVG}text"))
+
+
+def test_each_study_has_its_figures_and_all_have_other_names(drawings: dict[str, Drawing]) -> None:
+    kinds = ["rate", "time", "phases"]
+    of_studies = [f"ledgerlab-ant-rsl-rl-{kind}-{what}" for kind, what in product(("strong", "weak"), kinds)]
+    others = ["ledgerlab-ant-cost-against-time", "ledgerlab-ant-rsl-rl-steps-against-batch"]
+    assert sorted(drawings) == sorted([*of_studies, *others])
+
+
+@pytest.mark.parametrize("name", ["cost-against-time", "rsl-rl-steps-against-batch"])
+def test_all_sizes_together_hold_each_run_once(
+    runs: list[ScaledRun], pictures: dict[str, ElementTree.Element], name: str
+) -> None:
+    expected = {f"{'run' if run.reached else 'missed'}-{run.run_id}": 1 for run in runs}
+    assert marks(pictures[f"ledgerlab-ant-{name}"]) == expected
+
+
+def test_a_study_holds_each_of_its_runs_once_in_each_panel(
+    runs: list[ScaledRun], pictures: dict[str, ElementTree.Element]
+) -> None:
+    weak = [run for run in runs if run.num_envs == 1024]
+    of_rates = {f"run-{run.run_id}-{panel}": 1 for run in weak for panel in ("0", "1", "2", "efficiency")}
+    assert marks(pictures["ledgerlab-ant-rsl-rl-weak-rate"]) == of_rates
+    of_phases = {f"run-{run.run_id}-{phase}": 1 for run in weak for phase in run.phases}
+    assert marks(pictures["ledgerlab-ant-rsl-rl-weak-phases"]) == of_phases
+    assert set(runs[-1].phases) <= set(texts(pictures["ledgerlab-ant-rsl-rl-weak-phases"]).splitlines())
+    times = marks(pictures["ledgerlab-ant-rsl-rl-weak-time"])
+    assert times == {f"{'run' if run.reached else 'missed'}-{run.run_id}": 1 for run in weak}
+
+
+def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.Element]) -> None:
+    picture = pictures["ledgerlab-ant-rsl-rl-steps-against-batch"]
+    looks = {}
+    for each in picture.iter(f"{SVG}g"):
+        kind = each.get("id", "").partition("-")[0]
+        if kind in ("run", "missed"):
+            (mark,) = each.iter(f"{SVG}use")
+            looks[kind] = mark.get("style", "")
+    assert "fill: #ffffff" in looks["missed"]
+    assert "fill: #0072b2" in looks["run"]
+    assert "target not reached: larger than shown" in texts(picture)
+
+
+def test_axes_and_legends_say_units_laws_and_intervals(pictures: dict[str, ElementTree.Element]) -> None:
+    rate = texts(pictures["ledgerlab-ant-rsl-rl-strong-rate"])
+    assert "environment steps per second of all processes [1/s]" in rate
+    assert "Amdahl's law" in rate
+    assert re.search(r"contention 0\.\d+ \[0\.\d+, 0\.\d+\]", rate)
+    assert "wall-clock time to the target [s]" in texts(pictures["ledgerlab-ant-rsl-rl-weak-time"])
+    assert "cost to the target [USD]" in texts(pictures["ledgerlab-ant-cost-against-time"])
+    assert re.search(r"B_crit = .+ samples", texts(pictures["ledgerlab-ant-rsl-rl-steps-against-batch"]))
+
+
+def test_the_same_figure_gives_the_same_files_without_a_date(drawings: dict[str, Drawing], tmp_path: Path) -> None:
+    drawing = drawings["ledgerlab-ant-rsl-rl-weak-phases"]
+    files_of = [save_drawings(tmp_path / folder, [drawing]) for folder in "ab"]
+    for first, second in zip(*files_of, strict=True):
+        assert first.read_bytes() == second.read_bytes()
+    svg, png = (path.read_bytes() for path in files_of[0])
+    assert b"<dc:date>" not in svg
+    assert png.startswith(b"\x89PNG")
+    assert [path.name for path in (tmp_path / "a").iterdir() if path.suffix not in (".svg", ".png")] == []
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    names = {"task": HOSTILE, "rl_library": HOSTILE, "instance": HOSTILE, "hardware": HOSTILE, "panel": HOSTILE}
+    runs = [
+        replace(noisy_run(size, 64, seed), run_id=f"{HOSTILE}{size}{seed}", treatment=HOSTILE, **names)
+        for size, seed in product((1, 2), (1, 2))
+    ]
+    drawings = [drawing for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
+    written = save_drawings(tmp_path / "figures", drawings, ["svg"])
+    assert {path.parent for path in written} == {tmp_path / "figures"}
+    assert all(re.fullmatch(r"[a-z0-9-]+\.svg", path.name) for path in written)
+    assert len(set(written)) == len(written) == 5
+    for path in written:
+        picture = ElementTree.parse(path).getroot()
+        tags = {each.tag.removeprefix(SVG) for each in picture.iter()}
+        assert not tags & {"script", "a", "image", "foreignObject"}
+        assert "$\\frac{$ --> ]]> </title></svg><script>" in texts(picture)
+        assert not re.search(r"[\x00-\x08\x1b\u202e]", path.read_text(encoding="utf-8"))
+
+
+def test_sizes_that_another_size_beats_are_not_on_the_front() -> None:
+    def size(label: str, time_s: float | None, usd: float | None) -> PricedSize:
+        return PricedSize(series="s", label=label, runs=(), median_time_s=time_s, median_usd=usd)
+
+    sizes = [
+        size("slow", 9, 1),
+        size("beaten", 9, 2),
+        size("fast", 1, 5),
+        size("half missed", None, None),
+        size("as good", 1, 5),
+    ]
+    assert [each.label for each in pareto_front(sizes)] == ["fast", "as good", "slow"]
+
+
+def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
+    runs = [replace(noisy_run(n, 8, 1, reached=False), billable_usd=None, fps_total=None) for n in (1, 2)]
+    names = [drawing.name for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
+    assert names == [f"ledgerlab-ant-rsl-rl-{what}" for what in ("weak-time", "weak-phases", "steps-against-batch")]
+    for group in draw_studies(find_studies(runs)):
+        for drawing in group.drawings:
+            ElementTree.fromstring(drawing.render("svg"))
+    assert draw_studies(find_studies(runs[:1])) == []
+
+
+def test_runs_without_price_are_counted_and_the_others_of_their_size_drawn() -> None:
+    runs = [noisy_run(n, 8, s) for n in (1, 2) for s in (1, 2, 3)]
+    runs[0] = replace(runs[0], cost_to_target_usd=None)
+    money = draw_studies(find_studies(runs))[0]
+    assert money.notes == ("not drawn: 1 of the runs, because they have no price",)
+    picture = ElementTree.fromstring(money.drawings[0].render("svg"))
+    assert marks(picture) == {f"run-{run.run_id}": 1 for run in runs[1:]}
+    assert "1 × 8" in texts(picture)
+
+
+def test_a_law_that_does_not_fit_is_named_and_not_drawn() -> None:
+    rates = {1: 1e4, 2: 1e4, 4: 9e4}
+    runs = [replace(noisy_run(n, 8, s), fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
+    group = next(group for group in draw_studies(find_studies(runs)) if "weak" in group.title)
+    assert any("Gustafson's law does not fit the runs" in note for note in group.notes)
+    assert "Gustafson" not in group.drawings[0].description
+
+
+def test_published_rates_are_drawn_by_the_same_code() -> None:
+    cartpole = next(study for study in read_published().studies if "Cartpole" in study.task)
+    picture = ElementTree.fromstring(draw_published(cartpole).render("svg"))
+    assert len(marks(picture)) == 4 * len(cartpole.points)
+    assert {"Amdahl's law", "contention 0.17", "largest deviation of a size 5 %"} <= set(texts(picture).splitlines())
+
+
+def test_phases_look_as_on_the_page() -> None:
+    theme = files("ledger_lab.reports.page").joinpath("template", "js", "theme.js").read_text()
+    on_page = re.findall(r'^  \["(\w+)", "(#\w+)", "#\w+", "(.*)"\]', theme, re.MULTILINE)
+    assert [(str(phase), look[0], bool(look[1])) for phase, look in PHASE_LOOKS.items()] == [
+        (phase, colour, bool(pattern)) for phase, colour, pattern in on_page
+    ]
+    assert set(PHASE_LOOKS) == set(Phase)
+
+
+def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
+    drawings: dict[str, Drawing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawing = drawings["ledgerlab-ant-rsl-rl-weak-phases"]
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write to .*file: File exists"):
+        save_drawings(tmp_path / "file", [drawing])
+    (tmp_path / f"{drawing.name}.svg").mkdir()
+    with pytest.raises(UserError, match="cannot write .*phases.svg: Is a directory"):
+        save_drawings(tmp_path, [drawing])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", f"{drawing.name}.svg"]
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match=re.escape("pip install ledger_lab[figures]")):
+        save_drawings(tmp_path / "new", [drawing])
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_infinite_critical_batch_is_drawn() -> None:
+    runs = [noisy_run(n, 64, s, critical_batch=math.inf) for n in (1, 2, 4) for s in (1, 2)]
+    drawing = next(d for g in draw_studies(find_studies(runs)) for d in g.drawings if "batch" in d.name)
+    assert "∞" in drawing.description
+    ElementTree.fromstring(drawing.render("svg"))

@@ -1,0 +1,29 @@
+"""The figures in the documentation are those that the code draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tools.figures import published_drawings
+
+GENERATED = Path(__file__).parents[2] / "docs" / "generated"
+
+
+def words_and_marks(svg: bytes) -> list[str]:
+    """Return the texts and marks of a picture, which don't depend on the version of Matplotlib."""
+    found = []
+    for each in ElementTree.fromstring(svg).iter():
+        found += [each.get("id", "")] if each.get("id", "").startswith("run-") else []
+        found += ["".join(each.itertext())] if each.tag.endswith("}text") else []
+    return found
+
+
+def test_the_figures_in_the_documentation_are_current() -> None:
+    drawings = list(published_drawings())
+    assert len(drawings) == 2
+    for drawing in drawings:
+        written = (GENERATED / f"{drawing.name}.svg").read_bytes()
+        assert words_and_marks(written) == words_and_marks(drawing.render("svg")), (
+            "python -m tools.figures docs/generated"
+        )
