@@ -17,6 +17,8 @@ import numpy as np
 
 from ledger_lab.recommend.estimates import Estimate
 from ledger_lab.recommend.options import Option
+from ledger_lab.reports.figures.money import PricedSize
+from ledger_lab.reports.figures.money import pareto_front as front_of_sizes
 
 SURE = 0.9
 """Least probability of keeping a deadline or a budget for a configuration to be chosen."""
@@ -124,15 +126,14 @@ def pareto_front(options: Sequence[Option]) -> list[Option]:
         options: Options with the same target on the same panel.
     """
     known = [
-        (each.time.value, each.cost.value, each)
-        for each in options
+        PricedSize(
+            series=str(each.basis), label=str(place), runs=(), median_time_s=each.time.value,
+            median_usd=each.cost.value,
+        )
+        for place, each in enumerate(options)
         if each.ranked and each.time is not None and each.cost is not None
-    ]
-    return [
-        each
-        for time_s, usd, each in sorted(known, key=lambda row: row[:2])
-        if not any(t <= time_s and c <= usd and (t, c) != (time_s, usd) for t, c, _ in known)
-    ]
+    ]  # fmt: skip
+    return [options[int(size.label)] for size in front_of_sizes(known)]
 
 
 def _estimate(option: Option, goal: Goal) -> Estimate:
