@@ -29,6 +29,7 @@ BENCHMARKS = {
     "overhead": "speed of train.py, compared with `isaaclab train`",
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
+    "recommend": "how often `report.py --recommend` chooses the best machine, and its intervals hold the true figures",
     "reward_hacking": "how often the health event of this name is reported, with and without a cause",
     "scaling_fits": "how often intervals of contention, coherency and critical batch hold the true figures",
     "shared_ledger": "time to report on a ledger on a shared file system, compared with a local disk",

@@ -35,6 +35,7 @@ from ledger_lab.reports import (
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.earlier_runs import EarlierRuns, find_earlier_runs
 from ledger_lab.terminal.console import make_console, write_output
+from ledger_lab.terminal.durations import parse_duration
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.progress import ReadingProgress
 from ledger_lab.terminal.request import Request, flag, log_root_flag
@@ -74,6 +75,7 @@ class ReportRequest(Request):
             "report.py --html page.html",
             "report.py --html page.html --follow 15",
             "report.py --scaling",
+            "report.py --recommend LedgerLab-Cartpole --deadline 2h",
             "report.py --log_root records/time-to-target-cpu --compare time-to-target-stock time-to-target-tuned",
             'report.py --sql "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
         ),
@@ -131,6 +133,25 @@ class ReportRequest(Request):
     published: bool = flag(
         False, "Show published rates of one to eight GPUs, analysed like the runs of a ledger. Needs no ledger."
     )
+    recommend: str | None = flag(
+        None,
+        "Show which machine, library, and number of processes and environments train a task in the least time and for "
+        "the least money: from measured runs, and from what scaling laws predict. Also shows which next run would be "
+        "worth most. All runs must have the same target and panel; configurations are ranked from five runs on.",
+        metavar="TASK",
+    )
+    deadline: float | None = flag(
+        None,
+        "With --recommend: find the least money that reaches the target in this wall-clock time, such as 90m or 2h.",
+        metavar="TIME",
+        parse=parse_duration,
+    )
+    budget: float | None = flag(
+        None, "With --recommend: find the least time that reaches the target for this cost [USD].", metavar="USD"
+    )
+    target: float | None = flag(
+        None, "With --recommend: use only runs that were trained to this success rate, such as 0.9.", metavar="SHARE"
+    )
     schema: bool = flag(False, "List the tables and columns that --sql can use.")
     csv: str | None = flag(None, "Write the answer to --sql to a CSV file; - means standard output.", metavar="FILE")
     checkpoints: bool = flag(
@@ -160,8 +181,11 @@ class ReportRequest(Request):
         Raises:
             UserError: If an argument has no effect together with another argument.
         """
-        views = ("html", "figures", "compare", "sql", "scaling", "published", "schema")
+        views = ("html", "figures", "compare", "sql", "scaling", "published", "recommend", "schema")
         self.require_at_most_one(*views)
+        unused = next((name for name in ("deadline", "budget", "target") if getattr(self, name) is not None), None)
+        if unused is not None and self.recommend is None:
+            raise UserError(f"--{unused} needs --recommend TASK")
         if self.csv is not None and self.sql is None:
             raise UserError("--csv needs --sql; to write whole tables, use scripts/export.py --format csv")
         if self.html is not None and self.json is not None:
@@ -183,7 +207,8 @@ class ReportRequest(Request):
             raise UserError("--published needs no ledger, and takes no other argument but --json: leave the others out")
         if self.compare is not None and self.runs:
             raise UserError("--compare A B takes no other names of runs or cohorts: leave them out")
-        if self.prices is not None and self.instance is None and self.usd_per_hour is None:
+        unpriced = self.instance is None and self.usd_per_hour is None
+        if self.prices is not None and unpriced and self.recommend is None:
             raise UserError(f"--prices {self.prices}: also name an entry of the file with --instance")
 
     def price(self) -> Price | None:
@@ -229,8 +254,8 @@ def build_report(argv: Sequence[str]) -> int:
     if request.compare is not None:
         _compare(request, request.compare, ledger, runs, price)
         return 1 if ledger.damage else 0
-    to_files = request.json is not None or request.sql is not None or request.figures is not None
-    if not to_files and (older := len(runs) - _SHOWN_RUNS) > 0:
+    limitless = (request.json, request.sql, request.figures, request.recommend)
+    if all(each is None for each in limitless) and (older := len(runs) - _SHOWN_RUNS) > 0:
         make_console(sys.stderr).print(
             f"a report shows {_SHOWN_RUNS} runs, so the {older} oldest of {len(runs)} are left out; to show others, "
             "name runs or cohorts: report.py COHORT; --json writes all of them",
@@ -251,6 +276,20 @@ def build_report(argv: Sequence[str]) -> int:
 
         declared = [cohort for cohort in ledger.cohorts if not request.runs or cohort.name in request.runs]
         show_scaling(contents, price, request.json, declared)
+    elif request.recommend is not None:
+        from ledger_lab.commands.recommend import show_recommendation
+
+        show_recommendation(
+            ledger,
+            contents,
+            request.recommend,
+            target=request.target,
+            deadline_s=request.deadline,
+            budget_usd=request.budget,
+            book=load_price_book(request.prices),
+            price=price,
+            json_file=request.json,
+        )
     elif request.html is not None:
         _draw(request, request.html, ledger, contents, price)
     else:

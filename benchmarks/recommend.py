@@ -1,0 +1,222 @@
+"""``python -m benchmarks recommend``: how good recommendations are, and how often predictions hold the truth."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.random import Generator
+from rich.table import Table
+
+from benchmarks.simulation import parse_simulation, with_progress
+from ledger_lab.costs import Price
+from ledger_lab.recommend.choice import Goal, Limits
+from ledger_lab.recommend.options import Basis, PricedRun
+from ledger_lab.recommend.recommendation import recommend
+from ledger_lab.scaling import Identity, ScaledRun
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+from ledger_lab.units import percent
+
+_SIZES = (1, 2, 4, 8)
+_SEEDS = 5
+_NUM_ENVS, _HORIZON = 64, 16
+_START_UP_S, _JUDGING, _SHUTDOWN_S = 5.0, 0.1, 1.0
+_FEWEST_SAMPLES, _SINGLE_RATE = 2e6, 20_000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """Machines of 1, 2, 4 and 8 accelerators, whose laws are known."""
+
+    contention: float
+    critical_batch: float
+    spread: float
+    """Standard deviation of the logarithm of the samples to the target."""
+    discount: float
+    """Price of an accelerator in a machine twice as large ÷ price in the smaller one."""
+    held_back: int
+    """Accelerators of the machine that is not measured; 0 for none."""
+
+    def samples(self, size: int) -> float:
+        """Return the median samples to the target."""
+        return _FEWEST_SAMPLES * (1 + size * _NUM_ENVS * _HORIZON / self.critical_batch)
+
+    def rate(self, size: int) -> float:
+        """Return the steps per second."""
+        return _SINGLE_RATE * (size - self.contention * (size - 1))
+
+    def median_s(self, size: int) -> float:
+        """Return the median time to the target [s]."""
+        return _START_UP_S + self.samples(size) / self.rate(size) * (1 + _JUDGING)
+
+    def cost_usd(self, size: int) -> float:
+        """Return the expected cost per target-reaching checkpoint; all runs reach the target [USD]."""
+        training_s = (self.median_s(size) - _START_UP_S) * math.exp(self.spread**2 / 2)
+        return (_START_UP_S + training_s + _SHUTDOWN_S) / 3600 * self.usd_per_hour(size)
+
+    def usd_per_hour(self, size: int) -> float:
+        """Return the price of a machine [USD/h]."""
+        return 4.0 * size * self.discount ** math.log2(size)
+
+    def price(self, size: int) -> Price:
+        """Return the entry of a machine in the price book."""
+        return Price(
+            instance=f"machine-{size}", market="on-demand", accelerators=size, accelerator="A", region="any",
+            billing_granularity_s=1e-3, billing_minimum_s=0.0, usd_per_hour=self.usd_per_hour(size),
+            source="a simulation", date="2026-01-01",
+        )  # fmt: skip
+
+    def run(self, size: int, seed: int, generator: Generator) -> PricedRun:
+        """Simulate a run."""
+        steps = round(self.samples(size) * math.exp(self.spread * generator.standard_normal()))
+        rate = self.rate(size) * math.exp(0.02 * generator.standard_normal())
+        training_s = steps / rate
+        time_s = _START_UP_S + training_s * (1 + _JUDGING)
+        wall_s, price = time_s + _SHUTDOWN_S, self.price(size)
+        run = ScaledRun(
+            run_id=f"{size}-{seed}", cohort=None, task="T", rl_library="rsl_rl", physics="newton", seed=seed, code=None,
+            treatment="", processes=size, machines=1, num_envs=_NUM_ENVS, horizon=_HORIZON, minibatches=1,
+            instance=price.instance, usd_per_hour=price.usd_per_hour, accelerators=size, device="cuda:0", hardware="A",
+            panel="p", panel_id="p1-a", target_success=0.9, fps_step=None, fps_step_inference=None, fps_total=rate,
+            epoch_s=None, phases={},
+            identity=Identity(
+                time_s=time_s, start_up_s=_START_UP_S, steps=steps, training_s=training_s,
+                judging_s=training_s * _JUDGING, interruptions_s=0.0, split_s=0.0,
+            ),
+            status="target_reached", reached=True, env_steps=steps, limit_steps=10 * steps, wall_s=wall_s,
+            cost_to_target_usd=time_s / 3600 * self.usd_per_hour(size),
+            billable_usd=wall_s / 3600 * self.usd_per_hour(size), peak_gpu_memory_gb=None, peak_host_memory_gb=None,
+            mean_power_w=(), mean_utilization=(), waits=(),
+        )  # fmt: skip
+        return PricedRun(run=run, price=price)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of the simulated ledgers of one scenario."""
+
+    truth: Truth
+    ledgers: int
+    fastest: int
+    """Ledgers whose choice for the least time has the least true time."""
+    cheapest: int
+    """Ledgers whose choice for the least money has the least true cost."""
+    excess: float
+    """Mean true cost of the choice for the least money ÷ least true cost, less 1."""
+    predicted: int
+    """Predictions of the machine that was held back."""
+    time_held: int
+    """How many of their intervals of the time hold the truth."""
+    cost_held: int
+    measured: int
+    """Measured configurations."""
+    measured_time_held: int
+    """How many of their intervals of the time hold the truth."""
+    measured_cost_held: int
+
+
+def bench_recommend(argv: Sequence[str]) -> int:
+    """Simulate ledgers with known laws, and print how good the recommendations are.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If an argument makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks recommend",
+        description="Simulate ledgers of machines with 1, 2, 4 and 8 accelerators whose rates, samples and prices are "
+        "known, with five runs on each machine, and in some scenarios none on one of them. Count how often "
+        "report.py --recommend chooses the truly fastest and cheapest machine, and how often its intervals hold the "
+        "truth.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks recommend --ledgers 20",
+    )
+    args = parse_simulation(parser, argv, count="--ledgers", what="Simulated ledgers per scenario", default=200)
+    generator, console = np.random.default_rng(args.seed), make_console()
+    found = [try_out(truth, args.ledgers, generator) for truth in with_progress([*_truths()], console)]
+    table = Table(
+        "contention", "critical batch", "spread", "held back", "fastest", "cheapest", "excess cost", "predicted time",
+        "predicted cost", "measured time", "measured cost", box=None, pad_edge=False,
+    )  # fmt: skip
+    for each in found:
+        of = each.truth
+        table.add_row(
+            f"{of.contention:g}", f"{of.critical_batch:g}", f"{of.spread:g}", f"{of.held_back or '–'}",
+            _share(each.fastest, each.ledgers), _share(each.cheapest, each.ledgers), percent(each.excess),
+            _share(each.time_held, each.predicted), _share(each.cost_held, each.predicted),
+            _share(each.measured_time_held, each.measured), _share(each.measured_cost_held, each.measured),
+        )  # fmt: skip
+    console.print(table)
+    write_findings(args.json, seed=args.seed, scenarios=[*map(asdict, found)])
+    return 0
+
+
+def try_out(truth: Truth, ledgers: int, generator: Generator) -> Outcome:
+    """Simulate one scenario.
+
+    Args:
+        truth: The scenario.
+        ledgers: Number of simulated ledgers.
+        generator: Random numbers.
+    """
+    book = {price.instance: price for price in map(truth.price, _SIZES)}
+    least_usd, least_s = min(map(truth.cost_usd, _SIZES)), min(map(truth.median_s, _SIZES))
+    fastest = cheapest = 0
+    excess: list[float] = []
+    held: dict[Basis, list[tuple[bool, bool]]] = {basis: [] for basis in Basis}
+    for _ in range(ledgers):
+        sizes = [size for size in _SIZES if size != truth.held_back]
+        runs = [truth.run(size, seed, generator) for size in sizes for seed in range(_SEEDS)]
+        found = recommend(runs, book, Limits())
+        for choice in found.choices:
+            assert choice.option is not None
+            size = choice.option.configuration.processes
+            if choice.goal is Goal.TIME:
+                fastest += math.isclose(truth.median_s(size), least_s)
+            else:
+                cheapest += math.isclose(truth.cost_usd(size), least_usd)
+                excess.append(truth.cost_usd(size) / least_usd - 1)
+        for option in found.options:
+            size = option.configuration.processes
+            if size in _SIZES and option.time is not None and option.cost is not None:
+                (fast, slow), (cheap, dear) = option.time.interval, option.cost.interval
+                held[option.basis].append(
+                    (fast <= truth.median_s(size) <= slow, cheap <= truth.cost_usd(size) <= dear)
+                )  # fmt: skip
+    predicted, measured = held[Basis.PREDICTED], held[Basis.MEASURED]
+    return Outcome(
+        truth=truth,
+        ledgers=ledgers,
+        fastest=fastest,
+        cheapest=cheapest,
+        excess=float(np.mean(excess)),
+        predicted=len(predicted),
+        time_held=sum(time for time, _ in predicted),
+        cost_held=sum(cost for _, cost in predicted),
+        measured=len(measured),
+        measured_time_held=sum(time for time, _ in measured),
+        measured_cost_held=sum(cost for _, cost in measured),
+    )
+
+
+def _truths() -> Iterator[Truth]:
+    """Yield the scenarios."""
+    for held_back in (0, 4, 8):
+        for contention, critical in ((0.05, 4096.0), (0.2, 50_000.0)):
+            for spread in (0.1, 0.3):
+                yield Truth(
+                    contention=contention, critical_batch=critical, spread=spread, discount=0.9, held_back=held_back
+                )
+
+
+def _share(count: int, of: int) -> str:
+    """Return a share in percent."""
+    return percent(count / of) if of else "–"

@@ -1,0 +1,175 @@
+"""Chooses among options: the least time or money, within limits; the Pareto front; what one more run is worth.
+
+One more run is worth what it is expected to save because it may change the choice. This is the knowledge gradient
+(Frazier, Powell & Dayanik 2008, SIAM J. Control Optim. 47:2410), here of the logarithms of times or costs, so that its
+unit is a share of the time or the cost.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from ledger_lab.recommend.estimates import Estimate
+from ledger_lab.recommend.options import Option
+from ledger_lab.reports.figures.money import PricedSize
+from ledger_lab.reports.figures.money import pareto_front as front_of_sizes
+
+SURE = 0.9
+"""Least probability of keeping a deadline or a budget for a configuration to be chosen."""
+POSSIBLE = 0.1
+"""Least probability at which one more run may still make a configuration the chosen one."""
+LEAST_SAVED = 1e-3
+"""Least share that one more run is expected to save for it to be named."""
+
+_DRAWS = 10_000
+_NORMAL = statistics.NormalDist()
+
+
+class Goal(StrEnum):
+    """What is to be as small as possible."""
+
+    TIME = "time"
+    MONEY = "money"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a training may take. ``None`` means no limit."""
+
+    deadline_s: float | None = None
+    """Wall-clock time until the target [s]."""
+    budget_usd: float | None = None
+    """Cost per target-reaching checkpoint [USD]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextRun:
+    """What one more run of a configuration is worth."""
+
+    option: Option
+    saves: float
+    """Expected share of the time or the cost that a better choice saves after it."""
+    changes: float
+    """Probability that the choice changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The recommended option for a goal."""
+
+    goal: Goal
+    option: Option | None
+    """``None`` if no option has enough runs, the figure, and a large enough probability of keeping the limits."""
+    chance_best: float | None
+    """Probability that it is really the best of those that may be chosen; ``None`` without one."""
+    next_run: NextRun | None
+    """The most valuable next run; ``None`` if none is expected to save :data:`LEAST_SAVED`."""
+
+
+def figure_of(option: Option, goal: Goal) -> Estimate | None:
+    """Return the time or the cost of an option.
+
+    Args:
+        option: The option.
+        goal: Which of the two.
+    """
+    return option.time if goal is Goal.TIME else option.cost
+
+
+def chance_within(option: Option, limits: Limits) -> float:
+    """Return the probability that a training stays within limits; that of the less likely one if there are two.
+
+    A deadline is about one run. A budget is about the expected cost, failed runs included.
+
+    Args:
+        option: The option.
+        limits: The limits.
+    """
+    chances = [1.0]
+    if limits.deadline_s is not None:
+        chances.append(0.0 if option.time is None else option.time.chance_below(limits.deadline_s, single=True))
+    if limits.budget_usd is not None:
+        chances.append(0.0 if option.cost is None else option.cost.chance_below(limits.budget_usd, single=False))
+    return min(chances)
+
+
+def choose(options: Sequence[Option], goal: Goal, limits: Limits) -> Choice:
+    """Choose the best option that is measured or predicted from enough runs.
+
+    Args:
+        options: Options with the same target on the same panel.
+        goal: What is to be small.
+        limits: What the training may take.
+    """
+    known = [each for each in options if figure_of(each, goal) is not None]
+    allowed = [each for each in known if each.ranked and chance_within(each, limits) >= SURE]
+    possible = [each for each in known if each in allowed or chance_within(each, limits) >= POSSIBLE]
+    best = min(allowed, key=lambda each: _estimate(each, goal).value, default=None)
+    return Choice(
+        goal=goal,
+        option=best,
+        chance_best=None if best is None else _chance_best(best, allowed, goal),
+        next_run=_most_valuable(best, possible, goal),
+    )
+
+
+def pareto_front(options: Sequence[Option]) -> list[Option]:
+    """Return the ranked options that no other ranked option beats in time and cost, the fastest first.
+
+    Args:
+        options: Options with the same target on the same panel.
+    """
+    known = [
+        PricedSize(
+            series=str(each.basis), label=str(place), runs=(), median_time_s=each.time.value,
+            median_usd=each.cost.value,
+        )
+        for place, each in enumerate(options)
+        if each.ranked and each.time is not None and each.cost is not None
+    ]  # fmt: skip
+    return [options[int(size.label)] for size in front_of_sizes(known)]
+
+
+def _estimate(option: Option, goal: Goal) -> Estimate:
+    """Return a figure that is known."""
+    found = figure_of(option, goal)
+    assert found is not None
+    return found
+
+
+def _chance_best(best: Option, options: Sequence[Option], goal: Goal) -> float:
+    """Return the probability that an option has the smallest figure, if all are independent."""
+    figures = [_estimate(each, goal) for each in (best, *(each for each in options if each is not best))]
+    logs = np.log([each.value for each in figures])
+    spreads = np.array([each.deviation for each in figures])
+    draws = logs + spreads * np.random.default_rng(0).standard_normal((_DRAWS, len(figures)))
+    return float((draws.argmin(axis=1) == 0).mean())
+
+
+def _most_valuable(best: Option | None, options: Sequence[Option], goal: Goal) -> NextRun | None:
+    """Return the next run that is expected to save most; without a choice, compared with the best estimate."""
+    if not options:
+        return None
+    best = best or min(options, key=lambda each: _estimate(each, goal).value)
+    worth = max((_next_run(each, best, options, goal) for each in options), key=lambda each: each.saves)
+    return worth if worth.saves >= LEAST_SAVED else None
+
+
+def _next_run(option: Option, best: Option, options: Sequence[Option], goal: Goal) -> NextRun:
+    """Return what one more run of an option is worth, by the distance to the best of the others."""
+    own = _estimate(option, goal)
+    others = [_estimate(each, goal).value for each in options if each is not option]
+    variance = own.deviation**2 + own.run_spread**2
+    moves = own.deviation**2 / math.sqrt(variance) if variance else 0.0
+    if not others or moves == 0:
+        return NextRun(option=option, saves=0.0, changes=0.0)
+    rival = min(others) if option is best else _estimate(best, goal).value
+    distance = -abs(math.log(own.value / rival)) / moves
+    saves = moves * (distance * _NORMAL.cdf(distance) + _NORMAL.pdf(distance))
+    return NextRun(option=option, saves=max(saves, 0.0), changes=_NORMAL.cdf(distance))

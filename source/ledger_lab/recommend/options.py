@@ -1,0 +1,138 @@
+"""Configurations that a task can be trained with, and what is known about each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ledger_lab.costs import FEWEST_RUNS, Price
+from ledger_lab.recommend.estimates import Estimate, cost_per_target, time_to_target
+from ledger_lab.scaling.points import ScaledRun
+
+
+class Basis(StrEnum):
+    """Where the figures of an option come from."""
+
+    MEASURED = "measured"
+    """Runs of this very configuration."""
+    PREDICTED = "predicted"
+    """The laws of rate and samples, fitted to runs of other sizes."""
+    SPOT = "spot"
+    """Runs of this configuration on a machine of another price, with the measured overhead of preemption."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PricedRun:
+    """A training and the price of its machine."""
+
+    run: ScaledRun
+    price: Price
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What a user decides before a training."""
+
+    instance: str
+    """Entry of the price book."""
+    rl_library: str
+    physics: str
+    treatment: str
+    """What else was changed, in the words of the command line; empty for nothing."""
+    processes: int
+    machines: int | None
+    num_envs: int
+    """Environments of each process."""
+    device: str
+    """``cpu`` or ``cuda``."""
+    hardware: str | None
+    """Name of the accelerator, or of the processor where there is none; ``None`` if unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A configuration with its time and its cost to the target."""
+
+    configuration: Configuration
+    basis: Basis
+    run_ids: tuple[str, ...]
+    """The runs behind it."""
+    reached: int
+    """How many of them reached the target."""
+    time: Estimate | None
+    """Median wall-clock time to the target [s]; ``None`` if too few runs reached it."""
+    cost: Estimate | None
+    """Cost per target-reaching checkpoint [USD]; ``None`` if unpriced, or too few runs reached the target."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know about the figures."""
+    ranked: bool = True
+    """Whether there are enough runs to rank it."""
+
+
+def configuration_of(run: ScaledRun) -> Configuration:
+    """Return the configuration that a run was trained with.
+
+    Args:
+        run: The run.
+    """
+    return Configuration(
+        instance=run.instance,
+        rl_library=run.rl_library,
+        physics=run.physics,
+        treatment=run.treatment,
+        processes=run.processes,
+        machines=run.machines,
+        num_envs=run.num_envs,
+        device=run.device.partition(":")[0],
+        hardware=run.hardware,
+    )
+
+
+def by_configuration(runs: Sequence[PricedRun]) -> dict[Configuration, list[PricedRun]]:
+    """Sort runs by their configurations.
+
+    Args:
+        runs: The runs.
+    """
+    groups: dict[Configuration, list[PricedRun]] = {}
+    for each in runs:
+        groups.setdefault(configuration_of(each.run), []).append(each)
+    return groups
+
+
+def measured_options(runs: Sequence[PricedRun]) -> list[Option]:
+    """Return an option for each configuration that was trained.
+
+    Args:
+        runs: Runs with the same target on the same panel.
+    """
+    return [
+        _measured(configuration, [each.run for each in own]) for configuration, own in by_configuration(runs).items()
+    ]
+
+
+def _measured(configuration: Configuration, runs: Sequence[ScaledRun]) -> Option:
+    """Return the option of one configuration."""
+    notes: list[str] = []
+    time = cost = None
+    try:
+        time = time_to_target(runs)
+    except ValueError as error:
+        notes.append(str(error))
+    try:
+        cost = cost_per_target(runs)
+    except ValueError as error:
+        notes += [] if str(error) in notes or time is None else [f"no cost: {error}"]
+    if len(runs) < FEWEST_RUNS:
+        notes.append(f"not ranked: {len(runs)} of at least {FEWEST_RUNS} runs")
+    return Option(
+        configuration=configuration,
+        basis=Basis.MEASURED,
+        run_ids=tuple(run.run_id for run in runs),
+        reached=sum(run.reached for run in runs),
+        time=time,
+        cost=cost,
+        notes=tuple(notes),
+        ranked=len(runs) >= FEWEST_RUNS,
+    )

@@ -1,0 +1,209 @@
+"""Sizes and machines that nobody trained, predicted from the laws of rate and samples.
+
+``time = start-up + samples(batch) / rate(processes) × (1 + judging per training)``. A prediction never leaves the
+range of the laws, one machine, and one kind of accelerator.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ledger_lab.costs import FEWEST_RUNS, Price, billable_usd, cost_draws
+from ledger_lab.recommend.estimates import Estimate, Z, samples_to_target
+from ledger_lab.recommend.options import Basis, Configuration, Option, PricedRun, configuration_of
+from ledger_lab.scaling import Figure, Kind, ScalingStudy, find_studies
+from ledger_lab.scaling.laws import FARTHEST
+
+_DRAWS = 4000
+
+
+def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> list[Option]:
+    """Return an option for each size that the laws predict and nobody trained.
+
+    Sizes are the measured ones, and the powers of two up to twice the largest measured number of processes. For each
+    size, the machine is the cheapest one that has an accelerator for every process, among the machines of the runs and
+    the entries of the price book with the same accelerator. If the size was measured there, nothing is predicted.
+
+    Args:
+        runs: Runs with the same target on the same panel.
+        book: The price book.
+    """
+    measured = {configuration_of(each.run) for each in runs}
+    by_id = {each.run.run_id: each for each in runs}
+    # The rate depends on the hardware, and not on who rents it out.
+    studies = find_studies([replace(each.run, instance="") for each in runs])
+    found: dict[Configuration, Option] = {}
+    for study in studies:
+        own = [by_id[run.run_id] for run in study.runs]
+        machines = {each.price.instance for each in own}
+        for processes in _sizes(study):
+            num_envs, price = _num_envs(study, processes), _cheapest(own, processes, book)
+            if num_envs is None or price is None:
+                continue
+            configuration = replace(
+                configuration_of(own[0].run),
+                instance=price.instance, processes=processes, machines=1, num_envs=num_envs,
+            )  # fmt: skip
+            if configuration in measured or configuration in found:
+                continue
+            option = _predicted(study, configuration, price, elsewhere=price.instance not in machines)
+            if option is not None:
+                found[configuration] = option
+    return list(found.values())
+
+
+def _sizes(study: ScalingStudy) -> Iterator[int]:
+    """Yield the numbers of processes to predict: measured ones, too, for machines on which they were not measured."""
+    if study.kind is Kind.OTHER or any((point.machines or 1) > 1 for point in study.points):
+        return
+    largest = FARTHEST * study.points[-1].processes
+    powers = {2**power for power in range(int(math.log2(largest)) + 1)}
+    yield from sorted(powers | {point.processes for point in study.points})
+
+
+def _num_envs(study: ScalingStudy, processes: int) -> int | None:
+    """Return the environments of each process; ``None`` if they can't be shared equally."""
+    first = study.points[0]
+    if study.kind is Kind.WEAK:
+        return first.num_envs
+    each, rest = divmod(first.num_envs * first.processes, processes)
+    return None if rest or not each or each * study.runs[0].horizon < study.runs[0].minibatches else each
+
+
+def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Price]) -> Price | None:
+    """Return the cheapest machine that can hold so many processes; ``None`` if there is none."""
+    own = {each.price.instance: each.price for each in runs}
+    used: dict[str, int] = {}
+    for each in runs:
+        used[each.price.instance] = max(used.get(each.price.instance, 0), each.run.processes)
+    accelerators = {price.accelerator for price in own.values()} - {None}
+    found = [price for name, price in own.items() if max(price.accelerators, used[name]) >= processes]
+    found += [
+        price
+        for name, price in book.items()
+        if price.accelerator in accelerators
+        and name not in own
+        and price.accelerators >= processes
+        and price.market not in ("spot", "unpriced")
+    ]
+    return min(found, key=lambda price: math.inf if price.usd_per_hour is None else price.usd_per_hour, default=None)
+
+
+def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, *, elsewhere: bool) -> Option | None:
+    """Return the prediction for one size on one machine.
+
+    Args:
+        study: The runs and their laws.
+        configuration: The size and the machine.
+        price: Price of the machine.
+        elsewhere: Whether no run of the study was trained on this machine.
+
+    Returns:
+        The prediction; ``None`` if a law that it needs is missing, or there are fewer runs than
+        :data:`~ledger_lab.costs.FEWEST_RUNS`.
+    """
+    runs = study.runs
+    reached = [run for run in runs if run.reached]
+    law = next((fit for fit in study.rate_fits if fit.fits), None)
+    batch = configuration.processes * configuration.num_envs * runs[0].horizon
+    if law is None or not reached or len(runs) < FEWEST_RUNS:
+        return None
+    try:
+        rate = law.at(configuration.processes)
+        samples, samples_deviation, behind = _samples(study, batch)
+    except ValueError:
+        return None
+    if (rate_deviation := _deviation(rate)) is None:
+        return None
+    training_s = samples / rate.value * (1 + _median(run.judging_s / run.identity.training_s for run in reached))
+    start_up_s = _median(run.start_up_s for run in reached)
+    deviation = math.hypot(rate_deviation, samples_deviation)
+    low, high = (start_up_s + training_s * math.exp(sign * Z * deviation) for sign in (-1, 1))
+    time = Estimate(value=start_up_s + training_s, interval=(low, high), run_spread=_spread(study))
+    cost = _cost(time, study, price, configuration)
+    notes = [f"{law.law.full_name} from {len(law.sizes)} sizes, {behind}"]
+    notes += ["beyond the measured sizes"] if rate.extrapolated else []
+    notes += ["no cost: unpriced"] if cost is None else []
+    notes += ["nothing was measured on this machine"] if elsewhere else []
+    return Option(
+        configuration=configuration,
+        basis=Basis.PREDICTED,
+        run_ids=tuple(run.run_id for run in runs),
+        reached=len(reached),
+        time=time,
+        cost=cost,
+        notes=tuple(notes),
+    )
+
+
+def _samples(study: ScalingStudy, batch: int) -> tuple[float, float, str]:
+    """Return the samples to the target with a batch, the deviation of their logarithm, and what they come from.
+
+    Raises:
+        ValueError: If neither runs of this batch nor the law tell it.
+    """
+    same = [run for run in study.runs if run.batch == batch and run.identity.steps]
+    try:
+        measured = samples_to_target(same)
+        return measured.value, measured.deviation, "samples of runs with this batch"
+    except ValueError:
+        if study.batch_fit is None:
+            raise
+    fitted = study.batch_fit.at(batch)
+    deviation = _deviation(fitted)
+    if deviation is None:
+        raise ValueError("the spread between runs is unknown")
+    return fitted.value, deviation, f"samples by the law of {len(study.batch_fit.batches)} batches"
+
+
+def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Configuration) -> Estimate | None:
+    """Return the cost per target-reaching checkpoint, with as many misses and as long an end as the runs had.
+
+    Misses, and their uncertainty, are those of all runs of the study: each spend is taken relative to the median of the
+    runs of its size that reached the target.
+    """
+    relative: list[tuple[float, bool]] = []
+    for point in study.points:
+        if walls := [run.wall_s for run in point.runs if run.reached]:
+            relative += [(run.wall_s / statistics.median(walls), run.reached) for run in point.runs]
+    per_target = sum(spent for spent, _ in relative) / sum(reached for _, reached in relative)
+    most = float(np.quantile(cost_draws(relative, np.random.default_rng(0), _DRAWS), 0.975))
+    end_s = _median(run.wall_s - run.time_to_target_s for run in study.runs if run.time_to_target_s is not None)
+    devices = configuration.processes if configuration.device != "cpu" else 1
+
+    def usd(time_s: float) -> float | None:
+        one = billable_usd([time_s + end_s], price, devices=devices, machines=1)
+        return None if one is None else one * per_target
+
+    value, low, high = (usd(time_s) for time_s in (time.value, *time.interval))
+    if not value or not low or not high:
+        return None
+    upper = value * math.exp(math.hypot(math.log(high / value), math.log(max(most / per_target, 1.0))))
+    return Estimate(value=value, interval=(low, upper), run_spread=time.run_spread)
+
+
+def _deviation(figure: Figure) -> float | None:
+    """Return the standard deviation of a figure's logarithm; ``None`` if it is unknown."""
+    if figure.interval is None or not 0 < figure.interval[0] <= figure.interval[1] < math.inf:
+        return None
+    return math.log(figure.interval[1] / figure.interval[0]) / (2 * Z)
+
+
+def _spread(study: ScalingStudy) -> float:
+    """Return the standard deviation of the logarithm of the time of runs of the same size."""
+    squares, freedom = 0.0, 0
+    for point in study.points:
+        logs = [math.log(run.time_to_target_s) for run in point.runs if run.time_to_target_s]
+        if len(logs) > 1:
+            squares += statistics.variance(logs) * (len(logs) - 1)
+            freedom += len(logs) - 1
+    return math.sqrt(squares / freedom) if freedom else 0.0
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)

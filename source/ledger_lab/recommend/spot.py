@@ -1,0 +1,133 @@
+"""Spot machines: what preemption and restarts add to the time and the cost of a training.
+
+The overhead is measured on spot machines of the ledger. It is never assumed: without a measured preemption, there is no
+price of spot machines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ledger_lab.costs import Price
+from ledger_lab.recommend.estimates import Estimate
+from ledger_lab.recommend.options import Basis, Option
+
+SUFFIX = "-spot"
+"""End of the name of a spot entry. The rest is the name of the on-demand entry, as in scripts/import_prices.py."""
+
+_DRAWS = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpotHistory:
+    """What happened to a run on a spot machine."""
+
+    run_id: str
+    wall_s: float
+    """Billed time of all attempts [s]."""
+    extra_s: float
+    """Part of it that restarts took, with what was trained twice [s]."""
+    queue_s: float
+    """Time in queues [s]; it is not billed."""
+    preemptions: int
+    """Attempts that were preempted, or lost before another attempt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpotOverhead:
+    """Overhead of spot machines, as factors with 95 % intervals."""
+
+    cost: tuple[float, float, float]
+    """Billed time ÷ time without preemption: the figure, and the ends of its interval."""
+    time: tuple[float, float, float]
+    """The same with the time in queues."""
+    preemptions: int
+    hours: float
+    """Hours of all spot runs without the overhead."""
+    run_ids: tuple[str, ...]
+
+
+def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
+    """Measure the overhead of preemption.
+
+    The number of preemptions is taken to be Poisson distributed, with Jeffreys' prior of its rate.
+
+    Args:
+        histories: All runs of the ledger on spot machines.
+
+    Raises:
+        ValueError: If no preemption was measured. The message says so.
+    """
+    preemptions = sum(each.preemptions for each in histories)
+    useful_s = math.fsum(each.wall_s - each.extra_s for each in histories)
+    if not preemptions or useful_s <= 0:
+        raise ValueError(
+            "spot machines are not priced, because the ledger has no preempted run on a spot machine, and so no "
+            "measured overhead"
+        )
+    extra_s = math.fsum(each.extra_s for each in histories)
+    waited_s = math.fsum(each.queue_s for each in histories)
+    low, high = np.quantile(
+        np.random.default_rng(0).gamma(preemptions + 0.5, size=_DRAWS) / preemptions, (0.025, 0.975)
+    )
+
+    def factor(overhead_s: float) -> tuple[float, float, float]:
+        share = overhead_s / useful_s
+        return 1 + share, 1 + float(low) * share, 1 + float(high) * share
+
+    return SpotOverhead(
+        cost=factor(extra_s),
+        time=factor(extra_s + waited_s),
+        preemptions=preemptions,
+        hours=useful_s / 3600,
+        run_ids=tuple(each.run_id for each in histories),
+    )
+
+
+def spot_options(
+    options: Sequence[Option], prices: Mapping[str, Price], book: Mapping[str, Price], overhead: SpotOverhead
+) -> list[Option]:
+    """Return measured options at the spot prices of their instances.
+
+    Args:
+        options: Measured options.
+        prices: The prices that their runs were billed with, by instance.
+        book: The price book.
+        overhead: Overhead of spot machines.
+    """
+    found = []
+    for option in options:
+        name = option.configuration.instance
+        here, spot = prices.get(name), book.get(f"{name}{SUFFIX}")
+        if here is None or spot is None or spot.market != "spot" or here.market == "spot":
+            continue
+        if not here.usd_per_hour or not spot.usd_per_hour or here.accelerators != spot.accelerators:
+            continue
+        cheaper = spot.usd_per_hour / here.usd_per_hour
+        times = "preemption" if overhead.preemptions == 1 else "preemptions"
+        said = f"{overhead.preemptions} {times} in {overhead.hours:.3g} h on spot machines"
+        found.append(
+            replace(
+                option,
+                configuration=replace(option.configuration, instance=spot.instance),
+                basis=Basis.SPOT,
+                time=None if option.time is None else _with(option.time, overhead.time),
+                cost=None if option.cost is None else _with(option.cost.times(cheaper), overhead.cost),
+                notes=(*option.notes, f"overhead from {said}"),
+            )
+        )
+    return found
+
+
+def _with(figure: Estimate, factor: tuple[float, float, float]) -> Estimate:
+    """Return a figure with an overhead; their uncertainties are independent."""
+    grown = figure.times(factor[0])
+    wider = tuple(
+        grown.value * math.exp(sign * math.hypot(math.log(end / grown.value), math.log(of_factor / factor[0])))
+        for sign, end, of_factor in ((-1, grown.interval[0], factor[1]), (1, grown.interval[1], factor[2]))
+    )
+    return replace(grown, interval=(wider[0], wider[1]))

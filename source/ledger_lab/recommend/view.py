@@ -1,0 +1,208 @@
+"""A recommendation as text for the terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
+
+from ledger_lab.recommend.choice import POSSIBLE, SURE, Choice, Goal, Limits, chance_within
+from ledger_lab.recommend.estimates import Estimate
+from ledger_lab.recommend.options import Option
+from ledger_lab.recommend.recommendation import Recommendation
+from ledger_lab.reports.columns import Shown, figure, summarize
+from ledger_lab.reports.terminal_table import table_lines
+from ledger_lab.units import MISSING, duration, environments, percent, target_share, usd
+
+_MINUTE_S = 60.0
+
+
+class _Facts:
+    """An option, and the Pareto front."""
+
+    def __init__(self, option: Option, front: Sequence[Option]) -> None:
+        self.option, self.on_front = option, option in front
+
+
+def _option[Value](read: Callable[[_Facts], Value], shown: Shown | None = None) -> Value:
+    return figure(read, shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionRow:
+    """A configuration with its figures."""
+
+    name: str = _option(
+        lambda of: name_of(of.option), Shown("configuration", "", lambda row: row.name, priority=0, align="left")
+    )
+    """Machine, library, and processes × environments of each process."""
+    basis: str = _option(
+        lambda of: str(of.option.basis), Shown("figures", "", lambda row: row.basis, priority=1, align="left")
+    )
+    """``measured``, ``predicted``, or ``spot``: measured on demand, with the overhead of preemption."""
+    runs: str = _option(
+        lambda of: f"{of.option.reached} of {len(of.option.run_ids)}",
+        Shown("reached", "of the runs behind it", lambda row: row.runs, priority=2),
+    )
+    """Runs behind the figures that reached the target, and all of them."""
+    time: str = _option(
+        lambda of: _time_words(of.option.time), Shown("to target", "median (95 %)", lambda row: row.time, priority=3)
+    )
+    """Median wall-clock time to the target, with its 95 % interval."""
+    cost: str = _option(
+        lambda of: _cost_words(of.option), Shown("cost", "per target (95 %)", lambda row: row.cost, priority=4)
+    )
+    """Cost per target-reaching checkpoint, with its 95 % interval."""
+    front: str = _option(
+        lambda of: "front" if of.on_front else "",
+        Shown("Pareto", "", lambda row: row.front, priority=5, align="left"),
+    )
+    """Whether no other ranked configuration is both as fast and as cheap."""
+
+
+def name_of(option: Option) -> str:
+    """Return a configuration in one line.
+
+    Args:
+        option: The option.
+    """
+    own = option.configuration
+    machines = f" on {own.machines} machines" if (own.machines or 1) > 1 else ""
+    setting = f" · {own.treatment}" if own.treatment else ""
+    return f"{own.instance} · {own.rl_library} · {environments(own.num_envs, own.processes)}{machines}{setting}"
+
+
+def render_recommendation(found: Recommendation, width: int) -> Group:
+    """Draw a recommendation: the choice, all options, and the most valuable next run.
+
+    Args:
+        found: The recommendation.
+        width: Columns of the terminal.
+    """
+    ruler = found.yardstick
+    head = f"task {found.task} · panel {ruler.panel} ({ruler.panel_id[:11]}…) · target "
+    blocks = [Text(head + target_share(ruler.target_success) + _limit_words(found.limits), style="bold")]
+    for choice in found.choices:
+        blocks += [Text(line) for line in choice_lines(choice, found.limits)]
+    rows = [summarize(OptionRow, _Facts(option, found.front)) for option in found.options]
+    blocks += [Text(), *table_lines(OptionRow, rows, width)]
+    for option in found.options:
+        if option.notes:
+            blocks.append(Text(f"{name_of(option)} ({option.basis}): {'; '.join(option.notes)}", style="dim"))
+    running = [f"left out: {found.running} that still run"] if found.running else []
+    blocks += [Text(line, style="yellow") for line in (*running, *found.remarks)]
+    return Group(*blocks)
+
+
+def choice_lines(choice: Choice, limits: Limits) -> list[str]:
+    """Return a choice, and the run that would be worth most, in sentences.
+
+    Args:
+        choice: The choice.
+        limits: The limits that it keeps.
+    """
+    goal = f"least {choice.goal}"
+    following = _next_run_line(choice)
+    if choice.option is None or choice.chance_best is None:
+        why = "has both enough runs and a known " + ("time" if choice.goal is Goal.TIME else "cost")
+        limited = limits.deadline_s is not None or limits.budget_usd is not None
+        sure = f", and keeps the limits with a probability of {percent(SURE, 0)}" if limited else ""
+        return [f"{goal}: no configuration {why}{sure}", *([] if choice.next_run is None else [following])]
+    best = choice.option
+    figures = f"{_time_words(best.time)}, {_cost_words(best)}, {best.basis}"
+    chance = percent(choice.chance_best, 0)
+    lines = [f"{goal}: {name_of(best)} ({figures}); it is the best with a probability of {chance}"]
+    if limits.deadline_s is not None or limits.budget_usd is not None:
+        lines.append(f"  it keeps the limits with a probability of {percent(chance_within(best, limits), 0)}")
+    return [*lines, following]
+
+
+def _next_run_line(choice: Choice) -> str:
+    """Return which run would be worth most."""
+    what = "time" if choice.goal is Goal.TIME else "cost"
+    if (following := choice.next_run) is None:
+        return f"  one more run of any configuration is not expected to save a thousandth of the {what}"
+    return (
+        f"  one more run would be worth most with {name_of(following.option)} ({following.option.basis}): it changes "
+        f"the choice with a probability of {percent(following.changes, 0)}, and is expected to save "
+        f"{percent(following.saves)} of the {what}"
+    )
+
+
+def recommendation_json(found: Recommendation) -> dict[str, Any]:
+    """Return a recommendation as plain JSON values; options are named by their place in the list.
+
+    Args:
+        found: The recommendation.
+    """
+    places = {id(option): place for place, option in enumerate(found.options)}
+    return {
+        "task": found.task,
+        "yardstick": asdict(found.yardstick),
+        "limits": {**asdict(found.limits), "least_probability": SURE, "possible_from": POSSIBLE},
+        "choices": [
+            {
+                "goal": str(choice.goal),
+                "option": None if choice.option is None else places[id(choice.option)],
+                "chance_best": choice.chance_best,
+                "next_run": None
+                if choice.next_run is None
+                else {
+                    "option": places[id(choice.next_run.option)],
+                    "saves": choice.next_run.saves,
+                    "changes": choice.next_run.changes,
+                },
+            }
+            for choice in found.choices
+        ],
+        "pareto_front": [places[id(option)] for option in found.front],
+        "options": [
+            {
+                **asdict(option),
+                "basis": str(option.basis),
+                "run_ids": list(option.run_ids),
+                "notes": list(option.notes),
+                "time": _estimate_json(option.time),
+                "cost": _estimate_json(option.cost),
+                "chance_within_limits": chance_within(option, found.limits),
+            }
+            for option in found.options
+        ],
+        "running": found.running,
+        "remarks": list(found.remarks),
+    }
+
+
+def _estimate_json(found: Estimate | None) -> dict[str, Any] | None:
+    """Return an estimate as plain JSON values."""
+    if found is None:
+        return None
+    return {"value": found.value, "interval": list(found.interval), "run_spread": found.run_spread}
+
+
+def _time_words(found: Estimate | None) -> str:
+    """Return a time with its interval; seconds if it is short."""
+    if found is None:
+        return MISSING
+    short = found.interval[1] < _MINUTE_S
+    value, low, high = (f"{each:.3g} s" if short else duration(each) for each in (found.value, *found.interval))
+    return f"{value} [{low.removesuffix(' s')}, {high}]"
+
+
+def _cost_words(option: Option) -> str:
+    """Return a cost with its interval, which a measured one has only from enough runs on."""
+    if option.cost is None:
+        return MISSING
+    if not option.ranked:
+        return usd(option.cost.value)
+    low, high = option.cost.interval
+    return f"{usd(option.cost.value)} [{usd(low)}, {usd(high)}]"
+
+
+def _limit_words(limits: Limits) -> str:
+    """Return the limits in words."""
+    deadline = "" if limits.deadline_s is None else f" · deadline {duration(limits.deadline_s)}"
+    return deadline + ("" if limits.budget_usd is None else f" · budget {usd(limits.budget_usd)}")

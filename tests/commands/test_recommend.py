@@ -1,0 +1,124 @@
+"""``report.py --recommend``, from rows to what a user reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger_lab.commands.report import build_report
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status
+from tests.fakes.ledgers import write_run
+from tests.fakes.scaled import PRICE, write_scaled
+
+
+def write(root: Path, machine: str, rate: float, usd_per_hour: float | None, seeds: int = 5, **changes: Any) -> None:  # noqa: ANN401
+    market = {"market": "unpriced", "source": None, "date": None} if usd_per_hour is None else {}
+    price = replace(PRICE, instance=machine, usd_per_hour=usd_per_hour, **market)
+    for seed in range(seeds):
+        write_scaled(
+            root, f"{machine}{seed}", 1, 64, rate=rate, iterations=100 + seed, seed=seed, cohort=machine,
+            price=price.to_dict(), **changes,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A slow and cheap machine, a fast one, one without a price, and one with too few runs."""
+    root = tmp_path_factory.mktemp("recommend") / "logs"
+    write(root, "cheap", 1000.0, 1.0)
+    write(root, "fast", 4000.0, 20.0)
+    write(root, "unpriced", 500.0, None)
+    write(root, "few", 2000.0, 3.0, seeds=2)
+    return root
+
+
+def report(capsys: pytest.CaptureFixture[str], log_root: Path, *arguments: str) -> str:
+    assert build_report(["--recommend", "T", "--log_root", str(log_root), *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def machines(found: dict[str, Any], places: Sequence[int]) -> list[str]:
+    return [found["options"][place]["configuration"]["instance"] for place in places]
+
+
+def test_the_choice_as_json(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(report(capsys, log_root, "--json", "-"))
+    assert machines(found, [choice["option"] for choice in found["choices"]]) == ["fast", "cheap"]
+    assert machines(found, found["pareto_front"]) == ["fast", "cheap"]
+    few = next(each for each in found["options"] if each["configuration"]["instance"] == "few")
+    assert not few["ranked"] and len(few["run_ids"]) == 2
+    found = json.loads(report(capsys, log_root, "--json", "-", "--deadline", "1m"))
+    assert machines(found, [choice["option"] for choice in found["choices"]]) == ["fast"]
+
+
+def test_the_choice_as_text(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = report(capsys, log_root)
+    for said in (
+        "least time: fast · rsl_rl · 64",
+        "least money: cheap · rsl_rl · 64",
+        "one more run would be worth most with",
+        "unpriced has no price, so its cost is not ranked: give --usd_per_hour",
+        "not ranked: 2 of at least 5 runs",
+        "spot machines are not priced, because the ledger has no preempted run on a spot machine",
+    ):
+        assert said in text
+    assert "and keeps the limits with a probability of 90 %" in report(capsys, log_root, "--budget", "0.00001")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--recommend", "TT"), "--recommend TT: no run of this task; .*T"),
+        (("--recommend", "T", "--target", "0.5"), "--target 0.5: no run of T was trained to it.*0.9"),
+        (("--recommend", "T", "--budget", "-1"), "--budget -1: give an amount of more than 0"),
+        (("--recommend", "T", "--budget", "nan"), "--budget nan: give an amount of more than 0"),
+        (("--recommend", "T", "--usd_per_hour", "1"), "of several machines .cheap, fast, few, unpriced."),
+        (("--recommend", "T", "--budget", "1", "unpriced"), "--budget: unpriced has no price: give --usd_per_hour"),
+        (("--recommend", "T", "--scaling"), "--recommend"),
+        (("--deadline", "2h"), "--deadline needs --recommend TASK"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        build_report([*arguments, "--log_root", str(log_root)])
+    assert "\n" not in str(refused.value)
+
+
+def test_other_panels_and_targets_are_not_ranked_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "one", 1000.0, 1.0)
+    write(tmp_path, "two", 1000.0, 1.0, panel_id="p1-bb")
+    write(tmp_path, "three", 1000.0, 1.0, target_success=0.8)
+    with pytest.raises(UserError, match=r"another target or panel can't be ranked together.*5 with .*one.*two.*three"):
+        build_report(["--recommend", "T", "--log_root", str(tmp_path)])
+    with pytest.raises(UserError, match="another target can't be ranked together, so give --target"):
+        build_report(["--recommend", "T", "--log_root", str(tmp_path), "one", "three"])
+    assert "three" in report(capsys, tmp_path, "--target", "0.8")
+    assert "two" in report(capsys, tmp_path, "two")
+
+
+def test_spot_machines_are_priced_from_preempted_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    market = {"market": "on-demand", "accelerator": "A", "region": "r"}
+    here = replace(PRICE, instance="m", **market)
+    for seed in range(5):
+        write_scaled(
+            tmp_path, f"m{seed}", 1, 64, rate=1000.0, iterations=100 + seed, seed=seed, price=here.to_dict()
+        )  # fmt: skip
+    prices = tmp_path / "prices.toml"
+    spot = replace(here, instance="m-spot", market="spot", usd_per_hour=0.9)
+    fields = {name: value for name, value in spot.to_dict().items() if value is not None and name != "instance"}
+    prices.write_text(
+        "[instances.m-spot]\n" + "".join(f"{name} = {json.dumps(each)}\n" for name, each in fields.items())
+    )
+    assert "no preempted run on a spot machine" in report(capsys, tmp_path, "--prices", str(prices))
+    write_run(tmp_path, "sp", scores=(), status=Status.PREEMPTED, task="other", price=spot.to_dict())
+    found = json.loads(report(capsys, tmp_path, "--prices", str(prices), "--json", "-"))
+    (option,) = [each for each in found["options"] if each["basis"] == "spot"]
+    assert option["configuration"]["instance"] == "m-spot"
+    assert option["notes"] == ["overhead from 1 preemption in 0.00139 h on spot machines"]
+    assert option["cost"]["value"] < found["options"][0]["cost"]["value"]

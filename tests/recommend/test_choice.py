@@ -1,0 +1,83 @@
+"""Which option is chosen, and what one more run is worth."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ledger_lab.recommend.choice import Goal, Limits, chance_within, choose, pareto_front
+from ledger_lab.recommend.estimates import Estimate, Z
+from ledger_lab.recommend.options import Basis, Configuration, Option
+
+
+def estimate(value: float, deviation: float, run_spread: float = 0.2) -> Estimate:
+    ends = (value * math.exp(-Z * deviation), value * math.exp(Z * deviation))
+    return Estimate(value=value, interval=ends, run_spread=run_spread)
+
+
+def option(
+    name: str, time_s: float, usd: float | None, *, deviation: float = 0.1, ranked: bool = True
+) -> Option:  # fmt: skip
+    return Option(
+        configuration=Configuration(
+            instance=name, rl_library="skrl", physics="p", treatment="", processes=1, machines=1, num_envs=64,
+            device="cpu", hardware=None,
+        ),
+        basis=Basis.MEASURED, run_ids=("a",), reached=1, time=estimate(time_s, deviation),
+        cost=None if usd is None else estimate(usd, deviation), ranked=ranked,
+    )  # fmt: skip
+
+
+FAST, CHEAP, WORSE = option("fast", 100.0, 4.0), option("cheap", 300.0, 1.0), option("worse", 320.0, 4.5)
+OPTIONS = [WORSE, CHEAP, FAST]
+
+
+def chosen(goal: Goal, limits: Limits | None = None) -> str | None:
+    found = choose(OPTIONS, goal, limits or Limits()).option
+    return None if found is None else found.configuration.instance
+
+
+def test_the_fastest_and_the_cheapest_are_chosen() -> None:
+    assert (chosen(Goal.TIME), chosen(Goal.MONEY)) == ("fast", "cheap")
+    assert choose(OPTIONS, Goal.TIME, Limits()).chance_best == pytest.approx(1.0)
+    assert pareto_front(OPTIONS) == [FAST, CHEAP]
+
+
+def test_limits_are_kept_with_certainty() -> None:
+    assert chosen(Goal.MONEY, Limits(deadline_s=150.0)) == "fast"
+    assert chosen(Goal.TIME, Limits(budget_usd=1.5)) == "cheap"
+    assert chosen(Goal.MONEY, Limits(deadline_s=50.0)) is None
+    assert chance_within(FAST, Limits(deadline_s=100.0)) == pytest.approx(0.5), "a median is kept by half of the runs"
+    assert chosen(Goal.MONEY, Limits(deadline_s=100.0)) is None
+    assert chance_within(option("unpriced", 1.0, None), Limits(budget_usd=1e9)) == 0.0
+
+
+def test_too_few_runs_are_not_chosen_but_may_be_worth_another_run() -> None:
+    promising = option("promising", 95.0, None, deviation=0.5, ranked=False)
+    found = choose([*OPTIONS, promising], Goal.TIME, Limits())
+    assert found.option is FAST and promising not in pareto_front([promising])
+    assert found.next_run is not None and found.next_run.option is promising
+    assert 0.3 < found.next_run.changes < 0.5 and 0 < found.next_run.saves < 0.5
+
+
+def test_the_worth_of_a_run_is_the_knowledge_gradient() -> None:
+    one, other = option("one", 1.0, None, deviation=0.1), option("other", 1.0, None, deviation=0.3)
+    found = choose([one, other], Goal.TIME, Limits()).next_run
+    moves = 0.3**2 / math.hypot(0.3, 0.2)
+    assert found is not None and found.option is other
+    assert found.saves == pytest.approx(moves / math.sqrt(2 * math.pi))
+    assert found.changes == pytest.approx(0.5)
+
+
+def test_a_settled_choice_needs_no_run() -> None:
+    assert choose([FAST, option("slow", 1e6, None)], Goal.TIME, Limits()).next_run is None
+    assert choose([FAST], Goal.TIME, Limits()).next_run is None
+
+
+def test_without_a_choice_the_next_run_is_told_all_the_same() -> None:
+    few = [option(name, time_s, None, deviation=0.2, ranked=False) for name, time_s in (("one", 1.0), ("two", 1.1))]
+    found = choose(few, Goal.TIME, Limits())
+    assert found.option is None and found.chance_best is None
+    assert found.next_run is not None and found.next_run.saves > 0.01
+    assert choose([], Goal.MONEY, Limits()).next_run is None

@@ -1,0 +1,71 @@
+"""What measured runs and laws say about each configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.recommend import Truth
+from ledger_lab.recommend.options import Basis, PricedRun, measured_options
+from ledger_lab.recommend.predicted import predicted_options
+from tests.fakes.scaled import PRICE, scaled
+
+TRUTH = Truth(contention=0.1, critical_batch=8000.0, spread=0.1, discount=0.9, held_back=4)
+
+
+def runs(*sizes: int) -> list[PricedRun]:
+    generator = np.random.default_rng(5)
+    return [TRUTH.run(size, seed, generator) for size in sizes for seed in range(3)]
+
+
+def test_a_held_back_machine_is_predicted_from_the_price_book() -> None:
+    book = {price.instance: price for price in map(TRUTH.price, (1, 2, 4, 8))}
+    found = {each.configuration.instance: each for each in predicted_options(runs(1, 2, 8), book)}
+    assert set(found) == {"machine-4"}, "other sizes were measured, and no machine has 16 accelerators"
+    option = found["machine-4"]
+    assert option.basis is Basis.PREDICTED and option.configuration.processes == 4 and len(option.run_ids) == 9
+    assert option.time is not None and option.cost is not None
+    assert option.time.interval[0] < TRUTH.median_s(4) < option.time.interval[1]
+    assert option.cost.interval[0] < TRUTH.cost_usd(4) < option.cost.interval[1]
+    assert "nothing was measured on this machine" in option.notes
+
+
+def test_nothing_is_predicted_without_a_law_or_a_machine() -> None:
+    book = {price.instance: price for price in map(TRUTH.price, (1, 2, 4, 8))}
+    assert predicted_options(runs(1, 2), book) == []
+    assert predicted_options(runs(1, 2), {}) == []
+    other = {"machine-4": replace(TRUTH.price(4), accelerator="B")}
+    assert [each.configuration.processes for each in predicted_options(runs(1, 2, 8), other)] == [4], (
+        "four processes fit on the machine with eight accelerators"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reached", "time_known", "cost_known", "said"),
+    [
+        (5, True, True, ()),
+        (3, True, True, ()),
+        (2, False, True, ("too many runs missed",)),
+        (0, False, False, ("too",)),
+    ],
+)
+def test_runs_that_missed_the_target_count(
+    reached: int, time_known: bool, cost_known: bool, said: tuple[str, ...]
+) -> None:
+    own = [
+        PricedRun(run=scaled(steps=4000 + 50 * n, reached=n < reached, run_id=f"{n}"), price=PRICE) for n in range(5)
+    ]
+    (option,) = measured_options(own)
+    assert (option.time is not None, option.cost is not None) == (time_known, cost_known)
+    assert option.reached == reached and option.ranked
+    assert all(any(note.startswith(each) for note in option.notes) for each in said)
+    if option.cost is not None:
+        assert option.cost.value == pytest.approx(sum(each.run.billable_usd or 0 for each in own) / reached)
+
+
+def test_four_runs_are_shown_and_not_ranked() -> None:
+    own = [PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"{n}"), price=PRICE) for n in range(4)]
+    (option,) = measured_options(own)
+    assert not option.ranked and option.notes == ("not ranked: 4 of at least 5 runs",)
