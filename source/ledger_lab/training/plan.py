@@ -34,6 +34,7 @@ from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_thre
 from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.minibatches import check_batch
 from ledger_lab.training.ranks import require_own_gpus, require_same
+from ledger_lab.training.recipe import with_recipe
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import Resumption
 from ledger_lab.training.spread_slots import require_divisible
@@ -193,7 +194,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     adapter = load_adapter(library)
     require_task(request.task, library, request.agent)
     panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
-    if resumed is None:  # a resumed run has the physics engine that it declared
+    if resumed is None:  # a resumed run has the recipe and the physics engine that it declared
+        request = with_recipe(request, adapter.dialect)
         request = replace(request, overrides=with_default_physics(request.task, request.overrides, device))
     overrides = list(request.overrides)
     env_cfg, agent_cfg = resolve_configs(request.task, library, overrides, request.agent)

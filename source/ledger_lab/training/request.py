@@ -123,6 +123,14 @@ class TrainRequest(TaskRequest):
     max_iterations: int | None = flag(
         None, "Largest number of iterations (default: set by the agent configuration).", group=TASK
     )
+    recipe: str | None = flag(
+        None,
+        "File with hyperparameters that replace those of the task, by the names that are the same for all libraries. "
+        "The file can also set the number of environments and overrides of the task. The run records each change as "
+        "an override, so --resume does not need the file.",
+        group=TASK,
+        metavar="FILE",
+    )
     scale_lr: LearningRateRule | None = flag(
         None,
         (
@@ -316,7 +324,7 @@ class TrainRequest(TaskRequest):
     )
 
     def __post_init__(self) -> None:
-        """Check the values, and make the path of a panel file absolute.
+        """Check the values, and make the paths of a panel file and of a recipe file absolute.
 
         Raises:
             UserError: If a flag has an impossible value, or needs another flag.
@@ -352,6 +360,8 @@ class TrainRequest(TaskRequest):
             raise UserError(f"--cohort_size {self.cohort_size}: name the cohort with --cohort")
         if self.panel is not None and Path(self.panel).is_file():
             object.__setattr__(self, "panel", str(Path(self.panel).resolve()))
+        if self.recipe is not None:
+            object.__setattr__(self, "recipe", str(Path(self.recipe).absolute()))
 
     def named(self) -> Named:
         """Return what the request names; a resumed run has declared its task and its price."""

@@ -1,0 +1,49 @@
+"""Applies the recipe file of a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.recipes.dialect import Dialect
+from ledger_lab.recipes.recipe_file import read_recipe
+from ledger_lab.runners.configs import names_code
+from ledger_lab.training.request import TrainRequest
+
+
+def with_recipe(request: TrainRequest, dialect: Dialect) -> TrainRequest:
+    """Return a request that contains the changes of its recipe file. Without a file, return the request.
+
+    The overrides of the result hold all changes, so the run can be resumed without the file.
+
+    Args:
+        request: The request of a new run.
+        dialect: The settings of its library.
+
+    Raises:
+        UserError: If the file is wrong, the library does not support it, or the command line sets the same values.
+    """
+    if request.recipe is None:
+        return request
+    file = read_recipe(Path(request.recipe))
+    if code := next(filter(names_code, file.overrides), None):
+        raise UserError(f"{file.path}: override {code!r} may load code: give it on the command line")
+    overrides = file.translate(dialect)
+    given = {override.partition("=")[0].lstrip("+"): override for override in request.overrides}
+    for override in overrides:
+        name = override.partition("=")[0]
+        if name in given:
+            raise UserError(
+                f"override {given[name]}: {file.path} sets {override}: leave the override out, or change the file"
+            )
+    if file.num_envs is not None and (request.num_envs is not None or "env.scene.num_envs" in given):
+        chosen = given.get("env.scene.num_envs") or f"--num_envs {request.num_envs}"
+        raise UserError(f"{chosen}: {file.path} sets num_envs = {file.num_envs}: leave one of them out")
+    if "max_iterations" in file.fields and request.max_iterations is not None:
+        raise UserError(
+            f"--max_iterations {request.max_iterations}: {file.path} sets max_iterations = "
+            f"{file.fields['max_iterations']}: leave one of them out"
+        )
+    num_envs = request.num_envs if file.num_envs is None else file.num_envs
+    return replace(request, num_envs=num_envs, overrides=(*overrides, *request.overrides))
