@@ -26,7 +26,7 @@ CHANGED: dict[str, object] = {
     "batch_size": 11,
     "updates_per_step": 13,
     "activation": "tanh",
-    "observation_normalization": True,
+    "observation_normalization": False,
     "discount": 0.5,
     "polyak": 0.5,
     "initial_entropy_coef": 0.5,

@@ -14,6 +14,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, CARTPOLE_OFF_POLICY, dialect_of
 from ledger_lab.runners.adapter import load_adapter
 from ledger_lab.runners.replay import ReplayPlan, bytes_per_transition
@@ -79,6 +80,30 @@ def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training)
     assert torch.equal(after[timed_out], stored["observations"][:-1][timed_out]), "never the next episode's"
 
 
+class Slots:
+    """Held-out slots of the toy: the last three of its eight, where another policy acts."""
+
+    first = 5
+
+    def __init__(self, env: ToyEnv) -> None:
+        self._env = env
+
+    def step(self, actions: torch.Tensor) -> tuple[Any, ...]:
+        return self._env.step(torch.cat([actions, torch.full((3, 1), 0.01)]))
+
+
+def test_held_out_episodes_never_enter_the_replay_memory(tmp_path: Path) -> None:
+    env, heard = ToyEnv(), Heard()
+    config = ADAPTER.prepare(dialect_of("skrl", "sac").translate(RECIPE), "cpu", max_iterations=2)
+    view: Any = TrainingView(env, Slots(env))  # type: ignore[arg-type]
+    trainer: Any = ADAPTER.trainer(view, config, tmp_path, PhaseClock(time.perf_counter_ns()), heard.record)
+    trainer.train(heard.on_iteration)
+    stored = trainer._agent.memory.get_tensor_by_name("observations")[:32]
+    seen = torch.stack(env.observed)
+    assert seen.shape == (32, 8, 2)
+    assert torch.equal(stored, seen[:, :5])
+
+
 def test_actions_stay_within_the_bound(trained: Training) -> None:
     done = torch.stack(trained.env.actions)
     assert done.abs().max() <= 2.0
@@ -95,7 +120,7 @@ def test_the_density_of_squashed_actions_is_right(trained: Training) -> None:
     )
 
 
-def test_a_saved_policy_acts_as_the_librarys_mean(trained: Training, tmp_path: Path) -> None:
+def test_a_saved_policy_acts_as_the_librarys_mean(trained: Training) -> None:
     path = trained.trainer._run_dir / trained.trainer.save().path
     policy = ADAPTER.load_policy(path, trained.env, trained.agent_cfg)  # type: ignore[arg-type]
     groups = {"policy": torch.randn(32, 2)}

@@ -33,8 +33,8 @@ from ledger_lab.runners.threads import Threads
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu
 from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
-from ledger_lab.training.minibatches import check_batch
 from ledger_lab.training.chosen_agent import with_agent
+from ledger_lab.training.minibatches import check_batch
 from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.recipe import with_recipe
 from ledger_lab.training.request import TrainRequest

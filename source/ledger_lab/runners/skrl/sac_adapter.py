@@ -68,9 +68,6 @@ class SacTrainer(SkrlTrainer):
         """Return the agent's own state, the entropy coefficient, and the completed iterations."""
         return {**super().state(), _TEMPERATURE: self._agent.log_entropy_coefficient.detach().clone()}
 
-    def averaging(self) -> None:
-        """Return that no gradients are averaged: there is one process."""
-
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""
         agent = self._agent
