@@ -133,6 +133,8 @@ class Trainer(ABC):
 
     suffix = ".pt"
     """Suffix of checkpoints."""
+    inexact: ClassVar[str | None] = None
+    """Why a training that goes on from :meth:`state` differs from an uninterrupted one; ``None`` if it does not."""
 
     def __init__(
         self,

@@ -40,6 +40,8 @@ _TEMPERATURE = "log_entropy_coefficient"
 class SacTrainer(SkrlTrainer):
     """SKRL's own training loop, with a replay memory."""
 
+    inexact = "the replay memory is not saved, and refills"
+
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build agent and trainer."""
         env, replay = self._env.unwrapped, self._batch.replay
