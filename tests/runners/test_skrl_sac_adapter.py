@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +18,6 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, CARTPOLE_OFF_POLICY, dialect_of
 from ledger_lab.runners.adapter import load_adapter
-from ledger_lab.runners.replay import ReplayPlan, bytes_per_transition
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
 
@@ -160,13 +160,32 @@ def test_a_replay_memory_that_does_not_fit_is_refused_before_it_is_allocated(tmp
         Training(tmp_path, replay_steps=10**12)
 
 
-def test_the_size_of_a_transition_is_that_of_the_librarys_tensors(trained: Training) -> None:
-    tensors = trained.trainer._agent.memory.tensors.values()
-    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    assert held == 48 * trained.env.num_envs * bytes_per_transition(2, 1)
-    ReplayPlan(steps=1, setting="x", batch_size=1, updates_per_step=1, warm_up_steps=1).require_memory(
-        1, 2, 1, torch.device("cpu")
-    )
+class Privileged(ToyEnv):
+    """The toy, which has observations for the value function alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        box = gym.spaces.Box(-np.inf, np.inf, (1,))
+        self.single_observation_space = gym.spaces.Dict({**self.single_observation_space.spaces, "critic": box})
+
+    @property
+    def obs_buf(self) -> dict[str, torch.Tensor]:
+        return {**super().obs_buf, "critic": self.position.unsqueeze(1)}
+
+
+def test_the_accounted_memory_is_what_the_library_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ADAPTER.prepare(dialect_of("skrl", "sac").translate(RECIPE), "cpu", max_iterations=1)
+    heard, clock, env = Heard(), PhaseClock(time.perf_counter_ns()), Privileged()
+    trainer: Any = ADAPTER.trainer(env, config, tmp_path, clock, heard.record)  # type: ignore[arg-type]
+    trainer.train(heard.on_iteration)
+    memory = trainer._agent.memory
+    tensors = sum(tensor.numel() * tensor.element_size() for tensor in memory.tensors.values())
+    held = tensors + memory.all_sequence_indexes.nbytes
+    monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held)
+    ADAPTER.trainer(Privileged(), config, tmp_path, clock, heard.record)  # type: ignore[arg-type]
+    monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held - 1)
+    with pytest.raises(UserError, match="there is room for 47 steps"):
+        ADAPTER.trainer(Privileged(), config, tmp_path, clock, heard.record)  # type: ignore[arg-type]
 
 
 def test_discrete_actions_are_refused(tmp_path: Path) -> None:

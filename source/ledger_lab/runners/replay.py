@@ -24,22 +24,22 @@ class ReplayPlan:
     """Transitions per gradient step."""
     updates_per_step: int
     """Gradient steps after each step of all environments."""
-    warm_up_steps: int
-    """Steps before the first gradient step."""
+    index_bytes: int = 0
+    """Bytes per transition that the library keeps besides the transition itself."""
 
     def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
         """Refuse a replay memory that does not fit into what is free.
 
         Args:
             num_envs: Environments of this process.
-            observations: Numbers in an observation.
+            observations: Numbers in an observation, of all groups that are stored.
             actions: Numbers in an action.
             device: Where the memory is kept.
 
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
-        each = bytes_per_transition(observations, actions)
+        each = bytes_per_transition(observations, actions) + self.index_bytes
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else usable_bytes()
         if self.steps * num_envs * each > free:
             raise UserError(

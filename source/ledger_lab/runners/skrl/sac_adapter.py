@@ -33,6 +33,12 @@ from ledger_lab.runners.skrl.squashed import SquashedPolicy, squashed
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
+_STORED_GROUPS = ("policy", "critic")
+"""Observation groups that the library stores, if a task has them."""
+
+_INDEX_BYTES = 8
+"""The library keeps a list of all indexes of the replay memory, which only sequences use."""
+
 _TEMPERATURE = "log_entropy_coefficient"
 """Part of a state that holds the logarithm of the entropy coefficient."""
 
@@ -46,12 +52,11 @@ class SacTrainer(SkrlTrainer):
         """Check that the replay memory fits, and build agent and trainer."""
         env, replay = self._env.unwrapped, self._batch.replay
         assert replay is not None
-        actions, observed = env.single_action_space, env.single_observation_space["policy"]
+        actions, groups = env.single_action_space, env.single_observation_space
         if not isinstance(actions, gym.spaces.Box):
             raise UserError(f"the task's actions are {actions}, and SAC needs continuous actions: use --algorithm ppo")
-        replay.require_memory(
-            env.num_envs, gym.spaces.flatdim(observed), gym.spaces.flatdim(actions), torch.device(env.device)
-        )
+        observed = sum(gym.spaces.flatdim(groups[name]) for name in _STORED_GROUPS if name in groups.spaces)
+        replay.require_memory(env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device))
         metered = super()._build()
         self._policy = SquashedPolicy(self._agent.policy, self._agent_cfg["action_bound"])
         return metered
@@ -165,7 +170,7 @@ class SacAdapter(SkrlAdapter):
                 setting=settings["replay_steps"],
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
-                warm_up_steps=agent["learning_starts"],
+                index_bytes=_INDEX_BYTES,
             ),
         )
 
