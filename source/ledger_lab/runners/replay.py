@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters.control_groups import usable_bytes
+
+if TYPE_CHECKING:
+    import torch
 
 _FLOAT_BYTES = 4
 
@@ -39,6 +41,8 @@ class ReplayPlan:
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
+        import torch
+
         each = bytes_per_transition(observations, actions) + self.index_bytes
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else usable_bytes()
         if self.steps * num_envs * each > free:
