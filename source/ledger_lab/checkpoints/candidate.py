@@ -93,7 +93,7 @@ def resolve_candidate(
             training, or code has, the policy is recurrent, or the file is not the one that the run saved.
     """
     declared = checkpoint.run.declared
-    adapter = load_adapter(declared.rl_library)
+    adapter = load_adapter(declared.rl_library, declared.agent)
     env_cfg, agent_cfg = configs[0], adapter.prepare(configs[1], device)
     adapter.require_memoryless(agent_cfg)
     if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:

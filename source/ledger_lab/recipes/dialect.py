@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ledger_lab.errors import UserError
+from ledger_lab.recipes.libraries import PPO
+from ledger_lab.recipes.off_policy import OffPolicyRecipe
 from ledger_lab.recipes.ppo import RULES, PpoRecipe
 from ledger_lab.recipes.rules import Rule
 from ledger_lab.recipes.settings import write_setting
+
+type Recipe = PpoRecipe | OffPolicyRecipe
+"""A recipe of any algorithm. A dialect translates those of one."""
 
 LEFT_OUT = object()
 """Returned by :attr:`Setting.write` if a recipe does not need the setting."""
@@ -27,8 +33,8 @@ class Setting:
     """Further overrides that get the same value, like that of the value function."""
     rule: Rule | None = None
     """Values that the library accepts, if they differ from those of the recipe."""
-    write: Callable[[PpoRecipe], Any] | None = None
-    """Returns the value as the library writes it; without it, the value of the recipe is taken."""
+    write: Callable[[Any], Any] | None = None
+    """Returns the value that the library's setting gets for a recipe; without it, the value of the recipe is taken."""
     unwritten: tuple[str, ...] = ()
     """Further overrides that the rule covers, and that a translation leaves out, like an older name."""
 
@@ -44,10 +50,15 @@ class Only:
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How one library expresses a recipe: each field except ``num_envs`` is in ``settings`` or ``only``."""
+    """How one library expresses a recipe: each field except ``num_envs`` is in ``settings`` or ``only``.
+
+    A library has one dialect per algorithm that LedgerLab trains with it.
+    """
 
     library: str
     """Name on the command line."""
+    algorithm: str = PPO
+    """Name of the algorithm on the command line."""
     title: str
     """Name in prose."""
     seed: str
@@ -58,7 +69,7 @@ class Dialect:
     """Fields for which the library accepts a single value; they may have a setting, too."""
     differences: Mapping[str, str]
     """Differences of the library in words, by field or topic."""
-    template: Callable[[PpoRecipe], dict[str, Any]]
+    template: Callable[[Any], dict[str, Any]]
     """Returns the settings that no field of a recipe has; raises a ``UserError`` for combinations of values that the
     library can't follow."""
     adaptive: str = "adaptive"
@@ -66,6 +77,9 @@ class Dialect:
     native: Callable[..., Any] | None = None
     """Returns a recipe as Isaac Lab's configuration class of the library, if there is one. May take keyword arguments
     for choices that no field of a recipe has."""
+
+    fields: Mapping[str, Rule] = dataclasses.field(default_factory=lambda: RULES)
+    """Rules for the fields of the algorithm's recipes."""
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -76,13 +90,13 @@ class Dialect:
     def rules(self) -> dict[str, tuple[str, Rule]]:
         """Recipe field and rule of each override whose values are restricted."""
         return {
-            override: (field, rule)
-            for field, setting in self.settings.items()
-            if (rule := setting.rule or RULES.get(field)) is not None
+            override: (name, rule)
+            for name, setting in self.settings.items()
+            if (rule := setting.rule or self.fields.get(name)) is not None
             for override in (setting.override, *setting.also, *setting.unwritten)
         }
 
-    def config(self, recipe: PpoRecipe, **choices: Any) -> Any:
+    def config(self, recipe: Recipe, **choices: Any) -> Any:
         """Return a recipe as the configuration that Isaac Lab's own commands take, too.
 
         Args:
@@ -94,7 +108,7 @@ class Dialect:
         """
         return self.translate(recipe) if self.native is None else self.native(recipe, **choices)
 
-    def translate(self, recipe: PpoRecipe) -> dict[str, Any]:
+    def translate(self, recipe: Recipe) -> dict[str, Any]:
         """Return a recipe as nested dictionaries with the library's settings.
 
         Args:
@@ -111,7 +125,7 @@ class Dialect:
                 write_setting(cfg, override, list(value) if isinstance(value, tuple) else value)
         return cfg
 
-    def require(self, recipe: PpoRecipe) -> None:
+    def require(self, recipe: Recipe) -> None:
         """Refuse a recipe that the library can't follow.
 
         Args:

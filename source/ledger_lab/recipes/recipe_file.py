@@ -55,7 +55,7 @@ class RecipeFile:
                 read, value = {field}, getattr(recipe, field)
             else:
                 view = _Read(recipe)
-                value, read = setting.write(view), view.names  # type: ignore[arg-type]
+                value, read = setting.write(view), view.names
             if read.isdisjoint(self.fields):
                 continue
             if missing := sorted(read - self.fields.keys()):

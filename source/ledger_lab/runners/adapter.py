@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.meters.phases import Phase
-from ledger_lab.recipes.libraries import LIBRARIES, require_library
+from ledger_lab.recipes.libraries import algorithm_of, module_of, require_library
 from ledger_lab.recipes.rules import count
 from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners.lean_imports import functions_compiled_later, postpone_compiler
+from ledger_lab.runners.replay import ReplayPlan
 from ledger_lab.runners.threads import Threads, in_threads
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ class BatchPlan:
     """Iterations between two checkpoints."""
     rows_per_env: bool = False
     """Whether the setting of the minibatches holds the steps of an environment in each, in place of their number."""
+    replay: ReplayPlan | None = None
+    """The replay memory. With one, an iteration has one epoch, and a minibatch for each gradient step; ``None`` if the
+    learner uses only the samples of the iteration."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -68,6 +71,8 @@ class BatchPlan:
         Args:
             num_envs: Number of environments of all processes.
         """
+        if self.replay is not None:
+            return self.horizon * self.replay.updates_per_step * self.replay.batch_size
         return num_envs * self.horizon * self.epochs
 
     def minibatches_of(self, num_envs: int) -> int:
@@ -96,6 +101,8 @@ class BatchPlan:
 
     def num_envs_step(self) -> int:
         """Return the number of environments per process whose multiples fill equal minibatches."""
+        if self.replay is not None:
+            return 1
         if self.minibatches is not None:
             return self.minibatches // math.gcd(self.horizon, self.minibatches)
         assert self.minibatch_size is not None
@@ -126,6 +133,8 @@ class Trainer(ABC):
 
     suffix = ".pt"
     """Suffix of checkpoints."""
+    inexact: ClassVar[str | None] = None
+    """Why a training that goes on from :meth:`state` differs from an uninterrupted one; ``None`` if it does not."""
 
     def __init__(
         self,
@@ -370,17 +379,18 @@ class Adapter(ABC):
         """
 
 
-def load_adapter(library: str) -> Adapter:
+def load_adapter(library: str, agent: str | None = None) -> Adapter:
     """Return the adapter of a library.
 
     Args:
         library: Its name.
+        agent: Key of the agent's configuration, which may name another algorithm than PPO.
 
     Raises:
-        UserError: If it is unknown.
+        UserError: If the library is unknown.
     """
     require_library(library)
     postpone_compiler()
     with functions_compiled_later():
-        adapter: Adapter = importlib.import_module(f"{LIBRARIES[library].folder}.adapter").ADAPTER
+        adapter: Adapter = module_of(library, algorithm_of(library, agent), "adapter").ADAPTER
     return adapter

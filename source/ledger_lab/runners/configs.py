@@ -23,7 +23,6 @@ from ledger_lab.assets.ground_plane import use_local_ground
 from ledger_lab.errors import UserError, first_line, nearest, place_of
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.native.choose import NATIVE_CHOICE, WARP_CHOICE, native_physics, require_warp_settings
-from ledger_lab.recipes.libraries import dialect_of
 from ledger_lab.recipes.settings import ABSENT, children, follow
 from ledger_lab.runners.adapter import Adapter, load_adapter
 from ledger_lab.tasks.registry import task_package
@@ -65,10 +64,11 @@ def resolve_configs(
     plain = {"env": _load(task, "env_cfg_entry_point"), "agent": _load(task, agent_key)}
     choices = [override for override in overrides if _is_choice(override, task, plain)]
     env_cfg, agent_cfg = _resolve(task, agent_key, choices)
-    complete(agent_cfg, load_adapter(library).optional)
+    adapter = load_adapter(library, agent)
+    complete(agent_cfg, adapter.optional)
     for override in overrides:
         if override not in choices:
-            _check_value(override, {"env": env_cfg, "agent": agent_cfg}, dialect_of(library).rules)
+            _check_value(override, {"env": env_cfg, "agent": agent_cfg}, adapter.dialect.rules)
     env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides), play_mode)
     if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
         raise UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from ledger_lab.recipes import RECIPES
+from ledger_lab.recipes import OFF_POLICY_RECIPES, RECIPES
 from ledger_lab.tasks.translations import agent_entry_points
 
 NUM_ENVS_ON_GPU = 4096
@@ -14,6 +14,8 @@ no task of LedgerLab has been trained with so many."""
 
 def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:
     """Register a task. Its recipe in :data:`ledger_lab.recipes.RECIPES` is its agent configuration in every library.
+
+    A recipe in :data:`ledger_lab.recipes.OFF_POLICY_RECIPES` is its configuration for the libraries' other algorithms.
 
     Args:
         task: Gymnasium id.
@@ -35,7 +37,7 @@ def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: st
         disable_env_checker=True,
         kwargs={
             "env_cfg_entry_point": f"{package}.env_cfg:{env_cfg}",
-            **agent_entry_points(RECIPES[task]),
+            **agent_entry_points(RECIPES[task], OFF_POLICY_RECIPES.get(task)),
             **mirrored,
             "default_agent": "rsl_rl",
             "default_panel": panel,

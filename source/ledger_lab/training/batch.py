@@ -44,7 +44,8 @@ def plan_threads(adapter: Adapter, agent_cfg: Any, batch: BatchPlan, num_envs: i
     """
     widths = read_setting(agent_cfg, adapter.dialect.overrides["hidden_dims"])
     known = isinstance(widths, list | tuple) and len(widths) > 0 and all(type(width) is int for width in widths)
-    minibatch = num_envs * batch.horizon // batch.minibatches_of(num_envs)
+    samples = num_envs * batch.horizon // batch.minibatches_of(num_envs)
+    minibatch = samples if batch.replay is None else batch.replay.batch_size
     return threads_for(torch.get_num_threads(), widths if known else None, num_envs, minibatch, device)
 
 

@@ -23,6 +23,7 @@ from ledger_lab.panels import Panel, VerdictRule, few_differences
 from ledger_lab.panels.carried import left_budget
 from ledger_lab.physics import is_newton
 from ledger_lab.pretrained import shipped_checkpoint
+from ledger_lab.recipes.libraries import algorithm_of
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
@@ -103,6 +104,12 @@ def find_beginning(
         raise UserError(
             f"--checkpoint {name}: run {declared.run_id} was trained by {declared.rl_library}, whose networks "
             f"{adapter.library} cannot read: use --rl_library {declared.rl_library}"
+        )
+    then = algorithm_of(declared.rl_library, declared.agent)
+    if then != adapter.dialect.algorithm:
+        raise UserError(
+            f"--checkpoint {name}: run {declared.run_id} was trained by {then}, and another algorithm cannot use its "
+            f"networks: use --algorithm {then}"
         )
     what = f"--checkpoint {path}"
     require_recorded_hash(path, found.saved, declared.run_id)

@@ -19,6 +19,7 @@ from ledger_lab.mirrors.start import require_mirrors
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
+from ledger_lab.recipes.libraries import require_library
 from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
@@ -29,9 +30,10 @@ from ledger_lab.runners.physics_engine import with_default_physics
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.runners.threads import Threads
-from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
+from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu
 from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
+from ledger_lab.training.chosen_agent import with_agent
 from ledger_lab.training.minibatches import check_batch
 from ledger_lab.training.ranks import require_own_gpus, require_same
 from ledger_lab.training.recipe import with_recipe
@@ -190,9 +192,10 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     device = resolve_device(request.device, world)
     if request.timing == "events" and device == "cpu":
         raise UserError("--timing events: only a GPU has events, and this training uses the CPU: leave --timing out")
-    library = request.rl_library or require_task_default(request.task)
-    adapter = load_adapter(library)
-    require_task(request.task, library, request.agent)
+    if request.rl_library is not None:
+        require_library(request.rl_library)
+    library, request = with_agent(request)
+    adapter = load_adapter(library, request.agent)
     panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
     if resumed is None:  # a resumed run has the recipe and the physics engine that it declared
         request = with_recipe(request, adapter.dialect)
@@ -227,10 +230,15 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_folder_name(adapter.dialect.overrides["experiment_name"], experiment)
     batch = plan_batch(adapter, agent_cfg)
     check_batch(env_cfg.scene.num_envs, batch, by_flag=request.num_envs is not None)
+    rule = request.scale_lr
+    if batch.replay is not None and (rule is not None or request.keep_minibatch_size):
+        raise UserError(
+            "--scale_lr and --keep_minibatch_size adapt to the batch of an iteration, and an algorithm with a replay "
+            f"memory has none: leave them out, or set {adapter.dialect.overrides['batch_size']}"
+        )
     if request.keep_minibatch_size:
         overrides.append(keep_minibatch_size(request, adapter, agent_cfg, env_cfg.scene.num_envs, world.size))
         batch = plan_batch(adapter, agent_cfg)
-    rule = request.scale_lr
     rate = adapter.dialect.overrides["learning_rate"]
     if (
         for_gpu is not None

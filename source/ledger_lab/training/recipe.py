@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.dialect import Dialect
+from ledger_lab.recipes.libraries import PPO
 from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.runners.configs import names_code
 from ledger_lab.training.request import TrainRequest
@@ -26,6 +27,11 @@ def with_recipe(request: TrainRequest, dialect: Dialect) -> TrainRequest:
     """
     if request.recipe is None:
         return request
+    if dialect.algorithm != PPO:
+        raise UserError(
+            f"--recipe {request.recipe}: a recipe file holds fields of {PPO}, and this training uses "
+            f"{dialect.algorithm}: set overrides like {dialect.overrides['learning_rate']}=0.001 instead"
+        )
     file = read_recipe(Path(request.recipe))
     if code := next(filter(names_code, file.overrides), None):
         raise UserError(f"{file.path}: override {code!r} may load code: give it on the command line")

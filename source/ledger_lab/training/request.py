@@ -13,6 +13,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Timing, require_cohort_name
 from ledger_lab.meters.health import Event
 from ledger_lab.panels.panel import require_target
+from ledger_lab.recipes.libraries import PPO, algorithms
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.flags import Program
@@ -98,6 +99,14 @@ class TrainRequest(TaskRequest):
         None,
         "Agent configuration of the task, by its registered name (default: LIBRARY_cfg_entry_point, for example "
         "rsl_rl_cfg_entry_point).",
+        group=TASK,
+        metavar="NAME",
+    )
+    algorithm: str | None = flag(
+        None,
+        f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac is soft actor-critic, which learns from a replay "
+        "memory. Only SKRL trains it here, in one process, so it also chooses the library. --algorithm selects the "
+        "agent configuration LIBRARY_ALGORITHM_cfg_entry_point of the task.",
         group=TASK,
         metavar="NAME",
     )

@@ -26,12 +26,20 @@ if TYPE_CHECKING:
 def describe_batch(plan: TrainPlan) -> str:
     """Return the batch arithmetic of a training in one line."""
     num_envs, batch = plan.env_cfg.scene.num_envs, plan.batch
+    rate = read_setting(plan.agent_cfg, plan.adapter.dialect.overrides["learning_rate"])
+    if (replay := batch.replay) is not None:
+        refills = "" if plan.resumed is None else " · it is empty again after the interruption, and refills"
+        return (
+            f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions{refills} · "
+            f"{replay.updates_per_step} updates of {replay.batch_size} transitions per step: each transition is used "
+            f"{replay.updates_per_step * replay.batch_size / num_envs:g} times · learning rate {rate}"
+        )
     in_all = num_envs * plan.world.size
     environments = str(num_envs) if in_all == num_envs else f"{plan.world.size} × {num_envs}"
     line = (
         f"batch {environments} × {batch.horizon} = {in_all * batch.horizon} steps in {batch.minibatches_of(num_envs)} "
         f"minibatches, {batch.epochs} epochs: effective batch {batch.effective_batch(in_all)} · learning rate "
-        f"{read_setting(plan.agent_cfg, plan.adapter.dialect.overrides['learning_rate'])}"
+        f"{rate}"
     )
     return f"{line} (scaled to the batch)" if plan.request.scale_lr else line
 

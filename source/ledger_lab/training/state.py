@@ -129,7 +129,8 @@ class StateKeeper:
             self._simulation.begin_fresh()
         if self._judge is not None:
             self._judge.resume(mine["judge"], resumed.results, whole)
-        reasons = [*resumed.reasons, *troubles]
+        learner = [] if self._trainer.inexact is None else [self._trainer.inexact]
+        reasons = [*resumed.reasons, *troubles, *learner]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -155,6 +156,7 @@ class StateKeeper:
         torch.save({"simulation": self._simulation.take(), "judge": judged}, part)
         parts = self._group.gather_bytes(part.getvalue())
         learner = self._trainer.state()
+        exact = self._simulation.inexact is None and self._trainer.inexact is None
         if not self._group.world.first:
             return
         processes = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in parts]
@@ -166,7 +168,7 @@ class StateKeeper:
                     size_bytes=unfinished.stat().st_size,
                     iteration=iterations,
                     env_steps=env_steps,
-                    exactness="bitwise" if self._simulation.inexact is None else "statistical",
+                    exactness="bitwise" if exact else "statistical",
                     wall_ns=self._clock.wall_ns(),
                 )
             )

@@ -85,19 +85,21 @@ def _batch_of(arguments: Sequence[str]) -> TaskBatch:
     from ledger_lab.runners import load_adapter
     from ledger_lab.runners.command_line import parse
     from ledger_lab.runners.configs import require_values, resolve_configs
-    from ledger_lab.tasks.registry import require_task, require_task_default
     from ledger_lab.training.batch import own_batch, plan_batch
+    from ledger_lab.training.chosen_agent import with_agent
     from ledger_lab.training.request import TrainRequest
 
     request = parse(TrainRequest, arguments)
-    library = request.rl_library or require_task_default(request.task)
-    adapter = load_adapter(library)
-    require_task(request.task, library, request.agent)
+    library, request = with_agent(request)
+    adapter = load_adapter(library, request.agent)
     _, agent_cfg = resolve_configs(request.task, library, list(request.overrides), request.agent)
     agent_cfg = adapter.prepare(agent_cfg, "cpu", seed=request.seed, max_iterations=request.max_iterations)
     require_values(agent_cfg, adapter)
+    batch = plan_batch(adapter, agent_cfg)
+    if batch.replay is not None:
+        raise UserError("a replay memory has no batch that sizes of a study could keep: compare sizes with PPO")
     own, own_num_envs = own_batch(request, adapter)
-    return TaskBatch(library=library, plan=plan_batch(adapter, agent_cfg), own=own, own_num_envs=own_num_envs)
+    return TaskBatch(library=library, plan=batch, own=own, own_num_envs=own_num_envs)
 
 
 if __name__ == "__main__":

@@ -56,11 +56,13 @@ config.torch._is_distributed = config.torch._world_size > 1
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
+__all__ = ["ADAPTER", "Components", "IsaacLabWrapper", "SkrlAdapter", "SkrlTrainer", "config", "inputs_of"]
+
 _EPISODES = 100
 """Number of recent episodes in the mean return."""
 
 
-class _Components(Runner):
+class Components(Runner):
     """The library's builder of components from a configuration, without its seeding.
 
     The constructor of the library would seed all random streams again, after the environment has seeded them.
@@ -102,7 +104,7 @@ class _Components(Runner):
         return agent, self._generate_trainer(self._env, copy.deepcopy(self._cfg), agent)
 
 
-class _Environment(IsaacLabWrapper):
+class Environment(IsaacLabWrapper):
     """The library's wrapper, without a second reset at the start of a training.
 
     The library would reset the environment with seed 0 before every training. Here it is reset once, when wrapped.
@@ -115,7 +117,7 @@ class _Environment(IsaacLabWrapper):
 
     def reset(self) -> tuple[torch.Tensor, dict[str, Any]]:
         """Return the present observations, because the environment resets its episodes itself."""
-        seen = _inputs(self, self._unwrapped.obs_buf)
+        seen = inputs_of(self, self._unwrapped.obs_buf)
         self._observations, self._states = seen["observation"], seen["state"]
         return self._observations, {}
 
@@ -139,8 +141,8 @@ class SkrlTrainer(Trainer):
             "checkpoint_interval": 0,  # also keeps the library from saving a "best" one by training return
         }
         cfg["trainer"] |= {"headless": True, "disable_progressbar": True, "close_environment_at_exit": False}
-        self._wrapper = wrapper = _Environment(self._env)
-        agent, self._trainer = _Components(wrapper, cfg).agent_and_trainer()
+        self._wrapper = wrapper = Environment(self._env)
+        agent, self._trainer = Components(wrapper, cfg).agent_and_trainer()
         self._agent = agent
         for part in agent.checkpoint_modules.values():
             if isinstance(part, RunningStandardScaler):
@@ -169,7 +171,7 @@ class SkrlTrainer(Trainer):
         """Run the library's loop."""
         self._on_iteration = on_iteration
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
-        scheduler = self._agent.scheduler
+        scheduler = self._schedule()
         divergences: contextlib.AbstractContextManager[list[float]] = contextlib.nullcontext([])
         if scheduler is not None:
             divergences = recorded_calls(scheduler, "step", lambda _, divergence: divergence)
@@ -183,6 +185,15 @@ class SkrlTrainer(Trainer):
         self.save()
         if hasattr(self._agent, "writer"):  # only the first process has a writer
             self._agent.writer.close()
+
+    def _schedule(self) -> Any:  # noqa: ANN401 - the library's own type
+        """Return the library's learning-rate schedule; ``None`` if it has none."""
+        return self._agent.scheduler
+
+    def _bootstraps(self) -> bool:
+        """Tell whether the value after a timeout is estimated."""
+        bootstraps: bool = self._agent.cfg.time_limit_bootstrap
+        return bootstraps
 
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, and the completed iterations; the schedule is part of the optimizer."""
@@ -248,7 +259,7 @@ class SkrlTrainer(Trainer):
         truncated = transition["truncated"]
         if self._finite_horizon:
             transition |= {"terminated": transition["terminated"] | truncated, "truncated": truncated & False}
-        elif self._agent.cfg.time_limit_bootstrap:
+        elif self._bootstraps():
             for seen in ("observations", "states"):
                 if transition[seen] is not None:
                     after = transition[f"next_{seen}"]
@@ -313,7 +324,7 @@ class SkrlAdapter(Adapter):
     ) -> dict[str, Any]:
         """Set the requested values. The agent uses the device of the environment."""
         cfg = copy.deepcopy(agent_cfg)
-        require_trainable(cfg, several_processes=config.torch.is_distributed)
+        require_trainable(cfg, "PPO", several_processes=config.torch.is_distributed)
         agent = cfg["agent"]
         for name in ("rollouts", "learning_epochs", "mini_batches"):
             agent.setdefault(name, getattr(ppo.PPO_CFG, name))
@@ -346,7 +357,7 @@ class SkrlAdapter(Adapter):
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the policy of a checkpoint, and the normalizers of its inputs."""
         wrapper = IsaacLabWrapper(env)
-        components = _Components(wrapper, agent_cfg)
+        components = Components(wrapper, agent_cfg)
         drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
         with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
             policy = components.models()["agent"]["policy"]
@@ -359,7 +370,7 @@ class SkrlAdapter(Adapter):
 
         def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
             inputs = {
-                name: scalers[name](raw) if name in scalers else raw for name, raw in _inputs(wrapper, groups).items()
+                name: scalers[name](raw) if name in scalers else raw for name, raw in inputs_of(wrapper, groups).items()
             }
             # policy.act() would also draw a sample, which advances the learner's random stream.
             actions, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
@@ -389,7 +400,7 @@ def _set_device(device: torch.device) -> None:
     config.torch.device, config.torch.parse_device = device, parse_device
 
 
-def _inputs(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
+def inputs_of(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
     """Return observation groups as inputs of the library's networks: the policy's, and the critic's if there is one."""
     return {
         "observation": flatten_tensorized_space(tensorize_space(wrapper.observation_space, groups["policy"])),

@@ -18,7 +18,6 @@ from ledger_lab.recipes.rules import count, one_of
 _GROUPS = ("models", "memory", "agent", "trainer")
 
 _CLASSES = {
-    ("agent", "class"): "PPO",
     ("models", "policy", "class"): "GaussianMixin",
     ("trainer", "class"): "SequentialTrainer",
 }
@@ -49,11 +48,12 @@ _ALLOWED = (
 """Nodes of the plain expressions that may describe a network."""
 
 
-def require_trainable(cfg: Mapping[str, Any], *, several_processes: bool) -> None:
+def require_trainable(cfg: Mapping[str, Any], agent: str, *, several_processes: bool) -> None:
     """Check that LedgerLab can train a configuration, and that nothing in it runs a program.
 
     Args:
         cfg: The configuration.
+        agent: Class of the agent.
         several_processes: Whether several processes train together.
 
     Raises:
@@ -62,7 +62,7 @@ def require_trainable(cfg: Mapping[str, Any], *, several_processes: bool) -> Non
     for group in _GROUPS:
         if not isinstance(cfg.get(group), Mapping):
             raise UserError(f"agent.{group} is missing: a configuration of SKRL needs this group of settings")
-    for path, known in _CLASSES.items():
+    for path, known in {("agent", "class"): agent, **_CLASSES}.items():
         chosen: Any = functools.reduce(lambda node, name: node.get(name, {}), path, cfg)
         if chosen != known:
             raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab supports only {known}")
@@ -88,9 +88,40 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
         group, name = path.split(".")
         if wrong := count(value := cfg[group].get(name)):
             raise UserError(f"agent.{path} {value!r}: {wrong}")
+    _require_interval(cfg)
     rollouts, kept = cfg["agent"]["rollouts"], cfg["memory"].get("memory_size")
     if kept not in (-1, rollouts):
         raise UserError(f"agent.memory.memory_size {kept!r}: must be -1, or equal to agent.agent.rollouts, {rollouts}")
+
+
+def require_replay_counts(cfg: Mapping[str, Any]) -> None:
+    """Check the settings of a learner with a replay memory that SKRL counts in environment steps or transitions.
+
+    Args:
+        cfg: The complete configuration.
+
+    Raises:
+        UserError: If a setting is not a valid number.
+    """
+    agent = cfg["agent"]
+    for path, least in (("learning_starts", 0), ("random_timesteps", 0)):
+        if type(value := agent.get(path)) is not int or value < least:
+            raise UserError(f"agent.agent.{path} {value!r}: must be a whole number of at least {least}")
+    required = {
+        "trainer.timesteps": cfg["trainer"].get("timesteps"),
+        "memory.memory_size": cfg["memory"].get("memory_size"),
+        "agent.experiment.write_interval": agent["experiment"].get("write_interval"),
+        "agent.batch_size": agent.get("batch_size"),
+        "agent.gradient_steps": agent.get("gradient_steps"),
+    }
+    for path, value in required.items():
+        if wrong := count(value):
+            raise UserError(f"agent.{path} {value!r}: {wrong}")
+    _require_interval(cfg)
+
+
+def _require_interval(cfg: Mapping[str, Any]) -> None:
+    """Check the number of steps between two checkpoints."""
     interval = cfg["agent"]["experiment"]["checkpoint_interval"]
     if interval != "auto" and not isinstance(interval, int):
         raise UserError(

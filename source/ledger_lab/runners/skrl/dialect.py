@@ -14,7 +14,7 @@ _NORMALIZER = "RunningStandardScaler"
 _SCHEDULER = "KLAdaptiveLR"
 
 
-def _layers(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+def layers(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
     """Accept a list of widths, a list of layers in the library's notation, or an empty list."""
     plain = [layer for layer in value if not isinstance(layer, dict | str)] if isinstance(value, list) else value
     return None if plain == [] else widths(plain)
@@ -89,7 +89,7 @@ DIALECT = Dialect(
             "agent.models.policy.network.0.layers",
             "and the value network's",
             ("agent.models.value.network.0.layers",),
-            _layers,
+            layers,
         ),
         "activation": Setting(
             "agent.models.policy.network.0.activations",

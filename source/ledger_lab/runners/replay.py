@@ -1,0 +1,63 @@
+"""The memory that a replay memory needs, checked before it is filled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters.control_groups import usable_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayPlan:
+    """A replay memory, and the updates that use it."""
+
+    steps: int
+    """Steps of each environment that it holds."""
+    setting: str
+    """Setting of the agent's configuration for the steps."""
+    batch_size: int
+    """Transitions per gradient step."""
+    updates_per_step: int
+    """Gradient steps after each step of all environments."""
+    index_bytes: int = 0
+    """Bytes per transition that the library keeps besides the transition itself."""
+
+    def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
+        """Refuse a replay memory that does not fit into what is free.
+
+        Args:
+            num_envs: Environments of this process.
+            observations: Numbers in an observation, of all groups that are stored.
+            actions: Numbers in an action.
+            device: Where the memory is kept.
+
+        Raises:
+            UserError: If it does not fit; names the largest that does.
+        """
+        import torch
+
+        each = bytes_per_transition(observations, actions) + self.index_bytes
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else usable_bytes()
+        if self.steps * num_envs * each > free:
+            raise UserError(
+                f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
+                f"{each} bytes needs {self.steps * num_envs * each / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {device} "
+                f"are free: there is room for {free // (num_envs * each)} steps"
+            )
+
+
+def bytes_per_transition(observations: int, actions: int) -> int:
+    """Return the size of a transition: observation, action, reward, next observation, and whether it was the last.
+
+    Args:
+        observations: Numbers in an observation.
+        actions: Numbers in an action.
+    """
+    return _FLOAT_BYTES * (2 * observations + actions + 1) + 1

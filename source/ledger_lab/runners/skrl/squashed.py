@@ -1,0 +1,74 @@
+"""A bounded stochastic policy, made of a network of SKRL.
+
+SKRL's own Gaussian policy is unbounded. Clipping its actions at the bound would give the wrong probabilities, and no
+gradient beyond it. SAC uses a Gaussian that is squashed by tanh (Haarnoja et al. 2018, arXiv:1812.05905, appendix C).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.nn.functional import softplus
+
+_LOG_STD = (-5.0, 2.0)
+"""Smallest and largest logarithm of the standard deviation before squashing."""
+
+
+class SquashedPolicy:
+    """Functions that replace those of a Gaussian model of SKRL. Its parameters stay where they are."""
+
+    def __init__(self, model: Any, bound: float) -> None:  # noqa: ANN401 - the library generates its class
+        """Replace the functions with which the library's agent acts.
+
+        Args:
+            model: The library's Gaussian model.
+            bound: Largest absolute value of an action.
+        """
+        self._model, self._bound = model, bound
+        model.act, model.random_act = self.act, self.random_act
+
+    def act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Sample actions.
+
+        Args:
+            inputs: Inputs of the network, of shape (n, ...).
+            role: Role of the model.
+
+        Returns:
+            Actions of shape (n, actions), and ``log_prob``, the logarithm of the density of the actions as shares of
+            the bound, of shape (n, 1).
+        """
+        mean, outputs = self._model.compute(inputs, role)
+        gaussian = torch.distributions.Normal(mean, outputs["log_std"].clamp(*_LOG_STD).exp())
+        raw = gaussian.rsample()
+        # log(1 - tanh²(x)), without loss of precision where tanh is close to ±1
+        narrowing = 2.0 * (math.log(2.0) - raw - softplus(-2.0 * raw))
+        log_prob = (gaussian.log_prob(raw) - narrowing).sum(dim=-1, keepdim=True)
+        self._log_prob = log_prob.detach()
+        return self._bound * torch.tanh(raw), {"log_prob": log_prob, "mean_actions": squashed(mean, self._bound)}
+
+    def random_act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Draw actions uniformly within the bound."""
+        like = inputs["observations"]
+        shares = torch.rand(len(like), self._model.num_actions, device=like.device)
+        return self._bound * (2.0 * shares - 1.0), {}
+
+    def std(self) -> float:
+        """Return the mean standard deviation of the actions before they are squashed, as shares of the bound."""
+        return float(self._model.log_std_parameter.detach().clamp(*_LOG_STD).exp().mean())
+
+    def entropy_of_last(self) -> float:
+        """Return the entropy of the last sampled actions, as shares of the bound [nat], estimated from the samples."""
+        return -float(self._log_prob.mean())
+
+
+def squashed(mean: torch.Tensor, bound: torch.Tensor | float) -> torch.Tensor:
+    """Return the deterministic actions of a squashed policy.
+
+    Args:
+        mean: Output of its network.
+        bound: Largest absolute value of an action.
+    """
+    return bound * torch.tanh(mean)
