@@ -76,7 +76,7 @@ def test_an_algorithm_chooses_a_library_that_has_it() -> None:
 
 
 def test_a_library_without_the_algorithm_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match=r"sac: LedgerLab trains rsl_rl with ppo only: use --rl_library skrl"):
+    with pytest.raises(UserError, match=r"sac: RSL-RL has no SAC: use --rl_library skrl"):
         agent_key("rsl_rl", "sac")
     with pytest.raises(UserError, match=r"--algorithm saq: .*sac"):
         agent_key("skrl", "saq")

@@ -104,6 +104,14 @@ def test_held_out_episodes_never_enter_the_replay_memory(tmp_path: Path) -> None
     assert torch.equal(stored, seen[:, :5])
 
 
+def test_the_gradient_norm_is_reported_if_gradients_are_clipped(tmp_path: Path) -> None:
+    training = Training(tmp_path, iterations=2)
+    training.trainer._agent.cfg.grad_norm_clip = 1.0
+    training.train()
+    assert training.heard.figures[2]["grad_norm"] > 0.0
+    assert not training.trainer._norms, "does not grow over the training"
+
+
 def test_actions_stay_within_the_bound(trained: Training) -> None:
     done = torch.stack(trained.env.actions)
     assert done.abs().max() <= 2.0
@@ -174,7 +182,7 @@ class Privileged(ToyEnv):
 
 
 def test_the_accounted_memory_is_what_the_library_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ADAPTER.prepare(dialect_of("skrl", "sac").translate(RECIPE), "cpu", max_iterations=1)
+    config = ADAPTER.prepare(dialect_of("skrl", "sac").translate(RECIPE), "cpu", max_iterations=2)
     heard, clock, env = Heard(), PhaseClock(time.perf_counter_ns()), Privileged()
     trainer: Any = ADAPTER.trainer(env, config, tmp_path, clock, heard.record)  # type: ignore[arg-type]
     trainer.train(heard.on_iteration)
@@ -205,8 +213,10 @@ def test_discrete_actions_are_refused(tmp_path: Path) -> None:
         ("action_bound", None, "agent.action_bound None: .*have no bounds"),
         ("agent.batch_size", 0, "agent.agent.batch_size 0"),
         ("agent.learning_starts", -1, "agent.agent.learning_starts -1"),
+        ("agent.learning_starts", 10**6, "before its first update: lower it, or raise --max_iterations"),
         ("memory.memory_size", -1, "agent.memory.memory_size -1"),
         ("agent.learn_entropy", False, "agent.agent.learn_entropy False"),
+        ("agent.learning_rate_scheduler", "KLAdaptiveLR", "would not change: leave it out"),
         ("agent.class", "TD3", "agent.agent.class 'TD3': LedgerLab supports only SAC"),
     ],
 )

@@ -34,7 +34,7 @@ def test_an_algorithm_selects_a_library_and_a_configuration() -> None:
     ("flags", "complaint"),
     [
         ({"algorithm": "td3"}, "--algorithm td3: known: ppo, sac"),
-        ({"algorithm": "sac", "rl_library": "rsl_rl"}, "trains rsl_rl with ppo only: use --rl_library skrl"),
+        ({"algorithm": "sac", "rl_library": "rsl_rl"}, "RSL-RL has no SAC: use --rl_library skrl"),
         ({"algorithm": "sac", "rl_library": "rl_games"}, "trains rl_games with ppo only: use --rl_library skrl"),
         ({"algorithm": "sac", "task": "LedgerLab-Ant"}, "task LedgerLab-Ant has no configuration for it: register one"),
         ({"algorithm": "sac", "agent": "skrl_cfg_entry_point"}, "it is no configuration of --algorithm sac"),

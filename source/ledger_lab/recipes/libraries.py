@@ -30,10 +30,12 @@ class Library:
     algorithms: tuple[str, ...] = (PPO,)
     """Algorithms that LedgerLab trains with the library, by their names on the command line. Those besides PPO are in
     modules of their own, like ``sac_dialect`` and ``sac_adapter``."""
+    lacks: tuple[str, ...] = ()
+    """Algorithms of other libraries that this library itself does not have."""
 
 
 LIBRARIES = {
-    "rsl_rl": Library("ledger_lab.runners.rsl_rl", "rsl-rl-lib"),
+    "rsl_rl": Library("ledger_lab.runners.rsl_rl", "rsl-rl-lib", lacks=("sac",)),
     "rl_games": Library("ledger_lab.runners.rl_games", "rl-games"),
     "skrl": Library("ledger_lab.runners.skrl", "skrl", (PPO, "sac")),
 }
@@ -85,10 +87,12 @@ def agent_key(library: str, algorithm: str) -> str:
         UserError: If the library does not have the algorithm.
     """
     if algorithm not in LIBRARIES[library].algorithms:
-        raise UserError(
-            f"--algorithm {algorithm}: LedgerLab trains {library} with {' or '.join(LIBRARIES[library].algorithms)} "
-            f"only: use --rl_library {library_with(algorithm, library)}"
+        reason = (
+            f"{dialect_of(library).title} has no {algorithm.upper()}"
+            if algorithm in LIBRARIES[library].lacks
+            else f"LedgerLab trains {library} with {' or '.join(LIBRARIES[library].algorithms)} only"
         )
+        raise UserError(f"--algorithm {algorithm}: {reason}: use --rl_library {library_with(algorithm, library)}")
     return f"{library}_cfg_entry_point" if algorithm == PPO else f"{library}_{algorithm}_cfg_entry_point"
 
 

@@ -23,7 +23,7 @@ from ledger_lab.recipes.rules import positive
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan
 from ledger_lab.runners.checkpoint_file import loading_policy
-from ledger_lab.runners.recorded_calls import episode_means
+from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay import ReplayPlan
 from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, config, inputs_of
 from ledger_lab.runners.skrl.configuration import require_replay_counts, require_trainable
@@ -114,13 +114,16 @@ class SacTrainer(SkrlTrainer):
     def _read_figures(self) -> dict[str, float]:
         """Return the library's figures of an update, by the ledger's names."""
         agent, tracked = self._agent, self._agent.tracking_data
-        return {
+        figures = {
             "policy_loss": float(tracked["Loss / Policy loss"][-1]),
             "value_loss": float(tracked["Loss / Critic loss"][-1]),
             "entropy": self._policy.entropy_of_last(),
             "action_std": self._policy.std(),
             "learning_rate": float(agent.policy_optimizer.param_groups[0]["lr"]),
         }
+        if (norm := largest_norm(self._norms, agent.scaler)) is not None:
+            figures["grad_norm"] = float(norm)
+        return figures
 
 
 class SacAdapter(SkrlAdapter):
@@ -145,11 +148,21 @@ class SacAdapter(SkrlAdapter):
             raise UserError(f"agent.action_bound {bound!r}: {wrong}: Isaac Lab's action spaces have no bounds")
         if not cfg["agent"].get("learn_entropy", True):
             raise UserError("agent.agent.learn_entropy False: LedgerLab supports only a learned entropy coefficient")
+        if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
+            raise UserError(
+                f"agent.agent.learning_rate_scheduler {schedule!r}: SAC of SKRL gives a schedule no KL divergence, so "
+                "the learning rate would not change: leave it out"
+            )
         if seed is not None:
             cfg["seed"] = seed
         require_replay_counts(cfg)
         if max_iterations is not None:
             cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
+        if (first := cfg["agent"]["learning_starts"]) >= (steps := cfg["trainer"]["timesteps"]):
+            raise UserError(
+                f"agent.agent.learning_starts {first}: the training ends after {steps} steps, before its first update: "
+                "lower it, or raise --max_iterations"
+            )
         return cfg
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
