@@ -39,7 +39,7 @@ from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy
 from ledger_lab.scaling.published import Published
 from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
-from ledger_lab.units import quantity
+from ledger_lab.units import percent, quantity
 
 
 def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
@@ -94,7 +94,7 @@ def render_published(published: Published, width: int) -> Group:
             blocks.append(
                 Text(
                     f"task {machine.task} · one {machine.hardware}: {quantity(machine.fps_total)} steps/s in all, "
-                    f"{machine.fps_total / best:.0%} of the fastest"
+                    f"{percent(machine.fps_total / best, 0)} of the fastest"
                 )
             )
     blocks += [
@@ -195,7 +195,7 @@ def _kind_words(kind: Kind, smallest: SizeRates) -> str:
         return f"strong scaling: {'equally many' if envs is None else envs * smallest.processes} environments in all"
     if kind is Kind.WEAK:
         return f"weak scaling: {'equally many' if envs is None else envs} environments in each process"
-    return "sizes that are in no strong or weak scaling"
+    return "sizes that belong to neither strong nor weak scaling"
 
 
 def _batch(study: ScalingStudy) -> list[Text]:

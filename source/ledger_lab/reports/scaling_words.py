@@ -135,7 +135,7 @@ def phase_line(point: ScalingPoint) -> str:
         for phase, seconds in run.phases.items():
             spent_s[phase] = spent_s.get(phase, 0.0) + seconds
     shares = sorted(((seconds / wall_s, phase) for phase, seconds in spent_s.items()), reverse=True) if wall_s else []
-    return " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= _SHOWN_SHARE)
+    return " · ".join(f"{phase} {percent(share, 0)}" for share, phase in shares if share >= _SHOWN_SHARE)
 
 
 def wait_line(point: ScalingPoint) -> str | None:
@@ -159,7 +159,7 @@ def wait_line(point: ScalingPoint) -> str | None:
         return f"synchronize takes {least} of the training loop of each process; none waits longer than the others"
     return (
         f"synchronize takes at least {least} of the training loop of each process; rank {fastest} ({hosts[fastest]}) "
-        f"waits {longer} longer, for rank {slowest} ({hosts[slowest]})"
+        f"waits for rank {slowest} ({hosts[slowest]}), for another {longer} of it"
     )
 
 
