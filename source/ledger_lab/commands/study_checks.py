@@ -11,7 +11,7 @@ from ledger_lab.commands.study_requests import library_of, request_of
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.recipes import RECIPES, dialect_of
-from ledger_lab.recipes.libraries import require_library
+from ledger_lab.recipes.libraries import PPO, require_library
 from ledger_lab.runners.recipe_batch import recipe_batch
 from ledger_lab.studies import Arm, Scaling, Size, Study
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
@@ -66,6 +66,11 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
     requests = {arm: request_of(arm, extra) for arm in study.arms}
     for arm, request in requests.items():
         require_library(library_of(request))
+        if request.algorithm not in (None, PPO):
+            raise UserError(
+                f"study {study.name}: {arm.cohort}: --algorithm {request.algorithm}: it has no batch that sizes of a "
+                f"study could keep: compare sizes with {PPO}"
+            )
         _require_rule_alone(arm, request)
     batches = _batches(requests)
     sized = [_SizedArm(arm, batch, requests[arm].keep_minibatch_size) for arm, batch in batches.items()]

@@ -10,7 +10,7 @@ from ledger_lab.launch import requested_processes
 from ledger_lab.ledger import Run, RunDeclared
 from ledger_lab.names import visible
 from ledger_lab.recipes import dialect_of
-from ledger_lab.recipes.libraries import LIBRARIES
+from ledger_lab.recipes.libraries import LIBRARIES, require_library
 from ledger_lab.studies import Arm, Study
 from ledger_lab.terminal.request import flag_names
 from ledger_lab.training.recipe import with_recipe
@@ -34,7 +34,7 @@ class _Asked:
 
 
 def request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
-    """Return the request of an arm.
+    """Return the request of an arm, with what its recipe file sets.
 
     Args:
         arm: The arm.
@@ -44,7 +44,11 @@ def request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
         UserError: If ``train.py`` would refuse the arguments.
     """
     _, arguments = requested_processes([*arm.arguments, *extra])
-    return TrainRequest.parse(arguments)
+    request = TrainRequest.parse(arguments)
+    if request.recipe is None:
+        return request
+    require_library(library_of(request))
+    return with_recipe(request, dialect_of(library_of(request)))
 
 
 def library_of(request: TrainRequest) -> str:
@@ -104,11 +108,10 @@ def _recorded(declared: RunDeclared) -> TrainRequest | None:
 
 
 def _asked(study: Study, arm: Arm, extra: Sequence[str]) -> _Asked:
-    """Return what an arm asks for; with the content of its recipe file."""
+    """Return what an arm asks for."""
     processes, _ = requested_processes([*arm.arguments, *extra])
-    request = request_of(arm, extra)
     return _Asked(
-        request=with_recipe(request, dialect_of(library_of(request))),
+        request=request_of(arm, extra),
         processes=processes,
         nodes=arm.nodes,
         instance=study.machines[arm.machine].instance if arm.machine is not None else None,
