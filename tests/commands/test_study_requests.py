@@ -79,6 +79,19 @@ def test_what_trains_the_same_is_counted(tmp_path: Path, then: list[str], now: l
     assert run_study(study(tmp_path, f"arguments = {now}\n")) == 0
 
 
+def test_an_engine_that_train_py_chose_is_no_difference(tmp_path: Path) -> None:
+    trained(tmp_path, ["physics=newton_mujoco"], command=["train.py", "--seed", "1"])
+    assert run_study(study(tmp_path, "")) == 0
+    with pytest.raises(UserError, match="with physics=newton_mujoco, .* with physics=ovphysx: "):
+        run_study(study(tmp_path, 'arguments = ["physics=ovphysx"]\n'))
+
+
+def test_an_engine_that_was_asked_for_is_compared(tmp_path: Path) -> None:
+    trained(tmp_path, ["physics=ovphysx"], command=["train.py", "physics=ovphysx"])
+    with pytest.raises(UserError, match="with physics=ovphysx, .* without physics=…: "):
+        run_study(study(tmp_path, ""))
+
+
 def test_a_recipe_file_is_compared_by_what_it_sets(tmp_path: Path) -> None:
     recipe = tmp_path / "r.toml"
     recipe.write_text("version = 1\n[recipe]\nlearning_rate = 0.002\n")

@@ -131,6 +131,8 @@ def _difference(declared: RunDeclared, recorded: TrainRequest, asked: _Asked) ->
             continue
         return _flag(name, then if then is not None else default), _flag(name, now)
     before, after = _overrides(recorded), _overrides(request)
+    if "physics" not in after and not any(word.startswith("physics=") for word in declared.command):
+        before.pop("physics", None)  # train.py chose the engine, and recorded it as an override
     if names := [name for name in {**before, **after} if before.get(name) != after.get(name)]:
         return _override(names[0], before), _override(names[0], after)
     processes = (asked.processes or 1) * (asked.nodes or declared.machines or 1)
@@ -146,7 +148,7 @@ def _in_processes(count: int) -> str:
     return f"in {count} process{'' if count == 1 else 'es'}"
 
 
-def _overrides(request: TrainRequest) -> Mapping[str, str]:
+def _overrides(request: TrainRequest) -> dict[str, str]:
     """Return the values of overrides by their names; of several of one name, the last one counts."""
     pairs = (override.partition("=") for override in request.overrides)
     return {name.lstrip("+"): value for name, _, value in pairs}
