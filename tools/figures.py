@@ -1,4 +1,4 @@
-"""The figures of the published rates in ``docs/generated``, made by the code that draws the figures of a ledger.
+"""The figures of published rates and of recorded runs in ``docs/generated``, drawn as ``report.py --figures`` does.
 
 ``python -m tools.figures FOLDER`` writes them as SVG files.
 """
@@ -9,13 +9,29 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ledger_lab.reports.figures import Drawing, draw_published, save_drawings
+from ledger_lab.ledger import read_ledger
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.figures import Drawing, draw_ledger, draw_published, save_drawings
 from ledger_lab.scaling.published import read_published
+
+_RECORDS = Path(__file__).parents[1] / "records"
+_FOLDERS = ("cartpole-cpu", "processes-cpu", "libraries-cpu")
+"""Records with the runs of :data:`_RECORDED`, oldest first."""
+_RECORDED = "ledgerlab-cartpole-rsl-rl-strong-time"
+"""Name of the figure of recorded runs."""
 
 
 def published_drawings() -> Iterator[Drawing]:
     """Return the figures of the published rates, one per task."""
     return (draw_published(study) for study in read_published().studies)
+
+
+def recorded_drawing() -> Drawing:
+    """Return the time to the target of the cart-pole with RSL-RL in one and in two processes."""
+    ledgers = [read_ledger(_RECORDS / folder) for folder in _FOLDERS]
+    runs = [run for ledger in ledgers for run in ledger.runs if run.declared.rl_library == "rsl_rl"]
+    groups = draw_ledger(runs, [summarize_run(run) for run in runs])
+    return next(drawing for group in groups for drawing in group.drawings if drawing.name == _RECORDED)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -26,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="folder for the SVG files: docs/generated")
-    for path in save_drawings(parser.parse_args(argv).folder, published_drawings(), ["svg"]):
+    for path in save_drawings(parser.parse_args(argv).folder, [*published_drawings(), recorded_drawing()], ["svg"]):
         print(path)
 
 

@@ -40,6 +40,13 @@ def test_a_ledger_with_one_size_has_no_figure_and_no_folder(tmp_path: Path) -> N
     assert not (tmp_path / "figures").exists()
 
 
+def test_a_file_is_no_folder_for_figures(tmp_path: Path) -> None:
+    write_sizes(tmp_path, (1, 2))
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="--figures .*file: it is no folder: name a folder"):
+        build_report(["--log_root", str(tmp_path), "--figures", str(tmp_path / "file")])
+
+
 def test_other_views_and_json_are_refused(tmp_path: Path) -> None:
     for other in (["--html", "page.html"], ["--scaling"], ["--json", "-"], ["--checkpoints"]):
         with pytest.raises(UserError, match="cannot be used"):

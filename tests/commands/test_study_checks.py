@@ -119,3 +119,29 @@ def test_flags_that_contradict_the_study_are_refused(tmp_path: Path) -> None:
         run_study(asked)
     with pytest.raises(UserError, match=r"--on local: study s names its clusters in \[machine\]: leave --on out"):
         run_study([*asked[:1], "--on", "local"])
+
+
+def test_a_recipe_file_counts_in_the_check_of_sizes(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text("version = 1\n[recipe]\nminibatches = 7\n")
+    with pytest.raises(UserError, match="does not split into 7 equal .*: use num_envs = 252 or 259, which fits"):
+        run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), ["--recipe", str(tmp_path / "r.toml")]))
+    (tmp_path / "r.toml").write_text("version = 1\nnum_envs = 7\n")
+    with pytest.raises(UserError, match="--num_envs 256: .*r.toml sets num_envs = 7"):
+        run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), ["--recipe", str(tmp_path / "r.toml")]))
+
+
+def test_sizes_of_an_algorithm_without_a_batch_are_refused(tmp_path: Path) -> None:
+    sac = ["--rl_library", "skrl", "--algorithm", "sac"]
+    with pytest.raises(UserError, match="study s: s-1x1x256: --algorithm sac: it has no batch .*: compare sizes with "):
+        run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), sac))
+
+
+@pytest.mark.parametrize("words", [["--resume", "0badc0de"], ["--resum=x"], ["-h"], ["--help"]])
+def test_arguments_that_start_no_training_are_refused(tmp_path: Path, words: list[str]) -> None:
+    with pytest.raises(UserError, match="s.toml, arguments: -.*: leave it out, because"):
+        run_study([*study(tmp_path, "", words), "--dry_run"])
+
+
+def test_one_seed_is_one_seed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_study([*study(tmp_path, SIZES.format(kind="weak", num_envs=256)), "--dry_run"]) == 0
+    assert "1 seed per arm is too few to compare arms: use at least 5" in capfd.readouterr().out

@@ -73,6 +73,7 @@ def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
     ("content", "message"),
     [
         ("version = 2", "version 2 of a study is not supported"),
+        ("version = true", "version True of a study is not supported"),
         ("nonsense", "can't be read"),
         ("version = 1\nseed = [1]", "unknown key 'seed'"),
         ("version = 1", "seeds must be a list"),

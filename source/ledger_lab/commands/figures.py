@@ -22,6 +22,8 @@ def write_figures(folder: Path, contents: Contents, price: Price | None) -> None
     Raises:
         UserError: If there is nothing to draw, a file can't be written, or Matplotlib is not installed.
     """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--figures {folder}: it is no folder: name a folder for the files")
     groups = draw_ledger(contents.runs, contents.summaries, price)
     if not groups:
         raise UserError(

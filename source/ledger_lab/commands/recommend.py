@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +18,7 @@ from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.scaled_runs import scaled_run
-from ledger_lab.terminal.console import make_console, write_output
+from ledger_lab.terminal.console import make_console, write_json
 
 
 def show_recommendation(
@@ -70,7 +69,7 @@ def show_recommendation(
     if json_file is not None:
         asked = None if price is None else price.to_dict()
         report = {"asked_price": asked, **recommendation_json(found)}
-        write_output(json_file, json.dumps(report, indent=2, allow_nan=False) + "\n")
+        write_json(json_file, report)
         return
     console = make_console()
     if price is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
 from rich.text import Text
 
@@ -17,7 +15,7 @@ from ledger_lab.reports.scaled_runs import scaled_runs
 from ledger_lab.reports.scaling_view import published_json, render_published, render_studies, studies_json
 from ledger_lab.scaling import find_studies
 from ledger_lab.scaling.published import read_published
-from ledger_lab.terminal.console import make_console, write_output
+from ledger_lab.terminal.console import make_console, write_json
 
 
 def show_scaling(
@@ -32,13 +30,13 @@ def show_scaling(
         contents: The runs and their summaries.
         price: Price that replaces the declared prices.
         json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
-        declared: Cohorts of declared size, whose missing runs are told.
+        declared: Cohorts of declared size; the report names how many of their runs are missing.
     """
     studies = find_studies(scaled_runs(contents.runs, contents.summaries, price))
     if json_file is not None:
         asked = None if price is None else price.to_dict()
         missing = [{"cohort": each.name, "declared_runs": each.size, "missing_runs": each.missing} for each in declared]
-        _write(json_file, {"asked_price": asked, "studies": studies_json(studies), "declared_cohorts": missing})
+        write_json(json_file, {"asked_price": asked, "studies": studies_json(studies), "declared_cohorts": missing})
         return
     console = make_console()
     if price is not None:
@@ -64,12 +62,7 @@ def show_published(json_file: str | None = None) -> None:
     except (OSError, ValueError) as error:
         raise UserError(f"the published rates cannot be read ({error}): install ledger_lab again") from error
     if json_file is not None:
-        _write(json_file, published_json(published))
+        write_json(json_file, published_json(published))
         return
     console = make_console()
     console.print(render_published(published, console.width))
-
-
-def _write(file: str, content: dict[str, Any]) -> None:
-    """Write JSON to a file, or to standard output."""
-    write_output(file, json.dumps(content, indent=2, allow_nan=False) + "\n")

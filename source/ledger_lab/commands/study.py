@@ -18,6 +18,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study_checks import check_machines, check_sizes, require_one_machine
 from ledger_lab.commands.study_clusters import study_clusters
 from ledger_lab.commands.study_on import StudyElsewhere, StudyTrainings
+from ledger_lab.commands.study_requests import check_requests
 from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
 from ledger_lab.commands.watch import watch_study
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
@@ -165,7 +166,11 @@ def run_study(argv: Sequence[str]) -> int:
     )
     if missing:
         require_one_machine(study)
-    for line in [*_planning_lines(study), *(check_sizes(study, extra) if missing else [])]:
+    for line in [
+        *check_requests(study, now.runs, extra),
+        *_planning_lines(study),
+        *(check_sizes(study, extra) if missing else []),
+    ]:
         console.print(line, soft_wrap=True)
     if study.budget_usd is not None or study.budget_h is not None:
         _show_watch(study, request.log_root, console)
@@ -203,6 +208,7 @@ def run_study(argv: Sequence[str]) -> int:
         console.print("other programs still make trainings of this study: run the command again for the report")
         now.show(console)
         return 0
+    check_requests(study, now.runs, extra)  # other programs may have trained meanwhile
     return _report(study, request.log_root)
 
 
@@ -213,7 +219,8 @@ def _planning_lines(study: Study) -> list[str]:
     if not comparisons:
         return []
     if seeds < FEWEST_RUNS:
-        return [f"{seeds} seeds per arm are too few to compare arms: use at least {FEWEST_RUNS}"]
+        words = "1 seed per arm is" if seeds == 1 else f"{seeds} seeds per arm are"
+        return [f"{words} too few to compare arms: use at least {FEWEST_RUNS}"]
     least = tests * least_p_value(seeds, seeds)
     if least > LEVEL:
         return [
@@ -244,10 +251,16 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
         _show_watch(study, clusters.log_root, console, ask=True)
     elif missing:
         check_machines(study, clusters, extra)
-        for line in [*_planning_lines(study), *check_sizes(study, extra)]:
+        for line in [
+            *check_requests(study, elsewhere.runs, extra),
+            *_planning_lines(study),
+            *check_sizes(study, extra),
+        ]:
             console.print(line, soft_wrap=True)
         elsewhere.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
     elif not request.dry_run:
+        for line in check_requests(study, elsewhere.runs, extra):
+            console.print(line, soft_wrap=True)
         console.print()
         return _report(study, clusters.log_root)
     return 0

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ledger_lab.commands.study_clusters import StudyClusters
+from ledger_lab.commands.study_requests import library_of, request_of
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.launch import requested_processes
 from ledger_lab.recipes import RECIPES, dialect_of
-from ledger_lab.recipes.libraries import LIBRARIES, require_library
+from ledger_lab.recipes.libraries import PPO, require_library
 from ledger_lab.runners.recipe_batch import recipe_batch
 from ledger_lab.studies import Arm, Scaling, Size, Study
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
@@ -63,9 +63,14 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
     """
     if study.scaling is None:
         return []
-    requests = {arm: _request_of(arm, extra) for arm in study.arms}
+    requests = {arm: request_of(arm, extra) for arm in study.arms}
     for arm, request in requests.items():
-        require_library(_library_of(request))
+        require_library(library_of(request))
+        if request.algorithm not in (None, PPO):
+            raise UserError(
+                f"study {study.name}: {arm.cohort}: --algorithm {request.algorithm}: it has no batch that sizes of a "
+                f"study could keep: compare sizes with {PPO}"
+            )
         _require_rule_alone(arm, request)
     batches = _batches(requests)
     sized = [_SizedArm(arm, batch, requests[arm].keep_minibatch_size) for arm, batch in batches.items()]
@@ -102,7 +107,7 @@ def _batches(requests: Mapping[Arm, TrainRequest]) -> dict[Arm, TaskBatch]:
 
 def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
     """Return the batch of a request with a recipe of LedgerLab; ``None`` if only task and library know it."""
-    recipe, library = RECIPES.get(request.task), _library_of(request)
+    recipe, library = RECIPES.get(request.task), library_of(request)
     if recipe is None or request.agent is not None:
         return None
     plan, own = recipe_batch(library, recipe, request.overrides), recipe_batch(library, recipe)
@@ -117,11 +122,6 @@ def _configuration_of(request: TrainRequest) -> tuple[str, ...]:
     return (*(word for flag, value in named.items() if value for word in (flag, value)), *request.overrides)
 
 
-def _library_of(request: TrainRequest) -> str:
-    """Return the library of a request; the first library is the default of LedgerLab's tasks."""
-    return request.rl_library or next(iter(LIBRARIES))
-
-
 def _require_rule_alone(arm: Arm, request: TrainRequest) -> None:
     """Refuse an override of what the rule for the batch sets.
 
@@ -130,7 +130,7 @@ def _require_rule_alone(arm: Arm, request: TrainRequest) -> None:
     """
     overridden = {override.partition("=")[0] for override in request.overrides}
     sets = {"minibatches": request.keep_minibatch_size, "learning_rate": request.scale_lr is not None}
-    names = dialect_of(_library_of(request)).overrides
+    names = dialect_of(library_of(request)).overrides
     for key in (names[field] for field, is_set in sets.items() if is_set):
         if key in overridden:
             raise UserError(f'{arm.cohort}: batch = "{arm.batch}" sets {key}: leave out one of the two')
@@ -160,7 +160,7 @@ def check_machines(study: Study, clusters: StudyClusters, extra: Sequence[str]) 
         UserError: If a machine has no price, or ``train.py`` would refuse the arguments of an arm.
     """
     for arm in study.arms if study.machines else ():
-        request, site = _request_of(arm, extra), clusters.of(arm).site
+        request, site = request_of(arm, extra), clusters.of(arm).site
         instance = request.instance
         if (instance, request.usd_per_hour) == (None, None):
             instance = site.instance
@@ -185,13 +185,3 @@ def require_one_machine(study: Study) -> None:
             f"study {study.name}: size {several.size} needs {several.nodes} machines: add --on CLUSTER, or leave this "
             "size out"
         )
-
-
-def _request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
-    """Return the request of an arm.
-
-    Raises:
-        UserError: If ``train.py`` would refuse the arguments.
-    """
-    _, arguments = requested_processes([*arm.arguments, *extra])
-    return TrainRequest.parse(arguments)

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-
 from ledger_lab.ledger import Attempt, GradientNorms, Run
-from ledger_lab.scaling import gradient_noise_scale
 from ledger_lab.units import quantity
 
 _PARTS = ("at the beginning", "in the middle", "at the end")
@@ -72,6 +69,10 @@ def _stretches(attempt: Attempt, processes: int) -> Iterator[tuple[int, list[Gra
 
 def _part(run: Run, stretches: list[list[GradientNorms]]) -> NoisePart:
     """Estimate the noise over some stretches; each counts by its number of steps."""
+    import numpy as np  # takes longer to load than the report of runs with one process
+
+    from ledger_lab.scaling import gradient_noise_scale
+
     declared = run.declared
     minibatch = max(1, declared.num_envs * declared.horizon // declared.minibatches)
     steps = np.array([rows[0].steps for rows in stretches], dtype=float)

@@ -86,7 +86,7 @@ class RateRow:
     """The rates of a size: medians over its runs."""
 
     size: str = _rate(
-        lambda of: size_name(of.rates.processes, of.rates.num_envs),
+        lambda of: size_name(of.rates.processes, of.rates.num_envs, of.rates.machines),
         Shown("size", "processes × environments", lambda row: row.size, priority=0, align="left"),
     )
     """Processes × environments of each process."""

@@ -26,8 +26,10 @@ from ledger_lab.reports.scaling_words import (
     apart_line,
     batch_fit_lines,
     code_line,
+    few_iterations_line,
     identity_lines,
     phase_line,
+    price_line,
     rate_fit_lines,
     refusal_line,
     setting_line,
@@ -39,7 +41,7 @@ from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy
 from ledger_lab.scaling.published import Published
 from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
-from ledger_lab.units import quantity
+from ledger_lab.units import percent, quantity
 
 
 def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
@@ -55,13 +57,13 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
     for setting, group in groupby(studies, key=lambda study: study.setting):
         own = list(group)
         runs = [*{run.run_id: run for study in own for run in study.runs}.values()]
-        if len({(run.processes, run.num_envs) for run in runs}) == 1:
-            size = size_name(runs[0].processes, runs[0].num_envs)
+        if len({(run.processes, run.num_envs, run.machines) for run in runs}) == 1:
+            size = size_name(runs[0].processes, runs[0].num_envs, runs[0].machines)
             why = apart_line(setting, settings)
             single.append(f"{setting_line(setting)}: {len(runs)} of size {size}{f'; {why}' if why else ''}")
             continue
         blocks.append(Text(setting_line(setting), style="bold"))
-        notes = [apart_line(setting, settings), code_line(runs)]
+        notes = [apart_line(setting, settings), code_line(runs), price_line(runs)]
         blocks += [Text(note, style="yellow") for note in notes if note is not None]
         for study in own:
             blocks += _study(study, width)
@@ -94,7 +96,7 @@ def render_published(published: Published, width: int) -> Group:
             blocks.append(
                 Text(
                     f"task {machine.task} · one {machine.hardware}: {quantity(machine.fps_total)} steps/s in all, "
-                    f"{machine.fps_total / best:.0%} of the fastest"
+                    f"{percent(machine.fps_total / best, 0)} of the fastest"
                 )
             )
     blocks += [
@@ -161,6 +163,8 @@ def _study(study: ScalingStudy, width: int) -> Iterator[Text]:
     yield from _rates(rates, None if base is None else rates[0], width)
     for point in study.points:
         name = size_name(point.processes, point.num_envs, point.machines)
+        if (few := few_iterations_line(point)) is not None:
+            yield Text(f"{name}: {few}", style="yellow")
         yield Text(f"{name}: {phase_line(point)}", style="dim")
         if (waits := wait_line(point)) is not None:
             yield Text(f"{name}: {waits}", style="dim")
@@ -195,7 +199,7 @@ def _kind_words(kind: Kind, smallest: SizeRates) -> str:
         return f"strong scaling: {'equally many' if envs is None else envs * smallest.processes} environments in all"
     if kind is Kind.WEAK:
         return f"weak scaling: {'equally many' if envs is None else envs} environments in each process"
-    return "sizes that are in no strong or weak scaling"
+    return "sizes that belong to neither strong nor weak scaling"
 
 
 def _batch(study: ScalingStudy) -> list[Text]:

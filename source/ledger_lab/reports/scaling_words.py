@@ -29,6 +29,10 @@ _NAMES = {
 
 _SHOWN_SHARE = 0.01
 """Smallest share of a phase that is named."""
+_FEW_ITERATIONS = 10
+"""With fewer iterations, the first ones, which warm up, dominate a rate."""
+_NOTHING = 1e-9
+"""Coherency below which it is at its bound, 0, but for rounding."""
 
 
 def setting_line(setting: Setting) -> str:
@@ -75,6 +79,38 @@ def code_line(runs: Sequence[ScaledRun]) -> str | None:
     return f"trained by {versions} versions of the code, which may also differ in speed" if versions > 1 else None
 
 
+def price_line(runs: Sequence[ScaledRun]) -> str | None:
+    """Return that runs have different prices, if they have.
+
+    Args:
+        runs: The runs.
+    """
+    known = sorted({run.usd_per_hour for run in runs if run.usd_per_hour is not None})
+    unpriced = sum(run.usd_per_hour is None for run in runs)
+    if not known or len(known) + bool(unpriced) < 2:
+        return None
+    prices = [f"${price:g}/h" for price in known] + ([f"none for {_count(unpriced, 'run')}"] if unpriced else [])
+    return (
+        f"prices differ ({', '.join(prices)}), so costs cannot be compared: set one price for all runs with "
+        "--instance or --usd_per_hour"
+    )
+
+
+def few_iterations_line(point: ScalingPoint) -> str | None:
+    """Return that runs of a size have trained too few iterations for a good rate, if they have.
+
+    Args:
+        point: The size.
+    """
+    few = sum(0 < run.env_steps < _FEW_ITERATIONS * run.batch for run in point.runs)
+    if not few:
+        return None
+    return (
+        f"{few} of {_count(len(point.runs), 'run')} trained fewer than {_FEW_ITERATIONS} iterations: rates, speed-up "
+        "and efficiency are rough, because the first iterations are slower"
+    )
+
+
 def rate_fit_lines(fit: RateFit) -> list[str]:
     """Return what a law of the rate says: its coefficients, whether it fits, and what it extrapolates to.
 
@@ -83,7 +119,7 @@ def rate_fit_lines(fit: RateFit) -> list[str]:
     """
     found = [f"contention {_figure(fit.contention, percent)}"]
     if fit.coherency is not None:
-        found.append(f"coherency {_figure(fit.coherency, lambda value: f'{value:.2g}')}")
+        found.append(f"coherency {_figure(fit.coherency, _share_of_time)}")
     found.append(f"one process {_figure(fit.single_rate, quantity)} steps/s")
     found.append(f"largest deviation of a size {percent(fit.largest_deviation)}")
     lines = [f"{fit.law.full_name}, from {len(fit.sizes)} sizes: {' · '.join(found)}"]
@@ -110,7 +146,7 @@ def batch_fit_lines(fit: BatchFit) -> list[str]:
     )
     lines = [
         f"steps to the target = E_min (1 + batch ÷ critical batch), from {counted}: "
-        f"E_min {_figure(fit.fewest_samples, quantity)} · critical batch {_figure(fit.critical_batch, quantity)}"
+        f"E_min {_figure(fit.fewest_samples, _samples)} · critical batch {_figure(fit.critical_batch, _samples)}"
     ]
     if fit.fewest_samples.interval is None:
         lines.append("  no interval: no two runs with the same batch reached the target")
@@ -135,7 +171,7 @@ def phase_line(point: ScalingPoint) -> str:
         for phase, seconds in run.phases.items():
             spent_s[phase] = spent_s.get(phase, 0.0) + seconds
     shares = sorted(((seconds / wall_s, phase) for phase, seconds in spent_s.items()), reverse=True) if wall_s else []
-    return " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= _SHOWN_SHARE)
+    return " · ".join(f"{phase} {percent(share, 0)}" for share, phase in shares if share >= _SHOWN_SHARE)
 
 
 def wait_line(point: ScalingPoint) -> str | None:
@@ -159,7 +195,7 @@ def wait_line(point: ScalingPoint) -> str | None:
         return f"synchronize takes {least} of the training loop of each process; none waits longer than the others"
     return (
         f"synchronize takes at least {least} of the training loop of each process; rank {fastest} ({hosts[fastest]}) "
-        f"waits {longer} longer, for rank {slowest} ({hosts[slowest]})"
+        f"waits for rank {slowest} ({hosts[slowest]}), for another {longer} of it"
     )
 
 
@@ -179,7 +215,7 @@ def identity_lines(runs: Sequence[ScaledRun]) -> list[str]:
 def _residual_lines(runs: Sequence[ScaledRun]) -> list[str]:
     """Return the runs whose time is not the sum of its parts, with what that means."""
     return [
-        f"{run.run_id} ({size_name(run.processes, run.num_envs)}): {run.identity.residual_s:.3f} s until "
+        f"{run.run_id} ({size_name(run.processes, run.num_envs, run.machines)}): {run.identity.residual_s:.3f} s until "
         f"{'the target' if run.reached else 'the end'} are in no phase, because rows of its time are missing in the "
         "ledger"
         for run in runs
@@ -202,6 +238,16 @@ def _figure(figure: Figure, show: Callable[[float], str]) -> str:
         return known(figure.value)
     low, high = figure.interval
     return f"{known(figure.value)} [{known(low)}, {known(high)}]"
+
+
+def _share_of_time(share: float) -> str:
+    """Return a coherency."""
+    return "0" if share < _NOTHING else f"{share:.2g}"
+
+
+def _samples(number: float) -> str:
+    """Return a number of samples. A fit at its bound leaves a tiny part of one."""
+    return "< 1" if number < 1 else quantity(number)
 
 
 def _count(number: int, noun: str) -> str:

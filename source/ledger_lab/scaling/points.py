@@ -233,6 +233,7 @@ class ScalingPoint:
         return SizeRates(
             processes=self.processes,
             num_envs=self.num_envs,
+            machines=self.machines,
             fps_step=self.median(lambda run: run.fps_step),
             fps_step_inference=self.median(lambda run: run.fps_step_inference),
             fps_total=self.median(lambda run: run.fps_total),

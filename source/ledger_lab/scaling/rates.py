@@ -32,6 +32,8 @@ class SizeRates:
     processes: int
     num_envs: int | None = None
     """Environments of each process; ``None`` if unknown."""
+    machines: int | None = None
+    """Machines; ``None`` if unknown."""
     fps_step: float | None = None
     """Environment steps of all processes ÷ seconds of ``simulate + manage`` [1/s]."""
     fps_step_inference: float | None = None

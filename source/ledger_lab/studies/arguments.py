@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from ledger_lab.errors import UserError
 
-STUDY_FLAGS = ("--seed", "--cohort", "--cohort_size", "--log_root")
+STUDY_FLAGS = ("--seed", "--cohort", "--cohort_size", "--log_root", "--resume")
 """Flags of ``train.py`` that every study sets itself."""
+_HELP = ("-h", "--help")
+"""Flags that show a text instead of training."""
 _NUM_ENVS = ("--num_envs", "env.scene.num_envs")
 """A flag, and the override that does the same."""
 
@@ -31,6 +33,8 @@ def check_arguments(where: str, found: object, taken: Sequence[str] = STUDY_FLAG
         raise UserError(f'{where}: must be a list of texts, like ["--num_envs", "512"]')
     if named := next((each for each in found if _sets(each, taken)), None):
         raise UserError(f"{where}: {named}: leave it out, because the study sets it")
+    if helps := next((each for each in found if each in _HELP), None):
+        raise UserError(f"{where}: {helps}: leave it out, because it trains nothing")
     return tuple(_at_home(each) for each in found)
 
 

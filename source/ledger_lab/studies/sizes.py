@@ -27,9 +27,9 @@ BATCH_RULES: Mapping[str, tuple[str, ...]] = {
 }
 """How a training treats a batch that differs from the task's own, with the arguments of ``train.py``.
 
-With ``count``, the number of minibatches stays, and each minibatch grows with the batch. The learning rate stays, or
-grows with the square root of the batch, or grows linearly. With ``size``, the size of a minibatch stays, and the number
-of gradient steps grows with the batch; the learning rate stays.
+With ``count``, the number of minibatches stays constant, and each minibatch grows with the batch. The learning rate is
+constant, grows with the square root of the batch, or grows linearly. With ``size``, the size of a minibatch and the
+learning rate stay constant, and the number of gradient steps grows with the batch.
 """
 
 _KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind.__value__)
@@ -39,7 +39,7 @@ _LARGEST = 1_000_000
 _MOST_SIZES = 100
 """Largest number of sizes."""
 _FARTHEST = 65_536
-"""Number of environments up to which one that fits is looked for, at least."""
+"""Smallest upper end of the search for a number of environments that fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,8 @@ class Scaling:
     """Names in :data:`BATCH_RULES`; each is trained in each size."""
 
     @property
-    def step(self) -> int:
-        """Number whose multiples :attr:`num_envs` can be, so that all processes have equally many environments."""
+    def divisor(self) -> int:
+        """Number that :attr:`num_envs` must be a multiple of, so that all processes have equally many environments."""
         return 1 if self.kind == "weak" else math.lcm(*(shape.all_processes for shape in self.shapes))
 
     def size_of(self, shape: Shape) -> Size:
@@ -117,10 +117,10 @@ class Scaling:
         Args:
             fits: Tells whether the table would fit with another number of environments.
         """
-        here = self.num_envs // self.step * self.step
-        farthest = max(_FARTHEST, 2 * max(here, self.step))
-        smaller = range(here if here < self.num_envs else here - self.step, 0, -self.step)
-        larger = range(here + self.step, farthest + 1, self.step)
+        here = self.num_envs // self.divisor * self.divisor
+        farthest = max(_FARTHEST, 2 * max(here, self.divisor))
+        smaller = range(here if here < self.num_envs else here - self.divisor, 0, -self.divisor)
+        larger = range(here + self.divisor, farthest + 1, self.divisor)
         found = (
             next((each for each in tried if fits(replace(self, num_envs=each))), None) for tried in (smaller, larger)
         )
@@ -157,9 +157,11 @@ def read_scaling(where: str, found: object) -> Scaling:
         shapes=_shapes(where, found.get("sizes")),
         batch=_batch(where, found.get("batch", ["count"])),
     )
-    if scaling.num_envs % scaling.step:
+    if scaling.num_envs % scaling.divisor:
         near = " or ".join(str(each) for each in scaling.nearest(lambda _: True) if each <= _LARGEST)
-        way = f"use num_envs = {near} (any multiple of {scaling.step}), or other sizes" if near else "use other sizes"
+        way = (
+            f"use num_envs = {near} (any multiple of {scaling.divisor}), or other sizes" if near else "use other sizes"
+        )
         raise UserError(
             f"{where}: {scaling.num_envs} environments can't be split equally among the processes of each size: {way}"
         )

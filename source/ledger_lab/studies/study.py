@@ -127,7 +127,7 @@ def load_study(study: str) -> Study:
 
 def _study(path: Path, content: dict[str, Any]) -> Study:
     """Build a study from a file's content."""
-    if content.get("version") != _VERSION:
+    if type(content.get("version")) is not int or content["version"] != _VERSION:
         raise UserError(
             f"{path}: version {content.get('version')!r} of a study is not supported: use version = {_VERSION}"
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 import traceback
-from collections.abc import Buffer, Callable, Iterable
+from collections.abc import Buffer, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -221,6 +222,19 @@ def write_output(name: str, text: str) -> None:
             unfinished.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise UserError(f"cannot write {name}: {error.strerror}") from error
+
+
+def write_json(name: str, content: Mapping[str, Any]) -> None:
+    """Write JSON that a user asked for, as :func:`write_output` does.
+
+    Args:
+        name: The file; ``-`` means standard output.
+        content: Plain JSON values.
+
+    Raises:
+        UserError: If the file can't be written.
+    """
+    write_output(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def write_new(path: Path, text: str) -> None:

@@ -21,6 +21,7 @@ from ledger_lab.reports.figures.money import PricedSize, pareto_front
 from ledger_lab.reports.figures.phase_shares import PHASE_LOOKS
 from ledger_lab.scaling import ScaledRun, find_studies
 from ledger_lab.scaling.published import read_published
+from tests.fakes.scaled import scaled
 from tests.fakes.scaling_studies import noisy_run, weak_and_strong
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -213,3 +214,13 @@ def test_an_infinite_critical_batch_is_drawn() -> None:
     drawing = next(d for g in draw_studies(find_studies(runs)) for d in g.drawings if "batch" in d.name)
     assert "∞" in drawing.description
     ElementTree.fromstring(drawing.render("svg"))
+
+
+def test_a_missing_law_of_the_batch_is_told_and_machines_are_named() -> None:
+    """Two sizes of equally many processes differ in their machines."""
+    runs = [scaled(1, 64), scaled(4, 64, machines=1, run_id="one"), scaled(4, 64, machines=2, run_id="two")]
+    groups = draw_studies(find_studies(runs))
+    notes = [note for group in groups for note in group.notes]
+    assert any(note.startswith("not fitted: samples to the target need 3 batches") for note in notes)
+    (money,) = (each for group in groups for each in group.drawings if "cost-against" in each.name)
+    assert b"4 \xc3\x97 64 on 2 machines" in money.render("svg")

@@ -16,7 +16,7 @@ from ledger_lab.reports.figures.targets import draw_steps, draw_times
 from ledger_lab.reports.scaling_words import refusal_line, setting_line
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.scaling.published import PublishedStudy
-from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
+from ledger_lab.scaling.rates import Kind, SizeRates
 from ledger_lab.units import target_share
 
 _LONGEST_NAME = 32
@@ -98,7 +98,7 @@ def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[D
     runs = [run for run in every if run.identity.steps]
     if len({run.batch for run in runs}) > 1:
         drawing = draw_steps(f"{name}-steps-against-batch", f"{words}: steps to the target", runs, studies[0].batch_fit)
-        notes = [refusal_line(each) for each in studies[0].refusals if _is_of_batch(each)]
+        notes = [] if (missing := studies[0].batch_refusal) is None else [refusal_line(missing)]
         if untrained := len(every) - len(runs):
             notes.append(f"not drawn: {untrained} of the runs, because they ended before their first iteration")
         groups.append(
@@ -117,7 +117,7 @@ def _study_group(study: ScalingStudy, name: str, title: str) -> DrawingGroup:
         drawings.append(draw_times(f"{name}-time", f"{title}: time to the target", study.points))
     if any(sum(run.phases.values()) > 0 for run in study.runs):
         drawings.append(draw_phases(f"{name}-phases", f"{title}: phases", study.points))
-    notes = [refusal_line(each) for each in study.refusals if not _is_of_batch(each)]
+    notes = [refusal_line(each) for each in study.refusals]
     notes += [
         f"not drawn: {fit.law.full_name} does not fit the runs (p = {fit.misfit_p_value:.2g})"
         for fit in study.rate_fits
@@ -126,16 +126,12 @@ def _study_group(study: ScalingStudy, name: str, title: str) -> DrawingGroup:
     return DrawingGroup(title=title, drawings=tuple(drawings), notes=(setting_line(study.setting), *notes))
 
 
-def _is_of_batch(refusal: Refusal) -> bool:
-    """Tell whether a missing fit is the one of the steps against the batch, which all studies of a setting share."""
-    return "batch" in refusal.fit
-
-
 def _rates(run: ScaledRun) -> SizeRates:
     """Return the rates of a run."""
     return SizeRates(
         processes=run.processes,
         num_envs=run.num_envs,
+        machines=run.machines,
         fps_step=run.fps_step,
         fps_step_inference=run.fps_step_inference,
         fps_total=run.fps_total,
@@ -157,7 +153,8 @@ def _priced(setting: Setting, point: ScalingPoint) -> PricedSize | None:
     words = (setting.rl_library, setting.instance, setting.treatment)
     return PricedSize(
         series=" · ".join(shown(each) for each in words if each),
-        label=f"{point.processes} × {point.num_envs:,}",
+        label=f"{point.processes} × {point.num_envs:,}"
+        + (f" on {point.machines} machines" if (point.machines or 1) > 1 else ""),
         runs=tuple(runs),
         median_time_s=priced.median_to_target(lambda run: run.time_to_target_s),
         median_usd=priced.median_to_target(lambda run: run.cost_to_target_usd),
