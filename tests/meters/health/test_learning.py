@@ -128,6 +128,16 @@ def test_collapsing_action_noise_is_reported_once() -> None:
     assert "agent.algorithm.entropy_coef" in found.advice
 
 
+def test_advice_after_a_collapse_names_only_settings_that_the_algorithm_has() -> None:
+    from ledger_lab.meters.health.learning import EntropyCollapse
+    from ledger_lab.recipes import dialect_of
+
+    detector = EntropyCollapse(Settings(dialect_of("skrl", "sac").overrides))
+    stream = changed(healthy(30), action_std=lambda n, _: max(0.7**n, 1e-3))
+    found = next(filter(None, (detector.look(seen, learned=False) for seen in stream)))
+    assert "raise agent.agent.initial_entropy_value, or lower agent.agent.learning_rate" in found.advice
+
+
 def test_a_collapse_is_detected_from_entropy_alone() -> None:
     actions = 8
     plain = ({k: v for k, v in seen.figures.items() if k != "action_std"} for seen in healthy(100))

@@ -157,12 +157,15 @@ class EntropyCollapse:
         falling = noise <= self._FALL * lately and noise < lately
         if not self._debounce.should_report((gone or falling) and not learned):
             return None
+        # a replay-memory algorithm learns the weight of its entropy, so only its start can be set
+        start = "initial_entropy_coef" in self._settings.names
+        entropy = self._settings.names["initial_entropy_coef"] if start else self._settings["entropy_coef"]
+        noise_setting = "" if start else f" or {self._settings['initial_noise_std']}"
         since = f"{first:.3g} at the start" if gone else f"{lately:.3g} within {len(self._recent) - 1} iterations"
         return Detection(
             Event.ENTROPY_COLLAPSE,
             f"standard deviation of the actions {noise:.3g}, from {since}",
-            f"raise {self._settings['entropy_coef']} or {self._settings['initial_noise_std']}, or lower "
-            f"{self._settings['learning_rate']}{_now(seen)}",
+            f"raise {entropy}{noise_setting}, or lower {self._settings['learning_rate']}{_now(seen)}",
         )
 
     def _noise(self, seen: Iteration) -> float | None:
