@@ -16,9 +16,10 @@ from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved, Run, RunDeclared
 from ledger_lab.panels import few_differences
 from ledger_lab.panels.ground import declared_ground
+from ledger_lab.recipes.settings import names_code
 from ledger_lab.runners import Adapter, load_adapter
 from ledger_lab.runners.code import changed_code
-from ledger_lab.runners.configs import config_sha256, names_code, resolve_configs
+from ledger_lab.runners.configs import config_sha256, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.session import held_out_config
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
 from typing import Any
+
+_DATA_KEY = re.compile(r"\+{0,2}[\w.]+", re.ASCII)
+_DATA = re.compile(
+    r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[\s,\[\]])*+",  # never splits a word
+    re.ASCII,
+)
+"""Numbers, words, and lists of them: no name of a function or a class in another package (``package.module:name`` for
+Isaac Lab, also ``package.module.name`` for RSL-RL), no expression, no path, and nothing that Hydra reads otherwise than
+it is written, as ``${…}`` and escapes."""
 
 ABSENT = object()
 """Returned for a path that does not exist. ``MISSING`` is a value: that of a field which nobody has set."""
@@ -56,3 +66,14 @@ def write_setting(agent_cfg: Any, override: str, value: Any) -> None:
         node[name] = value  # type: ignore[index]
     else:
         setattr(node, name, value)
+
+
+def names_code(override: str) -> bool:
+    """Tell whether an override may name a function, a class or a file, which Isaac Lab or a library imports or loads.
+
+    Args:
+        override: ``PATH=VALUE``.
+    """
+    key, _, value = override.partition("=")
+    plain = _DATA_KEY.fullmatch(key) is not None and _DATA.fullmatch(value) is not None
+    return not plain or key.rpartition(".")[2] in ("func", "class_type")

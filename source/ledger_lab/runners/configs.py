@@ -28,15 +28,6 @@ from ledger_lab.runners.adapter import Adapter, load_adapter
 from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")
-_DATA_KEY = re.compile(r"\+{0,2}[\w.]+", re.ASCII)
-_DATA = re.compile(
-    r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[\s,\[\]])*+",  # never splits a word
-    re.ASCII,
-)
-"""Numbers, words, and lists of them: no name of a function or a class in another package (``package.module:name`` for
-Isaac Lab, also ``package.module.name`` for RSL-RL), no expression, no path, and nothing that Hydra reads otherwise than
-it is written, as ``${…}`` and escapes."""
-
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -79,17 +70,6 @@ def resolve_configs(
         env_cfg.sim.physics = native_physics(env_cfg.sim.physics)
     use_local_ground(env_cfg)
     return env_cfg, agent_cfg
-
-
-def names_code(override: str) -> bool:
-    """Tell whether an override may name a function, a class or a file, which Isaac Lab or a library imports or loads.
-
-    Args:
-        override: ``PATH=VALUE``.
-    """
-    key, _, value = override.partition("=")
-    plain = _DATA_KEY.fullmatch(key) is not None and _DATA.fullmatch(value) is not None
-    return not plain or key.rpartition(".")[2] in ("func", "class_type")
 
 
 def _load(task: str, key: str) -> Any:

@@ -9,7 +9,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.recipes.dialect import Dialect
 from ledger_lab.recipes.libraries import PPO
 from ledger_lab.recipes.recipe_file import read_recipe
-from ledger_lab.runners.configs import names_code
+from ledger_lab.recipes.settings import names_code
 from ledger_lab.training.request import TrainRequest
 
 

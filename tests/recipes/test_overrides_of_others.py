@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledger_lab.runners.configs import names_code
+from ledger_lab.recipes.settings import names_code
 
 
 @pytest.mark.parametrize(
