@@ -108,14 +108,14 @@ class ReportRequest(Request):
     deadline: float | None = flag(
         None,
         "With --recommend: find the configuration for the least money with which a run reaches the target within this "
-        "wall-clock time, such as 90m or 2h, with a probability of at least 90 %.",
+        "wall-clock time, such as 90m or 2h, with a probability of at least 90 %%.",
         metavar="TIME",
         parse=parse_duration,
     )
     budget: float | None = flag(
         None,
         "With --recommend: find the configuration for the least time whose expected cost to reach the target, failed "
-        "runs included, is at most this [USD], with a probability of at least 90 %.",
+        "runs included, is at most this [USD], with a probability of at least 90 %%.",
         metavar="USD",
     )
     target: float | None = flag(
