@@ -112,3 +112,12 @@ def test_a_machine_that_is_free_of_charge_is_the_cheapest() -> None:
     waiting = replace(free, ranked=False)
     next_run = choose([*OPTIONS, waiting], Goal.MONEY, Limits()).next_run
     assert next_run is not None and next_run.option is waiting and next_run.saves == 1.0
+
+
+def test_a_run_that_misses_the_target_misses_the_deadline() -> None:
+    unreliable = replace(option("unreliable", 10.0, 1.0), run_ids=tuple("abcde"), reached=3)
+    late = Limits(deadline_s=1e6)
+    assert chance_within(unreliable, late) == pytest.approx(0.6)
+    found = choose([FAST, unreliable], Goal.MONEY, late)
+    assert found.option is FAST and found.next_run is None, "one more run cannot make it reliable"
+    assert choose([FAST, unreliable], Goal.MONEY, Limits(budget_usd=5.0)).option is unreliable

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ledger_lab.ledger import AttemptStarted, GradientNorms, Journal, read_ledger
+from ledger_lab.ledger import AttemptStarted, GradientNorms, Journal, StateRestored, StateSaved, read_ledger
 from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.reports.gradient_noise import noise_line
 from ledger_lab.reports.terminal_table import render_report
@@ -95,3 +95,19 @@ def test_stretches_of_different_steps_do_not_count(
     summary = summarize([first, [second[0], shorter, second[2]]])
     assert [(part.first_iteration, part.last_iteration) for part in summary.gradient_noise] == [(1, 3)]
     assert "beginning" not in noise_line("aa", summary.gradient_noise)[0]
+
+
+def test_stretches_after_the_state_that_a_later_attempt_resumes_from_are_lost(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", world_size=2, num_envs=8, horizon=4, minibatches=2)
+    state = {"sha256": "0" * 64, "iteration": 10, "env_steps": 1, "exactness": "statistical"}
+    saved = StateSaved(**state, size_bytes=1, wall_ns=2 * SECOND)  # type: ignore[arg-type]
+    restored = StateRestored(**state, attempt=2, saved_wall_ns=2 * SECOND, reasons=[], wall_ns=SECOND)  # type: ignore[arg-type]
+    rows = noisy([50.0] * 20)
+    for attempt, kept, row in ((2, slice(0, 20), saved), (3, slice(10, 12), restored)):
+        for rank, own in enumerate(rows):
+            with Journal(run_dir / f"journal-{attempt}-{rank}.jsonl") as journal:
+                begun = AttemptStarted(run_id="aa", attempt=attempt, rank=rank, pid=2, host="a", wall_ns=SECOND)
+                for each in (begun, *([row] if rank == 0 else []), *own[kept]):
+                    journal.append(each)
+    (run,) = read_ledger(tmp_path, use_cache=False).runs
+    assert summarize_run(run).gradient_noise[-1].last_iteration == 12

@@ -87,7 +87,8 @@ def figure_of(option: Option, goal: Goal) -> Estimate | None:
 def chance_within(option: Option, limits: Limits) -> float:
     """Return the probability that a training stays within limits; that of the less likely one if there are two.
 
-    A deadline is about one run. A budget is about the expected cost, failed runs included.
+    A deadline is about one run, which misses the target as often as the runs behind the option did. A budget is about
+    the expected cost, failed runs included.
 
     Args:
         option: The option.
@@ -95,7 +96,8 @@ def chance_within(option: Option, limits: Limits) -> float:
     """
     chances = [1.0]
     if limits.deadline_s is not None:
-        chances.append(0.0 if option.time is None else option.time.chance_below(limits.deadline_s, single=True))
+        in_time = 0.0 if option.time is None else option.time.chance_below(limits.deadline_s, single=True)
+        chances.append(in_time * _reached(option))
     if limits.budget_usd is not None:
         chances.append(0.0 if option.cost is None else option.cost.chance_below(limits.budget_usd, single=False))
     return min(chances)
@@ -186,6 +188,11 @@ def _next_run(option: Option, choosable: Sequence[Option], goal: Goal, limits: L
     return NextRun(option=option, saves=-kept * math.expm1(-gain), changes=kept * chance)
 
 
+def _reached(option: Option) -> float:
+    """Return the share of the runs behind an option that reached the target."""
+    return option.reached / len(option.run_ids)
+
+
 def _moves(figure: Estimate) -> float:
     """Return the standard deviation by which one more run is expected to move the logarithm of an estimate."""
     variance = figure.deviation**2 + figure.run_spread**2
@@ -195,16 +202,18 @@ def _moves(figure: Estimate) -> float:
 def _chance_kept_then(option: Option, limits: Limits) -> float:
     """Return the probability that, after one more run, an option keeps the limits with enough certainty."""
     chances = [1.0]
-    for limit, figure, single in (
-        (limits.deadline_s, option.time, True),
-        (limits.budget_usd, option.cost, False),
+    for limit, figure, single, share in (
+        (limits.deadline_s, option.time, True, _reached(option)),
+        (limits.budget_usd, option.cost, False, 1.0),
     ):
+        if limit is not None and share <= SURE:
+            return 0.0
         if limit is None or figure is None or not figure.value:
             continue
         moves = _moves(figure)
         left = math.sqrt(max(figure.deviation**2 - moves**2, 0.0))
         spread = math.hypot(left, figure.run_spread) if single else left
-        room = math.log(limit / figure.value) - _NORMAL.inv_cdf(SURE) * spread
+        room = math.log(limit / figure.value) - _NORMAL.inv_cdf(SURE / share) * spread
         chances.append(_NORMAL.cdf(room / moves) if moves else float(room >= 0))
     return min(chances)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ledger_lab.ledger import Attempt, GradientNorms, Run
+from ledger_lab.ledger import Attempt, GradientNorms, Run, StateRestored
 from ledger_lab.units import quantity
 
 _PARTS = ("at the beginning", "in the middle", "at the end")
@@ -45,7 +45,9 @@ def summarize_noise(run: Run) -> list[NoisePart]:
     if processes == 1:
         return []
     stretches: dict[int, list[GradientNorms]] = {}
-    for attempt in run.attempts:  # what a later attempt trained again replaces what was lost
+    for attempt in run.attempts:
+        for state in attempt.of(StateRestored):  # what was trained after it is lost
+            stretches = {iteration: rows for iteration, rows in stretches.items() if iteration <= state.iteration}
         stretches.update(_stretches(attempt, processes))
     ordered = [stretches[iteration] for iteration in sorted(stretches)]
     parts = len(_PARTS) if len(ordered) >= len(_PARTS) else min(1, len(ordered))
