@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -162,7 +162,9 @@ def gather(declaration: SearchDeclaration, records: Iterable[tuple[Place, Values
         where = f"search {declaration.name}, trial {place.trial}"
         if values.setdefault(place.trial, found) != found:
             raise UserError(f"{where}: its trainings have different values; remove those that a search did not start")
-        wrong = declaration.space.check(found) if place.trial != STOCK else f"{min(found)} is changed" if found else None
+        wrong = (
+            declaration.space.check(found) if place.trial != STOCK else f"{min(found)} is changed" if found else None
+        )
         if wrong:
             raise UserError(f"{where}: {wrong}; a search did not start this training")
         if place.sealed != (run.seed in declaration.sealed_seeds):
@@ -177,3 +179,11 @@ def gather(declaration: SearchDeclaration, records: Iterable[tuple[Place, Values
         Trial(number=number, values=values[number], runs=tuple(run for _, run in sorted(runs[number].items())))
         for number in sorted(values)
     )
+
+
+def in_order(trials: Iterable[Trial]) -> Sequence[Trial]:
+    """Return trials by number, each with its trainings in an order that depends on the trainings only."""
+    return [
+        replace(trial, runs=tuple(sorted(trial.runs, key=lambda run: (run.seed, run.repeat, run.sealed))))
+        for trial in sorted(trials, key=lambda trial: trial.number)
+    ]
