@@ -213,7 +213,7 @@ def tally(landscape: str, proposals: str, races: int, budget_h: float, seed: int
     )
 
 
-def main(argv: Sequence[str]) -> int:
+def bench_search_races(argv: Sequence[str]) -> int:
     """Run races on each landscape, by TPE and at random, and print what they found."""
     parser = argparse.ArgumentParser(prog="benchmarks search_races", description=__doc__)
     parser.add_argument("--budget_h", type=float, default=3.0, help="Budget of each race (default: 3).")
