@@ -51,7 +51,7 @@ def propose(
         UserError: If no proposal is accepted, or Optuna is not installed.
     """
     seed = int.from_bytes(hashlib.sha256(f"{declaration.digest}:{number}".encode()).digest()[:4])
-    study = _study(declaration, _ranked(declaration, trials, charges), seed)
+    study = study_of(declaration, ranked(declaration, trials, charges), seed)
     for values in _drawn(declaration, study):
         if accepts is None or accepts(values):
             return values
@@ -61,13 +61,18 @@ def propose(
     )
 
 
-def _ranked(
+def ranked(
     declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges
 ) -> list[tuple[Trial, float | None]]:
     """Return the trials with values, by number, with their places in the race; ``None`` for those under way.
 
     TPE only uses the order of its trials. Trials that reached the target on all their seeds come first, by their mean
     charge; then those that did not, by the number of seeds that they reached, and by their mean charge.
+
+    Args:
+        declaration: The search.
+        trials: Its trials.
+        charges: Their charges.
     """
     ended = [trial for trial in trials if trial.values and _has_result(trial)]
 
@@ -87,8 +92,17 @@ def _has_result(trial: Trial) -> bool:
     return any(run.outcome.is_final for run in trial.raced().values())
 
 
-def _study(declaration: SearchDeclaration, ranked: Sequence[tuple[Trial, float | None]], seed: int) -> optuna.Study:
-    """Rebuild the study that Optuna would have."""
+def study_of(declaration: SearchDeclaration, places: Sequence[tuple[Trial, float | None]], seed: int) -> optuna.Study:
+    """Rebuild the study that Optuna would have.
+
+    Args:
+        declaration: The search.
+        places: Trials with their places in the race; ``None`` for those under way.
+        seed: Seed of the next proposal.
+
+    Raises:
+        UserError: If Optuna is not installed.
+    """
     try:
         import optuna
     except ImportError as error:
@@ -101,7 +115,7 @@ def _study(declaration: SearchDeclaration, ranked: Sequence[tuple[Trial, float |
     if declaration.strategy == "race":
         sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=RANDOM_TRIALS)
     study = optuna.create_study(sampler=sampler)
-    for trial, place in ranked:
+    for trial, place in places:
         state = TrialState.RUNNING if place is None else TrialState.COMPLETE
         active = [each for each in declaration.space.parameters if each.name in trial.values]
         params = {each.name: _plain(each, trial.values[each.name]) for each in active}
