@@ -13,8 +13,8 @@ from rich.table import Table
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.search import End, Outcome, SearchDeclaration, SeedRun, Start, Trial, decide
 from ledger_lab.search.charges import Charges
-from ledger_lab.search.ending import SealedRun, compare, finalists, sealed_cap_s
-from ledger_lab.search.race import incumbent
+from ledger_lab.search.ending import SealedRun, compare, finalists
+from ledger_lab.search.race import SLOWEST_TIMES, incumbent
 from ledger_lab.search.space import Parameter, Space, Values
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -56,8 +56,9 @@ class Landscape:
         noise = np.random.default_rng(key).normal(0, self.spread)
         slower = 1 + self.drift_per_h * at_s / 3600
         time_s = self.median_s(start.values) * math.exp(noise) * slower
-        wall_s = min(time_s, _MAX_S * slower, start.cap_s)
-        outcome = Outcome.REACHED if wall_s == time_s else Outcome.CAPPED if wall_s == start.cap_s else Outcome.MISSED
+        cap_s = math.inf if start.cap_s is None else start.cap_s
+        wall_s = min(time_s, _MAX_S * slower, cap_s)
+        outcome = Outcome.REACHED if wall_s == time_s else Outcome.CAPPED if wall_s == cap_s else Outcome.MISSED
         return SeedRun(
             seed=start.seed,
             outcome=outcome,
@@ -137,7 +138,7 @@ def search(declaration: SearchDeclaration, landscape: Landscape) -> Found:
     stock_s = landscape.median_s({})
     generator = np.random.default_rng([landscape.number, 7])
     stock = _sealed(declaration, stock_s, landscape, math.inf, generator)
-    cap_s = sealed_cap_s([run.charge for run in stock.values()])
+    cap_s = SLOWEST_TIMES * max(run.charge for run in stock.values())
     finals = finalists(declaration, trials, charges)
     medians = {trial.number: landscape.median_s(trial.values) for trial in finals}
     runs = {number: _sealed(declaration, s, landscape, cap_s, generator) for number, s in medians.items()}

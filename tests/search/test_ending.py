@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from ledger_lab.search.ending import SealedRun, compare, sealed_cap_s
+from benchmarks.search_races import LANDSCAPES, declared, play, with_run
+from ledger_lab.search import End, Outcome, SeedRun, Start, decide
+from ledger_lab.search.charges import Charges
+from ledger_lab.search.ending import SealedRun, compare, decide_end, finalists
 
 
 def runs(charges: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:
@@ -51,5 +55,30 @@ def test_more_finalists_widen_each_interval() -> None:
     assert of_three[0].ratio_high > alone.ratio_high and of_three[0].ratio_low < alone.ratio_low
 
 
-def test_a_finalist_is_not_capped_below_the_stock_recipe() -> None:
-    assert sealed_cap_s(BASE) >= max(BASE)
+def test_sealed_seeds_are_run_stock_first_and_to_the_end() -> None:
+    declaration = declared(3.0)
+    trials, _ = play(declaration, LANDSCAPES["steep"])
+    charges = Charges.of(declaration, trials, None)
+    starts = []
+    while isinstance(start := decide_end(declaration, trials, charges), Start):
+        starts.append(start)
+        assert start.seed in declaration.sealed_seeds and start.place.sealed
+        run = SeedRun(
+            seed=start.seed,
+            outcome=Outcome.REACHED,
+            wall_s=300.0,
+            usd=None,
+            cap_s=start.cap_s,
+            started_s=0.0,
+            sealed=True,
+        )
+        if len(starts) == 7:  # interrupted, and resumed
+            half = with_run(trials, start, replace(run, outcome=Outcome.CONTINUES))
+            assert decide_end(declaration, half[::-1], charges) == replace(start, resumes=True)
+        trials = with_run(trials, start, run)
+    assert isinstance(start, End)
+    numbers = [each.number for each in finalists(declaration, trials, charges)]
+    assert [each.place.trial for each in starts] == [0, *numbers] * 10
+    assert {each.cap_s for each in starts} == {None, 600.0}
+    assert Charges.of(declaration, trials, None).by_trial == charges.by_trial  # the race does not see the end
+    assert isinstance(decide(declaration, trials), End)

@@ -112,6 +112,8 @@ def test_dollars_need_a_price() -> None:
     dollars = replace(DECLARATION, budget_h=None, budget_usd=1.0)
     with pytest.raises(UserError, match="no price"):
         decide(dollars, [])
+    with pytest.raises(UserError, match="costs nothing"):
+        decide(dollars, [], usd_per_s=0.0)
     start = decide(dollars, [], usd_per_s=0.001)
     assert isinstance(start, Start) and start.cap_s == pytest.approx(1000 / 3)
 

@@ -89,8 +89,11 @@ class Charges:
             UserError: If a price is missing that the budget or the objective needs.
         """
         costs = declaration.objective == "cost"
-        if usd_per_s is None and (costs or declaration.budget_usd is not None):
-            raise UserError(f"search {declaration.name}: this machine has no price; give budget_h and objective time")
+        if (costs or declaration.budget_usd is not None) and not usd_per_s:
+            raise UserError(
+                f"search {declaration.name}: the machine has no price, or costs nothing: set one, or give budget_h "
+                'and objective = "time"'
+            )
         runs = [run for trial in trials for run in trial.runs]
         drifts = {machine: Drift.of(machine, trials) for machine in sorted({run.machine for run in runs})}
         per_s = usd_per_s if costs and usd_per_s is not None else 1.0

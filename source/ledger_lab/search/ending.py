@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.race import SLOWEST_TIMES
-from ledger_lab.search.trials import STOCK, Outcome, Trial
+from ledger_lab.search.race import SLOWEST_TIMES, Decision, End, Start, Wait
+from ledger_lab.search.trials import STOCK, Outcome, Place, Trial, in_order
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,15 +77,42 @@ def finalists(declaration: SearchDeclaration, trials: Sequence[Trial], charges: 
     return best[:FINALISTS]
 
 
-def sealed_cap_s(stock_s: Sequence[float]) -> float:
-    """Return the cap of a finalist on a sealed seed [s].
+def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> Decision:
+    """Decide which training on a sealed seed comes next, after the race has ended.
 
-    No finalist is capped below the time of the task's own recipe.
+    Seed by seed, the task's own recipe runs first and without a cap, and then the finalists. So all of them meet the
+    same drift of the machine.
 
     Args:
-        stock_s: Times of the task's own recipe on all sealed seeds [s].
+        declaration: The search.
+        trials: Its trials.
+        charges: Their charges.
     """
-    return SLOWEST_TIMES * max(stock_s)
+    trials = in_order(trials)
+    finals = finalists(declaration, trials, charges)
+    if not finals:
+        return End("no trial reached the target on all search seeds, so that nothing is compared on the sealed seeds")
+    stock = next(trial for trial in trials if trial.number == STOCK)
+    slowest_s = 0.0
+    for seed in declaration.sealed_seeds:
+        for trial in (stock, *finals):
+            run = next((run for run in trial.runs if run.sealed and run.seed == seed), None)
+            cap_s = None if trial.is_stock else SLOWEST_TIMES * slowest_s
+            if run is None or run.outcome is Outcome.CONTINUES:
+                return Start(
+                    place=Place(trial.number, sealed=True),
+                    values=trial.values,
+                    seed=seed,
+                    cap_s=cap_s if run is None else run.cap_s,
+                    resumes=run is not None,
+                )
+            if trial.is_stock and not run.outcome.is_final:
+                return Wait("the caps of the finalists follow from the time of the task's own recipe")
+            if trial.is_stock:
+                slowest_s = max(slowest_s, run.wall_s)
+    if any(not run.outcome.is_final for trial in trials for run in trial.runs if run.sealed):
+        return Wait("the last trainings on sealed seeds are under way")
+    return End("all sealed seeds have been run")
 
 
 def compare(

@@ -29,8 +29,8 @@ class Start:
     place: Place
     values: Values
     seed: int
-    cap_s: float
-    """Time that all its attempts may take together [s]."""
+    cap_s: float | None
+    """Time that all its attempts may take together [s]; ``None`` without a limit."""
     resumes: bool = False
     """Whether an earlier attempt is to be resumed."""
 
@@ -109,9 +109,7 @@ def _paused(trials: Sequence[Trial]) -> Start | None:
         for run in sorted(trial.runs, key=lambda run: (run.sealed, run.repeat, run.seed)):
             if run.outcome is Outcome.CONTINUES and not run.sealed:
                 place = Place(trial.number, run.repeat)
-                return Start(
-                    place=place, values=trial.values, seed=run.seed, cap_s=run.cap_s or run.wall_s, resumes=True
-                )
+                return Start(place=place, values=trial.values, seed=run.seed, cap_s=run.cap_s, resumes=True)
     return None
 
 
@@ -159,7 +157,7 @@ def _race(
         number = max(trial.number for trial in trials) + 1
         values = propose(declaration, trials, charges, number, accepts)
         return Start(place=Place(number), values=values, seed=first, cap_s=charges.seconds(cap))
-    needed = charges.price(declaration, start.cap_s)
+    needed = charges.price(declaration, start.cap_s or 0.0)
     if needed > _left(declaration, trials, charges):
         return _cannot_pay(declaration, trials, runs, needed)
     return start

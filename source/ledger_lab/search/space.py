@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ LIBRARY, NUM_ENVS = "rl_library", "num_envs"
 """Parameters besides the fields of a recipe and the overrides of the task."""
 _KNOWN = (*FIELDS, NUM_ENVS, LIBRARY)
 _OVERRIDE = "env."
+_OVERRIDE_NAME = re.compile(r"env(?:\.\w+)+")
 _RANGE_KEYS, _CHOICE_KEYS = ("type", "low", "high", "log", "when"), ("type", "choices", "when")
 
 
@@ -105,7 +107,7 @@ def as_text(value: Value) -> str:
 
 def _parameter(where: str, name: str, table: object, earlier: Mapping[str, Parameter]) -> Parameter:
     """Check one parameter."""
-    if name not in _KNOWN and not name.startswith(_OVERRIDE):
+    if name not in _KNOWN and not _OVERRIDE_NAME.fullmatch(name):
         raise UserError(f"{where}: a recipe has no {name!r}: {nearest(name, _KNOWN)} (or an override, env.PATH)")
     if name == f"{_OVERRIDE}scene.{NUM_ENVS}":
         raise UserError(f"{where}: name it {NUM_ENVS}")
