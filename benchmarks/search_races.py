@@ -11,11 +11,12 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.search import End, Outcome, SearchDeclaration, SeedRun, Start, Trial, decide
 from ledger_lab.search.charges import Charges
+from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import SealedRun, compare, finalists
-from ledger_lab.search.race import SLOWEST_TIMES, incumbent
+from ledger_lab.search.race import SLOWEST_TIMES, End, Start, decide, incumbent
 from ledger_lab.search.space import Parameter, Space, Values
+from ledger_lab.search.trials import Outcome, SeedRun, Trial
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.units import percent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.search import load_search
+from ledger_lab.search.declaration import load_search
 from ledger_lab.search.space import Parameter
 
 SEARCH = """

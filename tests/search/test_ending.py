@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.search_races import LANDSCAPES, declared, play, with_run
-from ledger_lab.search import End, Outcome, SeedRun, Start, decide
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.ending import SealedRun, compare, decide_end, finalists
+from ledger_lab.search.race import End, Start, decide
+from ledger_lab.search.trials import Outcome, SeedRun
 
 
 def runs(charges: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.search_races import declared
-from ledger_lab.search import Outcome, SeedRun, Trial
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.importance import importances
+from ledger_lab.search.trials import Outcome, SeedRun, Trial
 
 DECLARATION = declared(1.0)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from benchmarks.search_races import Landscape, declared, play, with_run
 from ledger_lab.errors import UserError
-from ledger_lab.search import End, Outcome, SeedRun, Start, Trial, Wait, decide
 from ledger_lab.search.charges import Drift
 from ledger_lab.search.proposals import RANDOM_TRIALS
-from ledger_lab.search.trials import Place
+from ledger_lab.search.race import End, Start, Wait, decide
+from ledger_lab.search.trials import Outcome, Place, SeedRun, Trial
 
 STEEP = Landscape(spread=0.2, steepness=1.0)
 DECLARATION = declared(1.0)

@@ -9,8 +9,7 @@ import pytest
 from benchmarks.search_races import declared
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.rows import Status
-from ledger_lab.search import Outcome, SeedRun
-from ledger_lab.search.trials import MOST_ATTEMPTS, Place, cohort_of, gather, outcome_of, place_of
+from ledger_lab.search.trials import MOST_ATTEMPTS, Outcome, Place, SeedRun, cohort_of, gather, outcome_of, place_of
 
 DECLARATION = declared(1.0)
 VALUES = {"learning_rate": 1e-3, "clip": 0.2, "schedule": "fixed"}

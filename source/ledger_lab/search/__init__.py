@@ -3,20 +3,3 @@
 A search has no storage of its own: everything here is computed from the search file and from what the ledger says of
 the search's trainings. So a search that was killed goes on where it stopped.
 """
-
-from ledger_lab.search.declaration import SearchDeclaration, load_search
-from ledger_lab.search.race import Decision, End, Start, Wait, decide
-from ledger_lab.search.trials import Outcome, SeedRun, Trial
-
-__all__ = [
-    "Decision",
-    "End",
-    "Outcome",
-    "SearchDeclaration",
-    "SeedRun",
-    "Start",
-    "Trial",
-    "Wait",
-    "decide",
-    "load_search",
-]
