@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 
 from ledger_lab.commands.report import build_report
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status
-from tests.fakes.ledgers import write_run
+from ledger_lab.ledger import AttemptStarted, Journal, Status
+from tests.fakes.ledgers import SECOND, window, write_run
 from tests.fakes.scaled import PRICE, write_scaled
 
 
@@ -65,7 +66,7 @@ def test_the_choice_as_text(log_root: Path, capsys: pytest.CaptureFixture[str]) 
         "one more run would be worth most with",
         "unpriced has no price, so its cost is not ranked: give --usd_per_hour",
         "not ranked: 2 of at least 5 runs",
-        "spot machines are not priced, because the ledger has no preempted run on a spot machine",
+        "spot machines are not priced, because no run on a spot machine of the ledger was resumed after a preemption",
     ):
         assert said in text
     assert "and keeps the limits with a probability of 90 %" in report(capsys, log_root, "--budget", "0.00001")
@@ -115,10 +116,36 @@ def test_spot_machines_are_priced_from_preempted_runs(tmp_path: Path, capsys: py
     prices.write_text(
         "[instances.m-spot]\n" + "".join(f"{name} = {json.dumps(each)}\n" for name, each in fields.items())
     )
-    assert "no preempted run on a spot machine" in report(capsys, tmp_path, "--prices", str(prices))
-    write_run(tmp_path, "sp", scores=(), status=Status.PREEMPTED, task="other", price=spot.to_dict())
+    run_dir = write_run(tmp_path, "sp", scores=(), status=Status.PREEMPTED, task="other", price=spot.to_dict())
+    unknown = "resumed after a preemption, so the overhead was not measured"
+    assert unknown in report(capsys, tmp_path, "--prices", str(prices)), "a preemption alone tells no overhead"
+    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+        host = socket.gethostname()
+        journal.append(AttemptStarted(run_id="sp", attempt=2, rank=0, pid=2**22 + 1, host=host, wall_ns=1))
+        journal.append(window(None, 0, {"restart": 2 * SECOND}, 2 * SECOND))
     found = json.loads(report(capsys, tmp_path, "--prices", str(prices), "--json", "-"))
     (option,) = [each for each in found["options"] if each["basis"] == "spot"]
     assert option["configuration"]["instance"] == "m-spot"
     assert option["notes"] == ["overhead from 1 preemption in 0.00139 h on spot machines"]
-    assert option["cost"]["value"] < found["options"][0]["cost"]["value"]
+    here_usd, spot_usd = (each["cost"]["value"] for each in (found["options"][0], option))
+    assert spot_usd == pytest.approx(here_usd * 0.9 / 3.6 * (5 + 2) / 5)
+
+
+def test_configurations_that_look_alike_have_names_that_tell_them_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for physics in ("newton", "physx"):
+        for seed in range(5):
+            write_scaled(
+                tmp_path, f"{physics}{seed}", 1, 64, rate=1000.0, iterations=100 + seed, seed=seed, physics=physics
+            )  # fmt: skip
+    text = report(capsys, tmp_path)
+    assert "made-up · newton · rsl_rl · 64" in text and "made-up · physx · rsl_rl · 64" in text
+    assert "it is the best of 2 with a probability of" in text
+    assert "it is the only one that can be chosen" in report(capsys, tmp_path, *(f"newton{seed}" for seed in range(5)))
+
+
+def test_trainings_that_still_run_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    price = replace(PRICE, instance="m").to_dict()
+    write_scaled(tmp_path, "a", 1, 64, rate=1000.0, iterations=100, reached=False, ends=False, price=price)
+    assert "least time: no configuration has both enough runs and a known time" in report(capsys, tmp_path)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from ledger_lab.recommend.choice import Goal, Limits, chance_within, choose, pareto_front
-from ledger_lab.recommend.estimates import Estimate, Z
+from ledger_lab.recommend.estimates import FREE, Estimate, Z
 from ledger_lab.recommend.options import Basis, Configuration, Option
 
 
@@ -58,7 +59,7 @@ def test_too_few_runs_are_not_chosen_but_may_be_worth_another_run() -> None:
     found = choose([*OPTIONS, promising], Goal.TIME, Limits())
     assert found.option is FAST and promising not in pareto_front([promising])
     assert found.next_run is not None and found.next_run.option is promising
-    assert 0.3 < found.next_run.changes < 0.5 and 0 < found.next_run.saves < 0.5
+    assert 0.5 < found.next_run.changes < 0.6 and 0 < found.next_run.saves < 0.5
 
 
 def test_the_worth_of_a_run_is_the_knowledge_gradient() -> None:
@@ -66,7 +67,7 @@ def test_the_worth_of_a_run_is_the_knowledge_gradient() -> None:
     found = choose([one, other], Goal.TIME, Limits()).next_run
     moves = 0.3**2 / math.hypot(0.3, 0.2)
     assert found is not None and found.option is other
-    assert found.saves == pytest.approx(moves / math.sqrt(2 * math.pi))
+    assert found.saves == pytest.approx(1 - math.exp(-moves / math.sqrt(2 * math.pi)))
     assert found.changes == pytest.approx(0.5)
 
 
@@ -81,3 +82,33 @@ def test_without_a_choice_the_next_run_is_told_all_the_same() -> None:
     assert found.option is None and found.chance_best is None
     assert found.next_run is not None and found.next_run.saves > 0.01
     assert choose([], Goal.MONEY, Limits()).next_run is None
+
+
+def test_a_far_better_option_with_too_few_runs_is_the_next_run() -> None:
+    better = option("better", 50.0, 1.0, deviation=0.05, ranked=False)
+    found = choose([FAST, better], Goal.TIME, Limits())
+    assert found.option is FAST and found.among == 1
+    assert found.next_run is not None and found.next_run.option is better
+    assert found.next_run.changes == pytest.approx(1.0) and found.next_run.saves == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_run_that_may_show_that_a_limit_is_kept_is_worth_something() -> None:
+    near, far = (option("near", time_s, 0.1, deviation=0.3) for time_s in (105.0, 140.0))
+    worth = []
+    for cheap in (near, far):
+        found = choose([FAST, cheap], Goal.MONEY, Limits(deadline_s=150.0))
+        assert found.option is FAST and found.next_run is not None and found.next_run.option is cheap
+        worth.append(found.next_run.changes)
+    assert 0.4 < worth[0] < 0.7 and worth[1] < 0.2, "many runs of the slower one are too late in any case"
+
+
+def test_a_machine_that_is_free_of_charge_is_the_cheapest() -> None:
+    free = replace(option("free", 400.0, 1.0), cost=FREE)
+    found = choose([*OPTIONS, free], Goal.MONEY, Limits(budget_usd=1e-9))
+    assert found.option is free and chance_within(free, Limits(budget_usd=1e-9)) == 1.0
+    found = choose([*OPTIONS, free, replace(free, run_ids=("b",))], Goal.MONEY, Limits())
+    assert found.option is free and found.chance_best == 1.0 and found.next_run is None
+    assert pareto_front([*OPTIONS, free]) == [FAST, CHEAP, free]
+    waiting = replace(free, ranked=False)
+    next_run = choose([*OPTIONS, waiting], Goal.MONEY, Limits()).next_run
+    assert next_run is not None and next_run.option is waiting and next_run.saves == 1.0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.recommend import Truth
+from ledger_lab.recommend.estimates import FREE, time_to_target
 from ledger_lab.recommend.options import Basis, PricedRun, measured_options
 from ledger_lab.recommend.predicted import predicted_options
 from tests.fakes.scaled import PRICE, scaled
@@ -69,3 +70,39 @@ def test_four_runs_are_shown_and_not_ranked() -> None:
     own = [PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"{n}"), price=PRICE) for n in range(4)]
     (option,) = measured_options(own)
     assert not option.ranked and option.notes == ("not ranked: 4 of at least 5 runs",)
+
+
+def priced(count: int = 5, **changes: object) -> list[PricedRun]:
+    return [PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"{n}", **changes), price=PRICE) for n in range(count)]
+
+
+def test_the_interval_of_a_time_contains_it() -> None:
+    skewed = [scaled(steps=1000 if n < 11 else 100_000 + n, run_id=f"{n}") for n in range(20)]
+    found = time_to_target(skewed)
+    assert found.interval[0] <= found.value == skewed[0].time_to_target_s <= found.interval[1]
+
+
+def test_a_free_machine_costs_nothing() -> None:
+    (option,) = measured_options(priced(usd_per_hour=0.0, billable_usd=0.0))
+    assert option.cost == FREE and not option.notes
+    (option,) = measured_options(priced(usd_per_hour=0.0, billable_usd=0.0, reached=False))
+    assert option.cost is None
+    free = {f"machine-{size}": replace(TRUTH.price(size), usd_per_hour=0.0) for size in (1, 2, 4, 8)}
+    own = [replace(each, price=free[each.price.instance]) for each in runs(1, 2, 8)]
+    (predicted,) = predicted_options(own, free)
+    assert predicted.cost == FREE and "no cost: unpriced" not in predicted.notes
+
+
+def test_costs_that_mix_prices_or_longer_trainings_say_so() -> None:
+    own = priced(3, usd_per_hour=3.6) + priced(2, usd_per_hour=1.0)
+    (option,) = measured_options(own)
+    assert "its cost mixes 2 prices, $1 and $3.6 per hour: name runs of one price" in option.notes
+    (option,) = measured_options(priced(4) + priced(1, status="completed"))
+    assert option.notes == ("its cost includes what 1 of its runs trained on after the target",)
+
+
+def test_no_prediction_on_a_spot_machine_forgets_preemptions() -> None:
+    own = [replace(each, price=replace(each.price, market="spot")) for each in runs(1, 2, 8)]
+    assert predicted_options(own, {}) == []
+    found = predicted_options(own, {"machine-4": TRUTH.price(4)})
+    assert {each.configuration.instance for each in found} == {"machine-4"}

@@ -12,15 +12,15 @@ from tests.fakes.scaled import PRICE, scaled
 
 ON_DEMAND = replace(PRICE, instance="m", market="on-demand", accelerator="A", region="r")
 SPOT = replace(ON_DEMAND, instance="m-spot", market="spot", usd_per_hour=0.9)
-HISTORY = SpotHistory(run_id="s", wall_s=4000.0, extra_s=400.0, queue_s=360.0, preemptions=4)
+HISTORY = SpotHistory(run_id="s", wall_s=4000.0, extra_s=400.0, queue_s=360.0, preemptions=4, restarts=4)
 
 
 def test_overhead_is_measured_or_refused() -> None:
     found = spot_overhead([HISTORY])
     assert found.cost[0] == pytest.approx(4000 / 3600) and found.time[0] == pytest.approx(4360 / 3600)
     assert found.cost[1] < found.cost[0] < found.cost[2]
-    with pytest.raises(ValueError, match="no preempted run on a spot machine"):
-        spot_overhead([replace(HISTORY, preemptions=0)])
+    with pytest.raises(ValueError, match="no run on a spot machine of the ledger was resumed after a preemption"):
+        spot_overhead([replace(HISTORY, preemptions=0, restarts=0)])
     with pytest.raises(ValueError, match="spot machines are not priced"):
         spot_overhead([])
 
@@ -39,3 +39,20 @@ def test_a_measured_machine_is_priced_as_spot() -> None:
     assert found.time.value == pytest.approx(here.time.value * (4360 / 3600))
     assert found.cost.deviation > here.cost.deviation
     assert not spot_options(measured, {"m": ON_DEMAND}, {"other-spot": SPOT}, spot_overhead([HISTORY]))
+
+
+def test_a_preemption_that_no_attempt_followed_costs_what_the_others_do() -> None:
+    with pytest.raises(ValueError, match="the overhead was not measured"):
+        spot_overhead([replace(HISTORY, extra_s=0.0, restarts=0)])
+    found = spot_overhead([HISTORY, replace(HISTORY, wall_s=3600.0, extra_s=0.0, preemptions=4, restarts=0)])
+    assert found.cost[0] == pytest.approx(1 + 400 * 8 / 4 / 7200)
+
+
+def test_a_measured_spot_machine_is_not_estimated() -> None:
+    both = {"m": ON_DEMAND, "m-spot": SPOT}
+    runs = [
+        PricedRun(run=scaled(steps=4000 + 100 * seed, run_id=f"{name}{seed}", instance=name), price=price)
+        for name, price in both.items()
+        for seed in range(5)
+    ]
+    assert not spot_options(measured_options(runs), both, both, spot_overhead([HISTORY]))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ledger_lab.reports.scaling_view import render_studies
-from ledger_lab.reports.scaling_words import batch_fit_lines, few_iterations_line, price_line, rate_fit_lines
+from ledger_lab.reports.scaling_words import (
+    batch_fit_lines,
+    few_iterations_line,
+    noise_line,
+    price_line,
+    rate_fit_lines,
+)
 from ledger_lab.scaling import ScaledRun, find_studies
 from ledger_lab.scaling.laws import Law, RateFit
 from ledger_lab.terminal.console import make_console
@@ -59,3 +65,18 @@ def test_sizes_on_several_machines_are_told_apart(machines: int, capfd: pytest.C
             "4 × 64",
             "4 × 64 on 2 machines",
         ]
+
+
+def test_gradient_noise_scales_stand_beside_the_critical_batch() -> None:
+    runs = [scaled(2, 64, run_id=f"{scale}", gradient_noise_scale=scale) for scale in (900.0, 1000.0, 5000.0, None)]
+    runs += [scaled(4, 64, gradient_noise_scale=2000.0), scaled(1, 64)]
+    told = noise_line(runs)
+    assert told == (
+        "gradient noise scale in the last third, median of the runs: 1 k samples (a gradient step averages 2.05 k), "
+        "2 k samples (a gradient step averages 4.1 k)"
+    )
+    console = make_console()
+    with console.capture() as shown:
+        console.print(render_studies(find_studies(runs), 250), soft_wrap=True)
+    assert told in shown.get()
+    assert noise_line([scaled(1, 64)]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -41,3 +42,16 @@ def test_few_blocks_give_no_interval() -> None:
 def test_one_process_is_refused() -> None:
     with pytest.raises(ValueError, match="no two processes to compare"):
         gradient_noise_scale(np.ones((20, 1)), np.ones(20), 100, block=1)
+
+
+def test_a_long_training_takes_little_memory() -> None:
+    generator = np.random.default_rng(4)
+    own = 2.0 + 0.1 * generator.standard_normal((20_000, 2))
+    tracemalloc.start()
+    try:
+        found = gradient_noise_scale(own, np.full(20_000, 1.5), 100, block=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.value == pytest.approx(100.0, rel=0.01) and found.interval is not None
+    assert peak < 100e6

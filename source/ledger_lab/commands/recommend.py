@@ -94,11 +94,12 @@ def _spot_history(run: Run) -> SpotHistory | None:
     if facts.price.market != "spot" or not run.attempts:
         return None
     statuses = [attempt.status for attempt in run.attempts]
-    lost = [status for status in statuses[:-1] if status is Status.LOST]
+    interrupted = [status for status in statuses[:-1] if status in (Status.LOST, Status.PREEMPTED)]
     return SpotHistory(
         run_id=run.declared.run_id,
         wall_s=facts.wall_s,
         extra_s=facts.phase_ns.get(Phase.RESTART, 0) / 1e9,
         queue_s=facts.queue_s or 0.0,
-        preemptions=len(lost) + statuses.count(Status.PREEMPTED),
+        preemptions=len(interrupted) + (statuses[-1] is Status.PREEMPTED),
+        restarts=len(interrupted),
     )

@@ -107,12 +107,16 @@ class ReportRequest(Request):
     )
     deadline: float | None = flag(
         None,
-        "With --recommend: find the least money that reaches the target in this wall-clock time, such as 90m or 2h.",
+        "With --recommend: find the configuration for the least money with which a run reaches the target within this "
+        "wall-clock time, such as 90m or 2h, with a probability of at least 90 %%.",
         metavar="TIME",
         parse=parse_duration,
     )
     budget: float | None = flag(
-        None, "With --recommend: find the least time that reaches the target for this cost [USD].", metavar="USD"
+        None,
+        "With --recommend: find the configuration for the least time whose expected cost to reach the target, failed "
+        "runs included, is at most this [USD], with a probability of at least 90 %%.",
+        metavar="USD",
     )
     target: float | None = flag(
         None, "With --recommend: use only runs that were trained to this success rate, such as 0.9.", metavar="SHARE"

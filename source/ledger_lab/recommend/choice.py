@@ -1,8 +1,8 @@
 """Chooses among options: the least time or money, within limits; the Pareto front; what one more run is worth.
 
 One more run is worth what it is expected to save because it may change the choice. This is the knowledge gradient
-(Frazier, Powell & Dayanik 2008, SIAM J. Control Optim. 47:2410), here of the logarithms of times or costs, so that its
-unit is a share of the time or the cost.
+(Frazier, Powell & Dayanik 2008, SIAM J. Control Optim. 47:2410), here of the logarithms of times or costs, so that it
+becomes a share of the time or the cost.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Choice:
     goal: Goal
     option: Option | None
     """``None`` if no option has enough runs, the figure, and a large enough probability of keeping the limits."""
+    among: int
+    """How many options may be chosen."""
     chance_best: float | None
     """Probability that it is really the best of those that may be chosen; ``None`` without one."""
     next_run: NextRun | None
@@ -114,8 +116,9 @@ def choose(options: Sequence[Option], goal: Goal, limits: Limits) -> Choice:
     return Choice(
         goal=goal,
         option=best,
+        among=len(allowed),
         chance_best=None if best is None else _chance_best(best, allowed, goal),
-        next_run=_most_valuable(best, possible, goal),
+        next_run=_most_valuable(allowed, possible, goal, limits),
     )
 
 
@@ -146,30 +149,66 @@ def _estimate(option: Option, goal: Goal) -> Estimate:
 def _chance_best(best: Option, options: Sequence[Option], goal: Goal) -> float:
     """Return the probability that an option has the smallest figure, if all are independent."""
     figures = [_estimate(each, goal) for each in (best, *(each for each in options if each is not best))]
-    logs = np.log([each.value for each in figures])
+    logs = np.array([_log(each.value) for each in figures])
     spreads = np.array([each.deviation for each in figures])
     draws = logs + spreads * np.random.default_rng(0).standard_normal((_DRAWS, len(figures)))
     return float((draws.argmin(axis=1) == 0).mean())
 
 
-def _most_valuable(best: Option | None, options: Sequence[Option], goal: Goal) -> NextRun | None:
+def _most_valuable(allowed: Sequence[Option], possible: Sequence[Option], goal: Goal, limits: Limits) -> NextRun | None:
     """Return the next run that is expected to save most; without a choice, compared with the best estimate."""
-    if not options:
-        return None
-    best = best or min(options, key=lambda each: _estimate(each, goal).value)
-    worth = max((_next_run(each, best, options, goal) for each in options), key=lambda each: each.saves)
-    return worth if worth.saves >= LEAST_SAVED else None
+    worths = [_next_run(each, allowed or possible, goal, limits) for each in possible]
+    worth = max(worths, key=lambda each: each.saves, default=None)
+    return None if worth is None or worth.saves < LEAST_SAVED else worth
 
 
-def _next_run(option: Option, best: Option, options: Sequence[Option], goal: Goal) -> NextRun:
-    """Return what one more run of an option is worth, by the distance to the best of the others."""
+def _next_run(option: Option, choosable: Sequence[Option], goal: Goal, limits: Limits) -> NextRun:
+    """Return what one more run of an option is worth, by the distance to the best of the others.
+
+    An option that may not be chosen yet may be far better than the choice. Whether it may be chosen after the run is
+    then what matters: for the limits, that is calculated; of runs, it is taken to have enough.
+    """
     own = _estimate(option, goal)
-    others = [_estimate(each, goal).value for each in options if each is not option]
-    variance = own.deviation**2 + own.run_spread**2
-    moves = own.deviation**2 / math.sqrt(variance) if variance else 0.0
-    if not others or moves == 0:
+    others = [_estimate(each, goal).value for each in choosable if each is not option]
+    if not others:
         return NextRun(option=option, saves=0.0, changes=0.0)
-    rival = min(others) if option is best else _estimate(best, goal).value
-    distance = -abs(math.log(own.value / rival)) / moves
-    saves = moves * (distance * _NORMAL.cdf(distance) + _NORMAL.pdf(distance))
-    return NextRun(option=option, saves=max(saves, 0.0), changes=_NORMAL.cdf(distance))
+    rival = min(others)
+    ahead = 0.0 if rival == own.value else _log(rival) - _log(own.value)  # both may be free of charge
+    if option in choosable:  # it may become worse, or better
+        ahead = -abs(ahead)
+    kept = 1.0 if chance_within(option, limits) >= SURE else _chance_kept_then(option, limits)
+    moves = _moves(own)
+    if moves == 0 or math.isinf(ahead):
+        gain, chance = max(ahead, 0.0), float(ahead > 0)
+    else:
+        chance = _NORMAL.cdf(ahead / moves)
+        gain = max(ahead * chance + moves * _NORMAL.pdf(ahead / moves), 0.0)
+    return NextRun(option=option, saves=-kept * math.expm1(-gain), changes=kept * chance)
+
+
+def _moves(figure: Estimate) -> float:
+    """Return the standard deviation by which one more run is expected to move the logarithm of an estimate."""
+    variance = figure.deviation**2 + figure.run_spread**2
+    return figure.deviation**2 / math.sqrt(variance) if variance else 0.0
+
+
+def _chance_kept_then(option: Option, limits: Limits) -> float:
+    """Return the probability that, after one more run, an option keeps the limits with enough certainty."""
+    chances = [1.0]
+    for limit, figure, single in (
+        (limits.deadline_s, option.time, True),
+        (limits.budget_usd, option.cost, False),
+    ):
+        if limit is None or figure is None or not figure.value:
+            continue
+        moves = _moves(figure)
+        left = math.sqrt(max(figure.deviation**2 - moves**2, 0.0))
+        spread = math.hypot(left, figure.run_spread) if single else left
+        room = math.log(limit / figure.value) - _NORMAL.inv_cdf(SURE) * spread
+        chances.append(_NORMAL.cdf(room / moves) if moves else float(room >= 0))
+    return min(chances)
+
+
+def _log(value: float) -> float:
+    """Return a logarithm; minus infinity for 0."""
+    return math.log(value) if value else -math.inf

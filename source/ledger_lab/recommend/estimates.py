@@ -23,7 +23,7 @@ _JUST_ABOVE = 1 + 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A figure of at least 0. For decisions, its logarithm is taken to be normal."""
+    """A figure of at least 0. For decisions, its logarithm is taken to be normal. What costs nothing is 0 for sure."""
 
     value: float
     interval: tuple[float, float]
@@ -35,7 +35,7 @@ class Estimate:
     def deviation(self) -> float:
         """Standard deviation of the logarithm, by the width of the interval."""
         low, high = self.interval
-        return math.log(high / low) / (2 * Z)
+        return math.log(high / low) / (2 * Z) if self.value else 0.0
 
     def times(self, factor: float) -> Estimate:
         """Return the estimate in another unit.
@@ -53,16 +53,23 @@ class Estimate:
             limit: The limit, in the unit of the estimate; more than 0.
             single: Whether to ask about one more run, or about the estimated figure.
         """
+        if not self.value:
+            return 1.0
         spread = math.hypot(self.deviation, self.run_spread if single else 0.0)
         apart = math.log(limit / self.value)
         return float(apart >= 0) if spread == 0 else statistics.NormalDist().cdf(apart / spread)
+
+
+FREE = Estimate(value=0.0, interval=(0.0, 0.0), run_spread=0.0)
+"""What a training costs on a machine that is free of charge."""
 
 
 def time_to_target(runs: Sequence[ScaledRun]) -> Estimate:
     """Estimate the median wall-clock time to the target.
 
     The figure is the Kaplan-Meier median. Its interval is that of the median of a log-normal distribution, fitted to
-    all runs. Runs that missed the target are censored in both.
+    all runs, and is extended to the figure if the runs are so skewed that it lies outside. Runs that missed the target
+    are censored in both.
 
     Args:
         runs: Every run of a configuration.
@@ -76,7 +83,9 @@ def time_to_target(runs: Sequence[ScaledRun]) -> Estimate:
     median = median_time_to_target([RunTime(wall_s=run.wall_s, to_target_s=run.time_to_target_s) for run in runs])
     if median.median_s is None:
         raise ValueError(f"too many runs missed the target: its median time is more than {median.more_than_s:.4g} s")
-    return replace(_fitted(*_times(runs)), value=median.median_s)
+    fitted = _fitted(*_times(runs))
+    low, high = fitted.interval
+    return replace(fitted, value=median.median_s, interval=(min(low, median.median_s), max(high, median.median_s)))
 
 
 def samples_to_target(runs: Sequence[ScaledRun]) -> Estimate:
@@ -112,11 +121,11 @@ def cost_per_target(runs: Sequence[ScaledRun]) -> Estimate:
     priced = [(usd, reached) for usd, reached in spent if usd is not None]
     if len(priced) < len(spent):
         raise ValueError("unpriced")
+    if any(reached for _, reached in priced) and not any(usd for usd, _ in priced):
+        return FREE
     draws = cost_draws(priced, np.random.default_rng(0), _DRAWS)
     low, high = cost_interval(priced) if len(priced) >= FEWEST_RUNS else (float(q) for q in np.quantile(draws, _LEVELS))
     value = math.fsum(usd for usd, _ in priced) / sum(reached for _, reached in priced)
-    if value <= 0:
-        raise ValueError("free of charge, so that its cost cannot be compared by ratios")
     least = value * 1e-3  # draws of a mean are cut off at 0
     estimate = Estimate(value=value, interval=(max(low, least), max(high, least)), run_spread=0.0)
     return replace(estimate, run_spread=estimate.deviation * math.sqrt(len(runs)))

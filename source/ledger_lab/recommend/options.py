@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ledger_lab.costs import FEWEST_RUNS, Price
+from ledger_lab.ledger import Status
 from ledger_lab.recommend.estimates import Estimate, cost_per_target, time_to_target
 from ledger_lab.scaling.points import ScaledRun
 
@@ -112,6 +113,18 @@ def measured_options(runs: Sequence[PricedRun]) -> list[Option]:
     ]
 
 
+def _cost_notes(runs: Sequence[ScaledRun]) -> list[str]:
+    """Return why the costs of runs of one configuration may not be comparable with each other, or with others."""
+    notes = []
+    prices = sorted({run.usd_per_hour for run in runs if run.usd_per_hour is not None})
+    if len(prices) > 1:
+        listed = " and ".join(f"${price:g}" for price in (prices[0], prices[-1]))
+        notes.append(f"its cost mixes {len(prices)} prices, {listed} per hour: name runs of one price")
+    if longer := sum(run.reached and run.status == Status.COMPLETED for run in runs):
+        notes.append(f"its cost includes what {longer} of its runs trained on after the target")
+    return notes
+
+
 def _measured(configuration: Configuration, runs: Sequence[ScaledRun]) -> Option:
     """Return the option of one configuration."""
     notes: list[str] = []
@@ -124,6 +137,7 @@ def _measured(configuration: Configuration, runs: Sequence[ScaledRun]) -> Option
         cost = cost_per_target(runs)
     except ValueError as error:
         notes += [] if str(error) in notes or time is None else [f"no cost: {error}"]
+    notes += [] if cost is None else _cost_notes(runs)
     if len(runs) < FEWEST_RUNS:
         notes.append(f"not ranked: {len(runs)} of at least {FEWEST_RUNS} runs")
     return Option(

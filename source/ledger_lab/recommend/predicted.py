@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ledger_lab.costs import FEWEST_RUNS, Price, billable_usd, cost_draws
-from ledger_lab.recommend.estimates import Estimate, Z, samples_to_target
+from ledger_lab.recommend.estimates import FREE, Estimate, Z, samples_to_target
 from ledger_lab.recommend.options import Basis, Configuration, Option, PricedRun, configuration_of
 from ledger_lab.scaling import Figure, Kind, ScalingStudy, find_studies
 from ledger_lab.scaling.laws import FARTHEST
@@ -27,7 +27,8 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> l
 
     Sizes are the measured ones, and the powers of two up to twice the largest measured number of processes. For each
     size, the machine is the cheapest one that has an accelerator for every process, among the machines of the runs and
-    the entries of the price book with the same accelerator. If the size was measured there, nothing is predicted.
+    the entries of the price book with the same accelerator. If the size was measured there, nothing is predicted. Spot
+    machines are left out, because the laws do not contain what preemptions add.
 
     Args:
         runs: Runs with the same target on the same panel.
@@ -82,7 +83,11 @@ def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Pric
     for each in runs:
         used[each.price.instance] = max(used.get(each.price.instance, 0), each.run.processes)
     accelerators = {price.accelerator for price in own.values()} - {None}
-    found = [price for name, price in own.items() if max(price.accelerators, used[name]) >= processes]
+    found = [
+        price
+        for name, price in own.items()
+        if price.market != "spot" and max(price.accelerators, used[name]) >= processes
+    ]
     found += [
         price
         for name, price in book.items()
@@ -181,8 +186,10 @@ def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Conf
         return None if one is None else one * per_target
 
     value, low, high = (usd(time_s) for time_s in (time.value, *time.interval))
-    if not value or not low or not high:
+    if value is None or low is None or high is None:
         return None
+    if not low:
+        return FREE
     upper = value * math.exp(math.hypot(math.log(high / value), math.log(max(most / per_target, 1.0))))
     return Estimate(value=value, interval=(low, upper), run_spread=time.run_spread)
 

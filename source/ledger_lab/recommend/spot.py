@@ -35,6 +35,8 @@ class SpotHistory:
     """Time in queues [s]; it is not billed."""
     preemptions: int
     """Attempts that were preempted, or lost before another attempt."""
+    restarts: int
+    """How many of them another attempt followed. Only these tell what a preemption costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +56,23 @@ class SpotOverhead:
 def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
     """Measure the overhead of preemption.
 
-    The number of preemptions is taken to be Poisson distributed, with Jeffreys' prior of its rate.
+    The number of preemptions is taken to be Poisson distributed, with Jeffreys' prior of its rate. A preemption that no
+    attempt followed is taken to cost as much as the others.
 
     Args:
         histories: All runs of the ledger on spot machines.
 
     Raises:
-        ValueError: If no preemption was measured. The message says so.
+        ValueError: If no restart after a preemption was measured. The message says so.
     """
-    preemptions = sum(each.preemptions for each in histories)
+    preemptions, restarts = sum(each.preemptions for each in histories), sum(each.restarts for each in histories)
     useful_s = math.fsum(each.wall_s - each.extra_s for each in histories)
-    if not preemptions or useful_s <= 0:
+    if not restarts or useful_s <= 0:
         raise ValueError(
-            "spot machines are not priced, because the ledger has no preempted run on a spot machine, and so no "
-            "measured overhead"
+            "spot machines are not priced, because no run on a spot machine of the ledger was resumed after a "
+            "preemption, so the overhead was not measured"
         )
-    extra_s = math.fsum(each.extra_s for each in histories)
+    extra_s = math.fsum(each.extra_s for each in histories) * preemptions / restarts
     waited_s = math.fsum(each.queue_s for each in histories)
     low, high = np.quantile(
         np.random.default_rng(0).gamma(preemptions + 0.5, size=_DRAWS) / preemptions, (0.025, 0.975)
@@ -91,7 +94,7 @@ def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
 def spot_options(
     options: Sequence[Option], prices: Mapping[str, Price], book: Mapping[str, Price], overhead: SpotOverhead
 ) -> list[Option]:
-    """Return measured options at the spot prices of their instances.
+    """Return measured options at the spot prices of their instances, unless they were measured there, too.
 
     Args:
         options: Measured options.
@@ -100,6 +103,7 @@ def spot_options(
         overhead: Overhead of spot machines.
     """
     found = []
+    measured = {option.configuration for option in options}
     for option in options:
         name = option.configuration.instance
         here, spot = prices.get(name), book.get(f"{name}{SUFFIX}")
@@ -107,13 +111,16 @@ def spot_options(
             continue
         if not here.usd_per_hour or not spot.usd_per_hour or here.accelerators != spot.accelerators:
             continue
+        configuration = replace(option.configuration, instance=spot.instance)
+        if configuration in measured:
+            continue
         cheaper = spot.usd_per_hour / here.usd_per_hour
         times = "preemption" if overhead.preemptions == 1 else "preemptions"
         said = f"{overhead.preemptions} {times} in {overhead.hours:.3g} h on spot machines"
         found.append(
             replace(
                 option,
-                configuration=replace(option.configuration, instance=spot.instance),
+                configuration=configuration,
                 basis=Basis.SPOT,
                 time=None if option.time is None else _with(option.time, overhead.time),
                 cost=None if option.cost is None else _with(option.cost.times(cheaper), overhead.cost),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ledger_lab.recommend.choice import POSSIBLE, SURE, Choice, Goal, Limits, chance_within
 from ledger_lab.recommend.estimates import Estimate
-from ledger_lab.recommend.options import Option
+from ledger_lab.recommend.options import Configuration, Option
 from ledger_lab.recommend.recommendation import Recommendation
 from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.terminal_table import table_lines
@@ -21,10 +21,10 @@ _MINUTE_S = 60.0
 
 
 class _Facts:
-    """An option, and the Pareto front."""
+    """An option, its name, and the Pareto front."""
 
-    def __init__(self, option: Option, front: Sequence[Option]) -> None:
-        self.option, self.on_front = option, option in front
+    def __init__(self, option: Option, name: str, front: Sequence[Option]) -> None:
+        self.option, self.name, self.on_front = option, name, option in front
 
 
 def _option[Value](read: Callable[[_Facts], Value], shown: Shown | None = None) -> Value:
@@ -35,10 +35,8 @@ def _option[Value](read: Callable[[_Facts], Value], shown: Shown | None = None) 
 class OptionRow:
     """A configuration with its figures."""
 
-    name: str = _option(
-        lambda of: name_of(of.option), Shown("configuration", "", lambda row: row.name, priority=0, align="left")
-    )
-    """Machine, library, and processes × environments of each process."""
+    name: str = _option(lambda of: of.name, Shown("configuration", "", lambda row: row.name, priority=0, align="left"))
+    """Machine, library, processes × environments of each process, and what else differs between the options."""
     basis: str = _option(
         lambda of: str(of.option.basis), Shown("figures", "", lambda row: row.basis, priority=1, align="left")
     )
@@ -63,16 +61,25 @@ class OptionRow:
     """Whether no other ranked configuration is both as fast and as cheap."""
 
 
-def name_of(option: Option) -> str:
-    """Return a configuration in one line.
+def names_of(options: Sequence[Option]) -> dict[Configuration, str]:
+    """Return the configurations of options, each in one line that tells it apart from the others.
 
     Args:
-        option: The option.
+        options: The options.
     """
-    own = option.configuration
-    machines = f" on {own.machines} machines" if (own.machines or 1) > 1 else ""
-    setting = f" · {own.treatment}" if own.treatment else ""
-    return f"{own.instance} · {own.rl_library} · {environments(own.num_envs, own.processes)}{machines}{setting}"
+    configurations = [option.configuration for option in options]
+    told = [
+        read
+        for read in (lambda own: own.hardware or "unknown hardware", lambda own: own.device, lambda own: own.physics)
+        if len({read(own) for own in configurations}) > 1
+    ]
+    names = {}
+    for own in configurations:
+        machines = f" on {own.machines} machines" if (own.machines or 1) > 1 else ""
+        size = environments(own.num_envs, own.processes)
+        parts = [own.instance, *(read(own) for read in told), own.rl_library, f"{size}{machines}", own.treatment]
+        names[own] = " · ".join(part for part in parts if part)
+    return names
 
 
 def render_recommendation(found: Recommendation, width: int) -> Group:
@@ -82,30 +89,32 @@ def render_recommendation(found: Recommendation, width: int) -> Group:
         found: The recommendation.
         width: Columns of the terminal.
     """
-    ruler = found.yardstick
+    ruler, names = found.yardstick, names_of(found.options)
     head = f"task {found.task} · panel {ruler.panel} ({ruler.panel_id[:11]}…) · target "
     blocks = [Text(head + target_share(ruler.target_success) + _limit_words(found.limits), style="bold")]
     for choice in found.choices:
-        blocks += [Text(line) for line in choice_lines(choice, found.limits)]
-    rows = [summarize(OptionRow, _Facts(option, found.front)) for option in found.options]
+        blocks += [Text(line) for line in choice_lines(choice, found.limits, names)]
+    rows = [summarize(OptionRow, _Facts(each, names[each.configuration], found.front)) for each in found.options]
     blocks += [Text(), *table_lines(OptionRow, rows, width)]
     for option in found.options:
         if option.notes:
-            blocks.append(Text(f"{name_of(option)} ({option.basis}): {'; '.join(option.notes)}", style="dim"))
+            name = names[option.configuration]
+            blocks.append(Text(f"{name} ({option.basis}): {'; '.join(option.notes)}", style="dim"))
     running = [f"left out: {found.running} that still run"] if found.running else []
     blocks += [Text(line, style="yellow") for line in (*running, *found.remarks)]
     return Group(*blocks)
 
 
-def choice_lines(choice: Choice, limits: Limits) -> list[str]:
+def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, str]) -> list[str]:
     """Return a choice, and the run that would be worth most, in sentences.
 
     Args:
         choice: The choice.
         limits: The limits that it keeps.
+        names: Names of the configurations.
     """
     goal = f"least {choice.goal}"
-    following = _next_run_line(choice)
+    following = _next_run_line(choice, names)
     if choice.option is None or choice.chance_best is None:
         why = "has both enough runs and a known " + ("time" if choice.goal is Goal.TIME else "cost")
         limited = limits.deadline_s is not None or limits.budget_usd is not None
@@ -113,20 +122,22 @@ def choice_lines(choice: Choice, limits: Limits) -> list[str]:
         return [f"{goal}: no configuration {why}{sure}", *([] if choice.next_run is None else [following])]
     best = choice.option
     figures = f"{_time_words(best.time)}, {_cost_words(best)}, {best.basis}"
-    chance = percent(choice.chance_best, 0)
-    lines = [f"{goal}: {name_of(best)} ({figures}); it is the best with a probability of {chance}"]
+    sure = f"it is the best of {choice.among} with a probability of {percent(choice.chance_best, 0)}"
+    which = "it is the only one that can be chosen" if choice.among == 1 else sure
+    lines = [f"{goal}: {names[best.configuration]} ({figures}); {which}"]
     if limits.deadline_s is not None or limits.budget_usd is not None:
         lines.append(f"  it keeps the limits with a probability of {percent(chance_within(best, limits), 0)}")
     return [*lines, following]
 
 
-def _next_run_line(choice: Choice) -> str:
+def _next_run_line(choice: Choice, names: Mapping[Configuration, str]) -> str:
     """Return which run would be worth most."""
     what = "time" if choice.goal is Goal.TIME else "cost"
     if (following := choice.next_run) is None:
         return f"  one more run of any configuration is not expected to save a thousandth of the {what}"
     return (
-        f"  one more run would be worth most with {name_of(following.option)} ({following.option.basis}): it changes "
+        f"  one more run would be worth most with {names[following.option.configuration]} ({following.option.basis}): "
+        "it changes "
         f"the choice with a probability of {percent(following.changes, 0)}, and is expected to save "
         f"{percent(following.saves)} of the {what}"
     )
@@ -147,6 +158,7 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
             {
                 "goal": str(choice.goal),
                 "option": None if choice.option is None else places[id(choice.option)],
+                "among": choice.among,
                 "chance_best": choice.chance_best,
                 "next_run": None
                 if choice.next_run is None

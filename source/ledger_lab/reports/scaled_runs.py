@@ -87,6 +87,7 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
             for each in summary.ranks
             if each.synchronize_share is not None
         ),
+        gradient_noise_scale=summary.gradient_noise_scale,
     )
 
 

@@ -28,6 +28,7 @@ from ledger_lab.reports.scaling_words import (
     code_line,
     few_iterations_line,
     identity_lines,
+    noise_line,
     phase_line,
     price_line,
     rate_fit_lines,
@@ -68,6 +69,8 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
         for study in own:
             blocks += _study(study, width)
         blocks += _batch(own[0])
+        if (noise := noise_line(runs)) is not None:
+            blocks.append(Text(noise, style="dim"))
         blocks += _identity(runs, width)
         blocks.append(Text())
     if single:

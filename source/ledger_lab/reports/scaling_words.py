@@ -154,6 +154,25 @@ def batch_fit_lines(fit: BatchFit) -> list[str]:
     return [*lines, f"  extrapolated to a batch of {farthest}: {_figure(fit.at(farthest), quantity)} steps"]
 
 
+def noise_line(runs: Sequence[ScaledRun]) -> str | None:
+    """Return the gradient noise scales of runs, to be compared with the critical batch; ``None`` without any.
+
+    Args:
+        runs: Runs of one setting.
+    """
+    scales: dict[int, list[float]] = {}
+    for run in runs:
+        if run.gradient_noise_scale is not None:
+            scales.setdefault(run.minibatch, []).append(run.gradient_noise_scale)
+    if not scales:
+        return None
+    told = [
+        f"{_samples(statistics.median(found))} samples (a gradient step averages {quantity(minibatch)})"
+        for minibatch, found in sorted(scales.items())
+    ]
+    return f"gradient noise scale in the last third, median of the runs: {', '.join(told)}"
+
+
 def refusal_line(refusal: Refusal) -> str:
     """Return why a fit is missing."""
     return f"not fitted: {refusal.reason}"

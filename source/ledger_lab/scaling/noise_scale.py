@@ -15,6 +15,9 @@ from ledger_lab.scaling.positive_fit import Floats
 FEWEST_BLOCKS = 8
 """Fewest blocks of consecutive steps for an interval."""
 
+_MOST_BLOCKS = 1000
+"""Most blocks that are resampled. With more, successive blocks are joined, so that a long training takes no more
+memory."""
 _DRAWS = 2000
 _LEVELS = (0.025, 0.975)
 
@@ -42,6 +45,7 @@ def gradient_noise_scale(own: Floats, average: Floats, batch: int, *, block: int
     noise = (own.mean(axis=1) - average) * batch * processes / (processes - 1)
     signal = (processes * average - own.mean(axis=1)) / (processes - 1)
     value = float(_ratios(noise.mean()[None], signal.mean()[None])[0])
+    block = max(block, -(-steps // _MOST_BLOCKS))
     blocks = steps // block
     if blocks < FEWEST_BLOCKS:
         return Figure(value=value, interval=None)

@@ -150,6 +150,9 @@ class ScaledRun:
     """Share of the time in which a kernel ran, of each accelerator that was measured, in [0, 1]."""
     waits: tuple[RankWait, ...]
     """By rank; empty for a run of one process."""
+    gradient_noise_scale: float | None = None
+    """Gradient noise scale in the last third of the training [samples]; ``None`` for a run of one process, or if the
+    noise hides the gradient."""
 
     @property
     def setting(self) -> Setting:

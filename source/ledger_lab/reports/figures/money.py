@@ -62,7 +62,11 @@ def pareto_front(sizes: Sequence[PricedSize]) -> list[PricedSize]:
     Returns:
         The fastest first.
     """
-    known = [(each.median_time_s, each.median_usd, each) for each in sizes if each.median_time_s and each.median_usd]
+    known = [
+        (each.median_time_s, each.median_usd, each)
+        for each in sizes
+        if each.median_time_s is not None and each.median_usd is not None
+    ]
     return [
         each
         for time_s, cost, each in sorted(known, key=lambda row: row[:2])
