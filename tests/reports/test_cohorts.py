@@ -79,6 +79,15 @@ def test_runs_of_a_cohort_on_another_panel_are_not_missing(tmp_path: Path) -> No
     assert [(cohort.runs, cohort.missing_runs) for cohort in cohorts] == [(1, 1), (1, 1)]
 
 
+def test_a_run_that_used_up_its_limit_missed_the_target_and_has_not_failed(tmp_path: Path) -> None:
+    reached(tmp_path, "aa")
+    failed(tmp_path, "bb", Status.LIMIT_REACHED)
+    cohort = one_cohort(tmp_path)
+    assert (cohort.runs, cohort.failed_runs, cohort.spend_usd) == (2, 0, pytest.approx(9 + 5))
+    assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(14)
+    assert "2 runs, 1 reached the target, 0 failed" in shown(tmp_path).replace("cohort c: ", "")
+
+
 @pytest.mark.parametrize("status", [Status.CRASHED, Status.KILLED, Status.OUT_OF_MEMORY, Status.STOPPED, None])
 def test_the_spend_counts_for_every_kind_of_end(tmp_path: Path, status: Status | None) -> None:
     reached(tmp_path, "aa")

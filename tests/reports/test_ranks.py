@@ -40,7 +40,8 @@ def supervisor(run_dir: Path, rank: int, end: AttemptEnded | None, name: str = "
     """Add the supervisor of a rank, which sees 1 GB and one core busy."""
     path = run_dir / f"journal-1-supervisor{name or (f'-{rank}' if rank else '')}.jsonl"
     with Journal(path) as journal:
-        journal.append(SupervisionStarted(run_id="aa", attempt=1, rank=rank, pid=3, host="b", wall_ns=SECOND))
+        pid = 4 if name else 3  # within a millisecond, the same content would be a copy
+        journal.append(SupervisionStarted(run_id="aa", attempt=1, rank=rank, pid=pid, host="b", wall_ns=SECOND))
         seen = HostSample(cpu_s=8.0, busiest_thread=0.5, memory_bytes=10**9, available_bytes=10**10)
         journal.append(Telemetry(wall_ns=8 * SECOND, host=seen, devices=[]))
         if end is not None:

@@ -98,11 +98,13 @@ def judged(purpose: Any, successes: int) -> Judged:
 class Made:
     """A loop of fakes around the real thing."""
 
-    def __init__(self, trainer: Trainer, judge: Judge | None = None, group: Any = ALONE) -> None:
+    def __init__(
+        self, trainer: Trainer, judge: Judge | None = None, group: Any = ALONE, limit_s: float | None = None
+    ) -> None:
         plan: Any = SimpleNamespace(
             world=World(),
             run_dir=Path(),
-            request=SimpleNamespace(mirror=[]),
+            request=SimpleNamespace(mirror=[], limit_s=limit_s),
             resumed=None,
             steps_per_iteration=64,
             batch=SimpleNamespace(max_iterations=10),

@@ -188,15 +188,16 @@ def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_pat
 @pytest.mark.parametrize(
     ("other", "agreed"),
     [
-        ((False, None, False), (False, None, False)),
-        ((False, None, True), (False, None, True)),
-        ((False, signal.SIGTERM, False), (False, signal.SIGTERM, False)),
-        ((True, signal.SIGINT, True), (True, signal.SIGINT, True)),
+        ((False, None, False, False), (False, None, False, False)),
+        ((False, None, True, False), (False, None, True, False)),
+        ((False, signal.SIGTERM, False, False), (False, signal.SIGTERM, False, False)),
+        ((False, None, False, True), (False, None, False, True)),
+        ((True, signal.SIGINT, True, True), (True, signal.SIGINT, True, True)),
     ],
 )
 def test_one_vote_ends_all_processes(
-    other: tuple[bool, signal.Signals | None, bool],
-    agreed: tuple[bool, signal.Signals | None, bool],
+    other: tuple[bool, signal.Signals | None, bool, bool],
+    agreed: tuple[bool, signal.Signals | None, bool, bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from ledger_lab.runners import process_group
@@ -204,7 +205,7 @@ def test_one_vote_ends_all_processes(
 
     def all_reduce(votes: torch.Tensor, op: object) -> None:
         assert op == torch.distributed.ReduceOp.MAX
-        theirs = torch.tensor([other[0], other[1] or 0, other[2]], dtype=votes.dtype)
+        theirs = torch.tensor([other[0], other[1] or 0, other[2], other[3]], dtype=votes.dtype)
         torch.maximum(votes, theirs, out=votes)
 
     monkeypatch.setattr(process_group.dist, "all_reduce", all_reduce)
@@ -212,7 +213,7 @@ def test_one_vote_ends_all_processes(
     two = process_group.ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
     result = ranks.agree_on_ending(two, nothing)
     assert result == agreed
-    assert result.ends is (other[0] or other[1] is not None)
+    assert result.ends is (other[0] or other[1] is not None or other[3])
     assert ranks.agree_on_ending(process_group.ALONE, nothing) == nothing
 
 

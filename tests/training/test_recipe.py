@@ -77,3 +77,19 @@ def test_an_override_that_may_load_code_is_refused(file: Path, tmp_path: Path) -
     file.write_text(file.read_text().replace("env.episode_length_s=4", "env.rewards.alive.func=os:system"))
     with pytest.raises(UserError, match=re.escape("override 'env.rewards.alive.func=os:system' may load code")):
         planned("--recipe", file, "--log_root", tmp_path / "logs")
+
+
+def test_a_job_finds_the_file_of_a_relative_path(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from ledger_lab.commands.submit import planned_training
+    from ledger_lab.launch.engine import load_site
+
+    _, site = load_site("local")
+    monkeypatch.chdir(file.parent)
+    for each in (site, replace(site, project=Path("/elsewhere"))):
+        training = planned_training(each, "training", ["--nproc", "2", "--recipe", file.name], nodes=1)
+        assert asked(*training.start).recipe == str(file.absolute())
+        assert "--recipe" not in training.resume, "the run has recorded the changes"
+    with pytest.raises(UserError, match=r"absent\.toml: the file can't be read"):
+        planned_training(site, "training", ["--recipe", "absent.toml"], nodes=1)

@@ -312,7 +312,7 @@ def _report(study: Study, log_root: Path) -> int:
         make_console().print()
         build_report([*asked, "--scaling"])
     _compare(study, runs)
-    failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED}
+    failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED}
     return 0 if all(is_made(training, runs, failed) for training in study.trainings()) else 1
 
 

@@ -28,6 +28,7 @@ from ledger_lab.launch.submissions import (
     read_drafts,
     write_folder,
 )
+from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.terminal.console import make_console, tell_error
 from ledger_lab.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest
@@ -172,6 +173,10 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
     start = [*own, *site.arguments]
     if site.instance is not None and given.resume is None and (given.instance, given.usd_per_hour) == (None, None):
         start += ["--instance", site.instance]
+    if given.recipe is not None and given.resume is None:
+        if site.project is None:
+            read_recipe(Path(given.recipe))  # refused before the job waits
+        start += ["--recipe", given.recipe]  # absolute: the job may start in another folder
     require_known(TrainRequest.parse(start).named())
     return PlannedTraining(
         what=what,

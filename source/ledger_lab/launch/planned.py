@@ -80,9 +80,13 @@ def training_command(training: PlannedTraining, resumed: Path | None, place: Pla
     return [sys.executable, training.program, *arguments]
 
 
+_ENDED = (Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED)
+"""Statuses of runs that no later part of their job continues."""
+
+
 def _has_ended(run: Run) -> bool:
-    """Tell whether a run has done all of its work."""
-    return run.proven or (bool(run.attempts) and run.attempts[-1].status in (Status.COMPLETED, Status.TARGET_REACHED))
+    """Tell whether a run has done all of its work, or used up its limit."""
+    return run.proven or (bool(run.attempts) and run.attempts[-1].status in _ENDED)
 
 
 def _earlier_run(folder: Path, index: int) -> Run | None:

@@ -365,8 +365,8 @@ def _require_undeclared(found: _Journals, later: Sequence[JournalContent], arriv
     require_anchored((each for each in found.anchored if each.named_at <= arrived), _by_name(later))
 
 
-_FINISHED = (Status.COMPLETED, Status.TARGET_REACHED)
-"""Statuses of attempts that have done all their work."""
+_FINISHED = (Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED)
+"""Statuses of attempts that all processes have reached together."""
 
 
 def _require_ranks(directory: Path, attempt: Attempt, declared: RunDeclared, later: Sequence[JournalContent]) -> None:

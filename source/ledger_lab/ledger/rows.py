@@ -45,6 +45,8 @@ class Status(StrEnum):
     meet this status only where a removal failed."""
     STOPPED = "stopped"
     """A health event that is listed in ``--stop_on`` ended it."""
+    LIMIT_REACHED = "limit_reached"
+    """The run used up its ``--limit_s`` before a policy was confirmed."""
     RUNNING = "running"
     """No end is written yet; only the reader uses this status."""
     LOST = "lost"
@@ -52,8 +54,8 @@ class Status(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the work was left unfinished."""
-        return self not in (Status.COMPLETED, Status.TARGET_REACHED, Status.RUNNING)
+        """Whether the work was left unfinished, other than by a limit that the run declared."""
+        return self not in (Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED, Status.RUNNING)
 
 
 Timing = Literal["host", "events", "synchronized"]

@@ -33,6 +33,7 @@ _STATUS = {
     Status.PREEMPTED: "KILLED",
     Status.KILLED: "KILLED",
     Status.STOPPED: "KILLED",
+    Status.LIMIT_REACHED: "KILLED",
 }
 """MLflow's status for each of ours; a status missing here is FAILED. The tag ``status`` holds the ledger's own."""
 

@@ -52,6 +52,7 @@ _STATUS = {
     Status.INTERRUPTED: "interrupted",
     Status.PREEMPTED: "interrupted",
     Status.STOPPED: "interrupted",
+    Status.LIMIT_REACHED: "interrupted",
 }
 """The schema has three end states; a status missing here maps to ``crashed``. ``extra`` holds the ledger's own
 status."""

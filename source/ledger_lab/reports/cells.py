@@ -39,6 +39,8 @@ def status_cell(run: RunSummary) -> TableCell:
         return TableCell("target reached", details=details, sign="✓", style="good")
     if run.status == Status.COMPLETED:
         return TableCell("completed, short of target", details=details, sign="○", style="short")
+    if run.status == Status.LIMIT_REACHED:
+        return TableCell("limit reached", details=details, sign="○", style="short")
     if run.status == Status.RUNNING:
         return TableCell("running", details=details, sign="…", style="running")
     return TableCell(run.status.replace("_", " "), details=details, sign="✕", style="bad")

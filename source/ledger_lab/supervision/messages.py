@@ -20,7 +20,7 @@ LONGEST_REASON = 2000
 """Characters of the reason of an end that are passed on to other ranks."""
 _LONGEST_HOST = 255
 _LARGEST_RANK = 1 << 20
-_AGREED = (Status.COMPLETED, Status.TARGET_REACHED, Status.STOPPED, Status.INVALID)
+_AGREED = (Status.COMPLETED, Status.TARGET_REACHED, Status.STOPPED, Status.INVALID, Status.LIMIT_REACHED)
 """Statuses that all processes reach together, without a message."""
 
 

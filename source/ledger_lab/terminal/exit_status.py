@@ -25,12 +25,16 @@ ENDING = {
 }
 """Signals with which terminals and schedulers ask a process to end, with the resulting status."""
 
+EXIT_LIMIT = 124
+"""Exit status of a run that used up its limit: that of the command ``timeout``."""
+
 _EXIT_STATUS = {
     Status.COMPLETED: 0,
     Status.TARGET_REACHED: 0,
     Status.REFUSED: EXIT_USER_ERROR,
     Status.INTERRUPTED: 130,
     Status.KILLED: 137,
+    Status.LIMIT_REACHED: EXIT_LIMIT,
     Status.PREEMPTED: 143,
 }
 

@@ -81,6 +81,8 @@ class Judge:
         """Number of valid results."""
         self.confirmed: PanelResult | None = None
         """The result that proved that a policy reaches the target."""
+        self.cut_short = False
+        """Whether the time of the run was used up before the last policy was judged."""
 
     @property
     def ends_training(self) -> bool:
@@ -169,11 +171,13 @@ class Judge:
                 self._screen()
         return found
 
-    def finish(self, on_step: Callable[[], None]) -> list[Judged]:
+    def finish(self, on_step: Callable[[], None], is_over: Callable[[], bool] = lambda: False) -> list[Judged]:
         """Score the last policy of a training that ended without a confirmed policy.
 
         Args:
             on_step: Called after each step.
+            is_over: Tells whether the time of the run is used up. Then :attr:`cut_short` is set in all processes, and
+                unfinished episodes give no result.
 
         Returns:
             The results.
@@ -185,9 +189,12 @@ class Judge:
             while self._evaluation is not None or self._last_is_unjudged():
                 if self._evaluation is None:
                     self._screen()
-                while not self._slots.idle_here:
+                while not self._slots.idle_here and not is_over():
                     self._slots.step(idle)
                     on_step()
+                if not self._slots.idle:  # of all processes: some may still have had time
+                    self.cut_short = True
+                    break
                 found += self._conclude()
                 if self.confirmed is not None:
                     break

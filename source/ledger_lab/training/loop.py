@@ -23,6 +23,7 @@ from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.ranks import Agreement, agree_on_ending, compare_learners
 from ledger_lab.training.state import StateKeeper
+from ledger_lab.training.time_limit import TimeLimit
 
 
 def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations: int) -> CheckpointSaved:
@@ -82,14 +83,21 @@ class TrainingLoop:
         self._watch, self._trainer, self._judge, self._keeper = watch, trainer, judge, keeper
         self._take_endings = take_endings
         self._gradients = GradientWatch(plan.world, plan.batch.max_iterations, writer.append)
+        self.limit = TimeLimit.of(plan, writer.clock.wall_ns)
+        """How long the run may take."""
         self._earlier = 0 if plan.resumed is None else plan.resumed.state.iteration
+        self._limited_at: int | None = None
+        """The iteration in which the run's time was used up."""
         self._progress = Progress(console, "training", plan.batch.max_iterations, self._earlier)
 
     def run(self) -> Status:
-        """Train to the end of the budget, the target, a health event or a signal, whichever comes first.
+        """Train to the end of the budget, the time limit, the target, a health event or a signal.
+
+        The first of them ends the training.
 
         Returns:
-            ``stopped`` if a health event ended the training (the attempt then holds its evidence), else ``completed``.
+            ``stopped`` if a health event ended the training, or ``limit_reached`` if the run's time is used up (the
+            attempt then holds the reason), else ``completed``.
 
         Raises:
             KeyboardInterrupt: If the user interrupted the training before all was done.
@@ -99,14 +107,20 @@ class TrainingLoop:
             self._group.any(False)  # waiting for the other processes counts as start-up
             self._attempt.begin()  # in all processes, which have all passed the checks of their simulations
             start_mirrors(self._plan.run_dir, self._plan.request.mirror if self._plan.world.first else [])
+            if self._group.any(self._plan.world.first and self.limit.passed):
+                self._attempt.error = self.limit.error("by the start-up: nothing was trained in this attempt")
+                return Status.LIMIT_REACHED
             self._writer.clock.set_base(Phase.UNATTRIBUTED)
             ending = self._watch.ending() if self._plan.world.first else nullcontext()
             with self._attempt.signals_deferred(), ending, self._gradients.measuring(self._trainer):
                 self._trainer.train(self.on_iteration)
+        if self._limited_at is not None:
+            self._attempt.error = self.limit.error(f"in iteration {self._limited_at}")
+            return Status.LIMIT_REACHED
         agreed = self._agree()
         if agreed.stopped:
             return Status.STOPPED
-        if agreed.ends and (self._judge is None or not self._judge.ends_training):
+        if agreed.end_signal is not None and (self._judge is None or not self._judge.ends_training):
             self._attempt.leave()
         return Status.COMPLETED
 
@@ -146,6 +160,9 @@ class TrainingLoop:
         agreed = self._agree()
         if agreed.stopped:
             return False
+        if agreed.limit_passed and iterations < plan.batch.max_iterations:
+            self._limited_at = iterations
+            return False
         if agreed.ends or agreed.state_overdue or iterations == plan.batch.max_iterations:
             self._keeper.insist()
         self._attempt.resumable |= self._keeper.after_iteration(iterations, writer.env_steps)
@@ -153,8 +170,8 @@ class TrainingLoop:
 
     def _agree(self) -> Agreement:
         """Agree with the other processes on whether the run ends, and whether its state is too old."""
-        attempt = self._attempt
-        mine = Agreement(attempt.error is not None, attempt.asked, self._keeper.overdue)
+        attempt, first = self._attempt, self._plan.world.first
+        mine = Agreement(attempt.error is not None, attempt.asked, self._keeper.overdue, first and self.limit.passed)
         agreed = agree_on_ending(self._group, mine)
         if agreed.end_signal is not None and not agreed.stopped:
             attempt.heed(agreed.end_signal)

@@ -166,6 +166,7 @@ def _common(plan: TrainPlan) -> dict[str, Any]:
         "--num_envs": plan.env_cfg.scene.num_envs,
         "--seed": plan.seed,
         "--max_iterations": plan.batch.max_iterations,
+        "--limit_s": plan.request.limit_s,
         "--eval_every": plan.request.eval_every,
         "--stop_at_target": plan.request.stop_at_target,
         "--target": plan.panel.target_success,

@@ -96,10 +96,13 @@ class Agreement(NamedTuple):
     state_overdue: bool
     """Whether the first process finds the last saved state too old."""
 
+    limit_passed: bool = False
+    """Whether the first process finds the run's time used up. It takes precedence over a signal."""
+
     @property
     def ends(self) -> bool:
         """Whether the run ends."""
-        return self.stopped or self.end_signal is not None
+        return self.stopped or self.limit_passed or self.end_signal is not None
 
 
 def agree_on_ending(group: ProcessGroup, mine: Agreement) -> Agreement:
@@ -112,8 +115,10 @@ def agree_on_ending(group: ProcessGroup, mine: Agreement) -> Agreement:
     Returns:
         The combined vote, equal in all processes: everything that any process voted for.
     """
-    stopped, signum, state_overdue = group.largest([mine.stopped, mine.end_signal or 0, mine.state_overdue])
-    return Agreement(bool(stopped), signal.Signals(signum) if signum else None, bool(state_overdue))
+    votes = [mine.stopped, mine.end_signal or 0, mine.state_overdue, mine.limit_passed]
+    stopped, signum, state_overdue, limit_passed = group.largest(votes)
+    ending = signal.Signals(signum) if signum else None
+    return Agreement(bool(stopped), ending, bool(state_overdue), bool(limit_passed))
 
 
 def join_supervisors(group: ProcessGroup, link: Link) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from ledger_lab.meters.health import Event
 from ledger_lab.panels.panel import require_target
 from ledger_lab.recipes.libraries import PPO, algorithms
 from ledger_lab.supervision.attempt import GRACE_S, PATIENCE
-from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from ledger_lab.terminal.exit_status import EXIT_LIMIT, EXIT_REQUEUE
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import (
     FlagGroup,
@@ -131,6 +132,15 @@ class TrainRequest(TaskRequest):
     )
     max_iterations: int | None = flag(
         None, "Largest number of iterations (default: set by the agent configuration).", group=TASK
+    )
+    limit_s: float | None = flag(
+        None,
+        "Wall-clock time after which the run ends [s] (default: no limit). It counts all attempts of the run, from the "
+        "start of the process, with start-up and judging. The run ends after the iteration in which the time is used "
+        "up, saves its last policy, and does not judge it. A confirmation counts only if it ended before. The run then "
+        f"has the status limit_reached, its exit status is {EXIT_LIMIT}, and it can't be resumed.",
+        group=TASK,
+        metavar="S",
     )
     recipe: str | None = flag(
         None,
@@ -358,6 +368,8 @@ class TrainRequest(TaskRequest):
         for name in ("num_envs", "max_iterations", "eval_every", "cohort_size"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UserError(f"--{name} {value}: must be at least 1")
+        if self.limit_s is not None and not 0 < self.limit_s < math.inf:
+            raise UserError(f"--limit_s {self.limit_s:g}: must be above 0, and finite")
         require_target(self.target)
         if self.save_state_every is not None and self.save_state_every < 0:
             raise UserError(f"--save_state_every {self.save_state_every}: must not be negative")

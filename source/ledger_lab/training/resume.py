@@ -33,7 +33,7 @@ from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest
 
-OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED)
+OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED, Status.LIMIT_REACHED)
 """Statuses of runs that have ended for good."""
 
 FIELDS_THAT_MAY_DIFFER = ("command", "git", "request", "save_state_every")
@@ -61,6 +61,8 @@ class Resumption:
     """Time in the training phases up to the state [ns]."""
     evaluate_ns: int
     """Time in the phase ``evaluate`` up to the state [ns]."""
+    spent_ns: int = 0
+    """Wall-clock time of all earlier attempts, as it is billed [ns]."""
     reasons: tuple[str, ...] = ()
     """Why the run does not continue bit for bit, apart from limits of its simulation."""
 
@@ -249,6 +251,12 @@ def _resumption(run: Run) -> Resumption:
             f"{name} was declared with version {run.declared.verdict_rule} of the verdict's rule, and this LedgerLab "
             f"knows versions up to {RULE_VERSION}: resume it with the version that declared it"
         )
+    spent_ns = sum(attempt.wall_ns for attempt in run.attempts)
+    if request.limit_s is not None and spent_ns >= request.limit_s * 1e9:
+        raise UserError(
+            f"{name} has used up its --limit_s {request.limit_s:g}: its attempts took {spent_ns / 1e9:.1f} s. There "
+            "is nothing to resume: start a new run"
+        )
     states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
     if not states:
         raise UserError(f"{name} ended before it saved a state: start a new run")
@@ -271,6 +279,7 @@ def _resumption(run: Run) -> Resumption:
         results=[row for attempt in run.attempts for row in attempt.of(PanelResult)],
         train_ns=sum(ns for window in kept for phase, ns in window.phase_ns.items() if phase in TRAINING_PHASES),
         evaluate_ns=sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in kept),
+        spent_ns=spent_ns,
     )
 
 

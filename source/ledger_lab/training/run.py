@@ -63,6 +63,7 @@ from ledger_lab.training.show import (
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
+from ledger_lab.training.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -277,8 +278,12 @@ def _train_and_judge(
             loop = loop_type(plan, group, attempt, writer, watch, trainer, judge, keeper, endings.take, console)
             status = loop.run()
         writer.iteration = None
+        if status is Status.LIMIT_REACHED and writer.env_steps:
+            snapshot()
         if judge is not None and status is not Status.STOPPED:
-            status = _judge_last(judge, clock, console)
+            status = _judge_last(judge, status, loop.limit, attempt, clock, console)
+        if status is Status.LIMIT_REACHED:
+            console.print(f"limit reached: {attempt.error}", style="yellow", markup=False, soft_wrap=True)
         clock.settle()  # after an exception, the device may be lost, and is not asked
         return status
 
@@ -309,17 +314,24 @@ def _health_watch(
     return HealthWatch(monitor, plan.request.stop_on, writer.append, writer.clock.wall_ns, held_bytes, console)
 
 
-def _judge_last(judge: Judge, clock: PhaseClock, console: Console) -> Status:
-    """Judge the last policy, unless a policy is confirmed already.
+def _judge_last(
+    judge: Judge, trained: Status, limit: TimeLimit, attempt: Attempt, clock: PhaseClock, console: Console
+) -> Status:
+    """Judge the last policy, unless a policy is confirmed already, or the time of the run is used up.
 
     Returns:
         The status of the run.
     """
     clock.set_base(Phase.EVALUATE)
-    if judge.confirmed is None:
+    if judge.confirmed is None and trained is not Status.LIMIT_REACHED:
         with Progress(console, "judging the last policy", None) as progress:
             steps = itertools.count(1)
-            judge.finish(lambda: progress.advance(next(steps)))
+            judge.finish(lambda: progress.advance(next(steps)), lambda: limit.passed)
+        if judge.cut_short:
+            attempt.error = limit.error("while the last policy was judged")
     if judge.confirmed is not None:
+        attempt.error = None
         return Status.TARGET_REACHED
+    if judge.cut_short or trained is Status.LIMIT_REACHED:
+        return Status.LIMIT_REACHED
     return Status.COMPLETED if judge.valid else Status.INVALID

@@ -120,7 +120,7 @@ def show_failure(plan: TrainPlan, attempt: Attempt, ended: AttemptEnded | None, 
         ended: The row of the attempt's end, as the supervisor wrote it.
         terminal: Where the error is printed.
     """
-    if attempt.error is None or attempt.status is Status.STOPPED:  # a health event was printed when it was found
+    if attempt.error is None or attempt.status in (Status.STOPPED, Status.LIMIT_REACHED):  # it was told already
         return
     if ended is None or attempt.status is Status.REFUSED or ended.reason == reason_of(attempt.error):
         tell_error(attempt.error, terminal.console, terminal.log)

@@ -149,7 +149,7 @@ function sortValue(run, key) {
 
 function showTiles() {
   const reached = shown.filter((run) => run.target_reached).length;
-  const failed = shown.filter((run) => !["completed", "target_reached", "running"].includes(run.status)).length;
+  const failed = shown.filter((run) => !["completed", "target_reached", "limit_reached", "running"].includes(run.status)).length;
   const priced = shown.filter((run) => run.billable_usd !== null);
   const spent = priced.reduce((sum, run) => sum + run.billable_usd, 0);
   const wall = shown.reduce((sum, run) => sum + run.wall_s, 0);

@@ -1,0 +1,140 @@
+"""What the trainings of a search count as in the race, corrected for the drift of their machines."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from ledger_lab.errors import UserError
+from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.trials import SeedRun, Trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """How much slower a machine is than at the beginning, over time."""
+
+    times_s: tuple[float, ...]
+    """Times of the controls, in ascending order, in seconds since 1970 [s]."""
+    factors: tuple[float, ...]
+    """Time per environment step ÷ that at the beginning, from each control on."""
+
+    @classmethod
+    def of(cls, machine: str, trials: Sequence[Trial]) -> Self:
+        """Measure the drift of a machine by the controls that ran on it.
+
+        A control repeats an earlier training, so both do the same work. Only the time per environment step is
+        compared, because the number of steps to the target can differ between repetitions.
+
+        Args:
+            machine: The machine.
+            trials: The trials.
+        """
+        first: dict[tuple[int, int], SeedRun] = {}
+        controls: list[tuple[float, int, SeedRun]] = []
+        for trial in trials:
+            for run in trial.runs:
+                if run.machine != machine or not run.step_s or not run.outcome.is_final:
+                    continue
+                if run.repeat:
+                    controls.append((run.started_s, trial.number, run))
+                elif not run.sealed:
+                    first[trial.number, run.seed] = run
+        times: list[float] = []
+        factors: list[float] = []
+        for started_s, number, run in sorted(controls, key=lambda each: (each[0], each[1], each[2].repeat)):
+            before = first.get((number, run.seed))
+            if before is None or not before.step_s or not run.step_s:
+                continue
+            then = cls(times_s=tuple(times), factors=tuple(factors)).at(before.started_s)
+            times.append(started_s)
+            factors.append(then * run.step_s / before.step_s)
+        return cls(times_s=tuple(times), factors=tuple(factors))
+
+    def at(self, time_s: float) -> float:
+        """Return the factor at a time: that of the latest control until then, or 1 before the first one.
+
+        Args:
+            time_s: Seconds since 1970 [s].
+        """
+        place = bisect.bisect_right(self.times_s, time_s)
+        return self.factors[place - 1] if place else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charges:
+    """Charges of trainings, in the unit of the objective: seconds, or dollars."""
+
+    by_trial: dict[int, dict[int, float]]
+    """Charge of each ended training of the race by trial and seed."""
+    drift: float
+    """Largest present factor of the machines' drift."""
+    usd_per_s: float | None
+    """Price of a second [USD/s]; ``None`` if neither the budget nor the objective needs it."""
+    per_s: float
+    """Charge of a second on an undrifted machine."""
+
+    @classmethod
+    def of(cls, declaration: SearchDeclaration, trials: Sequence[Trial], usd_per_s: float | None) -> Self:
+        """Compute the charges.
+
+        Args:
+            declaration: The search.
+            trials: Its trials.
+            usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
+
+        Raises:
+            UserError: If a price is missing that the budget or the objective needs.
+        """
+        costs = declaration.objective == "cost"
+        if (costs or declaration.budget_usd is not None) and not usd_per_s:
+            raise UserError(
+                f"search {declaration.name}: the machine has no price, or costs nothing: set one, or give budget_h "
+                'and objective = "time"'
+            )
+        runs = [run for trial in trials for run in trial.runs]
+        drifts = {machine: Drift.of(machine, trials) for machine in sorted({run.machine for run in runs})}
+        per_s = usd_per_s if costs and usd_per_s is not None else 1.0
+        return cls(
+            by_trial={
+                trial.number: {
+                    seed: run.charged_s * per_s / drifts[run.machine].at(run.started_s)
+                    for seed, run in trial.raced().items()
+                    if run.outcome.is_final
+                }
+                for trial in trials
+            },
+            drift=max((each.factors[-1] for each in drifts.values() if each.factors), default=1.0),
+            usd_per_s=usd_per_s,
+            per_s=per_s,
+        )
+
+    def seconds(self, charge: float) -> float:
+        """Return the time that has a charge, at the present speed of the machines [s]."""
+        return charge / self.per_s * self.drift
+
+    def spend(self, declaration: SearchDeclaration, trials: Sequence[Trial]) -> float:
+        """Return what the race has spent, in the unit of the budget. A training under way counts as its cap.
+
+        Args:
+            declaration: The search.
+            trials: Its trials.
+        """
+        runs = [run for trial in trials for run in trial.runs if not run.sealed]
+        return sum(self._spent(declaration, run) for run in runs)
+
+    def price(self, declaration: SearchDeclaration, wall_s: float) -> float:
+        """Return what a time takes from the budget [USD or h]."""
+        if declaration.budget_usd is None:
+            return wall_s / 3600
+        return wall_s * (self.usd_per_s or 0.0)
+
+    def _spent(self, declaration: SearchDeclaration, run: SeedRun) -> float:
+        """Return what a training has taken from the budget, or may still take."""
+        if not run.outcome.is_final:
+            return self.price(declaration, max(run.wall_s, run.cap_s or 0.0))
+        if declaration.budget_usd is not None and run.usd is not None:
+            return run.usd
+        return self.price(declaration, run.wall_s)

@@ -1,0 +1,168 @@
+"""Search files: what is searched, on which seeds, and for how much."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ledger_lab.documents import read_toml
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.names import names_a_folder
+from ledger_lab.search.space import LIBRARY, NUM_ENVS, Space, canonical, read_space
+from ledger_lab.studies.arguments import STUDY_FLAGS, check_arguments
+
+type Objective = Literal["time", "cost"]
+type Strategy = Literal["race", "random"]
+
+FEWEST_SEALED = 10
+"""Sealed seeds that the end of a search needs at least."""
+_VERSION = 1
+_REQUIRED = ("task", "search_seeds", "sealed_seeds", "space")
+_KEYS = (
+    *("version", "about", "arguments", "panel", "objective", "strategy", "budget_usd", "budget_h", "control_every"),
+    *_REQUIRED,
+)
+_FLAGS = (*STUDY_FLAGS, "--task", "--panel", "--recipe", "--limit_s", "--on")
+"""Flags of ``train.py`` that a search sets itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchDeclaration:
+    """A search, before its first training. Nothing in it may change afterwards: the digest tells."""
+
+    name: str
+    about: str
+    task: str
+    arguments: tuple[str, ...]
+    """Arguments of ``train.py`` that all trainings have."""
+    space: Space
+    search_seeds: tuple[int, ...]
+    """Training seeds of the race, in its order."""
+    sealed_seeds: tuple[int, ...]
+    """Training seeds of the end. No training of the race may use them."""
+    panel: str | None = None
+    """Panel that all trainings are judged on; ``None`` for that of the task."""
+    objective: Objective = "time"
+    """What a trial is charged for: its wall-clock time, or its cost, until its target is proven."""
+    strategy: Strategy = "race"
+    """Where new trials come from: ``race`` learns from earlier trials, ``random`` does not."""
+    budget_usd: float | None = None
+    """Most that the race may cost [USD]. Either this or :attr:`budget_h` is given."""
+    budget_h: float | None = None
+    """Most wall-clock time of all trainings of the race, added up [h]."""
+    control_every: int = 8
+    """After so many other trainings, the best trial so far repeats its first seed, which shows how the speed of the
+    machine drifts."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides how the search goes. Name and description are left out."""
+        content = {name: value for name, value in vars(self).items() if name not in ("name", "about", "digest")}
+        content["space"] = canonical(self.space)
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def cohort_stem(self) -> str:
+        """Beginning of the names of all cohorts of this search."""
+        return f"{self.name}-{self.digest[:8]}"
+
+
+def load_search(path: Path) -> SearchDeclaration:
+    """Read a search file.
+
+    Args:
+        path: The TOML file. Its name without the suffix names the search.
+
+    Raises:
+        UserError: If it can't be read, or is not a search.
+    """
+    path = Path(os.path.expanduser(path))
+    try:
+        content = read_toml(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} can't be read: {error}") from error
+    version = content.get("version")
+    if type(version) is not int or version != _VERSION:
+        raise UserError(f"{path}: version {version!r} of a search is not supported: use version = {_VERSION}")
+    if unknown := next((key for key in content if key not in _KEYS), None):
+        raise UserError(f"{path}: unknown key {unknown!r}: {nearest(unknown, _KEYS)}")
+    if missing := next((key for key in _REQUIRED if key not in content), None):
+        raise UserError(f"{path}: {missing} is missing")
+    if not names_a_folder(path.stem):
+        raise UserError(f"{path}: the file's name begins the names of cohorts: use letters, digits, '_', '-', '+', '.'")
+    space = read_space(f"{path}, space", content["space"])
+    searched = tuple(f"--{name}" for name in (LIBRARY, NUM_ENVS) if any(name == each.name for each in space.parameters))
+    search_seeds, sealed_seeds = _seeds(path, content)
+    budget_usd, budget_h = _budgets(path, content)
+    return SearchDeclaration(
+        name=path.stem,
+        about=_text(path, content, "about") or path.stem,
+        task=_text(path, content, "task") or "",
+        arguments=check_arguments(f"{path}, arguments", content.get("arguments", []), (*_FLAGS, *searched)),
+        space=space,
+        search_seeds=search_seeds,
+        sealed_seeds=sealed_seeds,
+        panel=_text(path, content, "panel"),
+        objective=_name(path, content, "objective", get_args(Objective.__value__)),
+        strategy=_name(path, content, "strategy", get_args(Strategy.__value__)),
+        budget_usd=budget_usd,
+        budget_h=budget_h,
+        control_every=_count(path, content),
+    )
+
+
+def _seeds(path: Path, content: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the search seeds and the sealed seeds."""
+    for key in ("search_seeds", "sealed_seeds"):
+        seeds = content[key]
+        if not isinstance(seeds, list) or not seeds or not all(type(each) is int and each >= 0 for each in seeds):
+            raise UserError(f"{path}: {key} must be a list of whole numbers of at least 0, like [1, 2, 3]")
+        if len(set(seeds)) != len(seeds):
+            raise UserError(f"{path}: {key}: list each seed once")
+    search, sealed = tuple(content["search_seeds"]), tuple(content["sealed_seeds"])
+    if shared := sorted(set(search) & set(sealed)):
+        raise UserError(f"{path}: seed {shared[0]} is a search seed and a sealed seed: replace it in one of the lists")
+    if len(sealed) < FEWEST_SEALED:
+        raise UserError(f"{path}: sealed_seeds: list at least {FEWEST_SEALED} seeds, not {len(sealed)}")
+    return search, sealed
+
+
+def _budgets(path: Path, content: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Return the budget in dollars and that in hours, one of which is ``None``."""
+    given = [key for key in ("budget_usd", "budget_h") if key in content]
+    if len(given) != 1:
+        raise UserError(f"{path}: give either budget_usd or budget_h")
+    value = content[given[0]]
+    if type(value) not in (int, float) or not 0 < value < math.inf:
+        raise UserError(f"{path}: {given[0]} must be a number above 0, like {given[0]} = 50, not {value!r}")
+    return (float(value), None) if given[0] == "budget_usd" else (None, float(value))
+
+
+def _text(path: Path, content: dict[str, Any], key: str) -> str | None:
+    """Return a text; ``None`` if the file has none."""
+    value = content.get(key)
+    if key in content and (not isinstance(value, str) or not value):
+        raise UserError(f"{path}: {key} must be text")
+    return value
+
+
+def _name(path: Path, content: dict[str, Any], key: str, known: tuple[str, ...]) -> Any:  # noqa: ANN401 - a literal
+    """Return one of some names; the first one if the file has none."""
+    value = content.get(key, known[0])
+    if value not in known:
+        raise UserError(f"{path}: {key} {value!r}: {nearest(str(value), known)}")
+    return value
+
+
+def _count(path: Path, content: dict[str, Any]) -> int:
+    """Return how often a control is run."""
+    value = content.get("control_every", SearchDeclaration.control_every)
+    if type(value) is not int or value < 1:
+        raise UserError(f"{path}: control_every must be a whole number of at least 1, not {value!r}")
+    return value

@@ -1,0 +1,194 @@
+"""The end of a search: the best trials and the task's own recipe on sealed seeds, and what the search was worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ledger_lab.costs.bootstrap import percentile_levels
+from ledger_lab.search.charges import Charges
+from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.race import SLOWEST_TIMES, Decision, End, Start, Wait
+from ledger_lab.search.trials import STOCK, Outcome, Place, Trial, in_order
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FINALISTS: Final = 3
+"""Trials besides the task's own recipe that run the sealed seeds."""
+_DRAWS: Final = 4000
+_CONFIDENCE: Final = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedRun:
+    """A training on a sealed seed."""
+
+    reached: bool
+    charge: float
+    """What it cost in the unit of the objective, with the target or without."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A finalist against the task's own recipe, on the sealed seeds."""
+
+    trial: int
+    seeds: int
+    """Seeds that both have run."""
+    ratio: float | None
+    """Charge per proven target ÷ that of the task's own recipe; ``None`` if it can't be told."""
+    ratio_low: float
+    ratio_high: float
+    """Interval of the ratio, which holds for all finalists together in 95 %; infinite without an upper end."""
+    break_even: float | None
+    """Trainings after which the whole search is repaid; ``None`` for never."""
+    break_even_low: float | None
+    break_even_high: float | None
+    """Interval of the trainings; the upper end is ``None`` if the search may never be repaid."""
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the whole interval of the ratio shows a gain."""
+        return self.ratio_high < 1
+
+
+def finalists(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> list[Trial]:
+    """Return the best trials that reached the target on all search seeds, at most :data:`FINALISTS`, best first.
+
+    Args:
+        declaration: The search.
+        trials: Its trials.
+        charges: Their charges.
+    """
+    sums = {
+        trial.number: sum(charges.by_trial[trial.number].values())
+        for trial in trials
+        if trial.number != STOCK
+        and charges.by_trial[trial.number].keys() == set(declaration.search_seeds)
+        and all(run.outcome is Outcome.REACHED for run in trial.raced().values())
+    }
+    best = sorted(
+        (trial for trial in trials if trial.number in sums), key=lambda each: (sums[each.number], each.number)
+    )
+    return best[:FINALISTS]
+
+
+def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> Decision:
+    """Decide which training on a sealed seed comes next, after the race has ended.
+
+    Seed by seed, the task's own recipe runs first and without a cap, and then the finalists. So all of them meet the
+    same drift of the machine.
+
+    Args:
+        declaration: The search.
+        trials: Its trials.
+        charges: Their charges.
+    """
+    trials = in_order(trials)
+    finals = finalists(declaration, trials, charges)
+    if not finals:
+        return End("no trial reached the target on all search seeds, so that nothing is compared on the sealed seeds")
+    stock = next(trial for trial in trials if trial.number == STOCK)
+    slowest_s = 0.0
+    for seed in declaration.sealed_seeds:
+        for trial in (stock, *finals):
+            run = next((run for run in trial.runs if run.sealed and run.seed == seed), None)
+            cap_s = None if trial.is_stock else SLOWEST_TIMES * slowest_s
+            if run is None or run.outcome is Outcome.CONTINUES:
+                return Start(
+                    place=Place(trial.number, sealed=True),
+                    values=trial.values,
+                    seed=seed,
+                    cap_s=cap_s if run is None else run.cap_s,
+                    resumes=run is not None,
+                )
+            if trial.is_stock and not run.outcome.is_final:
+                return Wait("the caps of the finalists follow from the time of the task's own recipe")
+            if trial.is_stock:
+                slowest_s = max(slowest_s, run.wall_s)
+    if any(not run.outcome.is_final for trial in trials for run in trial.runs if run.sealed):
+        return Wait("the last trainings on sealed seeds are under way")
+    return End("all sealed seeds have been run")
+
+
+def compare(
+    stock: Mapping[int, SealedRun], others: Mapping[int, Mapping[int, SealedRun]], bill: float
+) -> list[Comparison]:
+    """Compare the finalists with the task's own recipe, on the seeds that both have run.
+
+    The ratio is that of the charges per proven target. Its interval comes from resampled seeds, which keeps the pairs
+    together, with the percentiles of :func:`~ledger_lab.costs.bootstrap.percentile_levels`. Because the best of several
+    finalists is chosen after these runs, the level is divided by their number (Bonferroni).
+
+    Args:
+        stock: Trainings of the task's own recipe by sealed seed.
+        others: Trainings of each finalist by sealed seed, by trial.
+        bill: What the whole search cost, with its end, in the same unit.
+
+    Returns:
+        The comparisons, smallest ratio first.
+
+    Raises:
+        ValueError: If a finalist shares fewer than two seeds with the task's own recipe.
+    """
+    found = [_compared(number, stock, runs, bill, len(others)) for number, runs in others.items()]
+    return sorted(found, key=lambda each: (math.inf if each.ratio is None else each.ratio, each.trial))
+
+
+def _compared(
+    number: int, stock: Mapping[int, SealedRun], runs: Mapping[int, SealedRun], bill: float, choices: int
+) -> Comparison:
+    """Compare one finalist."""
+    import numpy as np
+
+    seeds = sorted(stock.keys() & runs.keys())
+    if len(seeds) < 2:
+        raise ValueError(f"trial {number} shares fewer than two sealed seeds with the task's own recipe")
+    picks = np.random.default_rng(0).integers(len(seeds), size=(_DRAWS, len(seeds)))
+    every = np.arange(len(seeds))[None]
+    theirs, ours = ([each[seed] for seed in seeds] for each in (stock, runs))
+    base, own = _per_target(theirs, picks), _per_target(ours, picks)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios, savings = own / base, base - own
+        ratio = float(_per_target(ours, every)[0] / _per_target(theirs, every)[0])
+        saving = float(_per_target(theirs, every)[0] - _per_target(ours, every)[0])
+    levels = percentile_levels(len(seeds), 1 - (1 - _CONFIDENCE) / choices)
+    # Where neither resample reached the target, the ratio can be anything.
+    lows, highs = np.nan_to_num(ratios, nan=0.0, posinf=np.inf), np.nan_to_num(ratios, nan=np.inf, posinf=np.inf)
+    low = float(np.quantile(lows, levels[0], method="inverted_cdf"))
+    high = float(np.quantile(highs, levels[1], method="inverted_cdf"))
+    least = np.quantile(np.nan_to_num(savings, nan=-np.inf, posinf=np.inf), levels[0], method="inverted_cdf")
+    most = np.quantile(np.nan_to_num(savings, nan=np.inf, posinf=np.inf), levels[1], method="inverted_cdf")
+    return Comparison(
+        trial=number,
+        seeds=len(seeds),
+        ratio=None if math.isnan(ratio) else ratio,
+        ratio_low=low,
+        ratio_high=high,
+        break_even=_trainings(bill, saving),
+        break_even_low=_trainings(bill, float(most)),
+        break_even_high=_trainings(bill, float(least)) if high < 1 else None,
+    )
+
+
+def _per_target(runs: Sequence[SealedRun], picks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the charge per proven target of resampled trainings; infinite without any.
+
+    Args:
+        runs: The trainings.
+        picks: Numbers of trainings, of shape (resamples, trainings).
+    """
+    import numpy as np
+
+    charges, reached = np.array([run.charge for run in runs]), np.array([run.reached for run in runs], dtype=float)
+    with np.errstate(divide="ignore"):
+        return charges[picks].sum(axis=1) / reached[picks].sum(axis=1)
+
+
+def _trainings(bill: float, saving: float) -> float | None:
+    """Return after how many trainings a bill is repaid; ``None`` for never."""
+    return bill / saving if saving > 0 else None

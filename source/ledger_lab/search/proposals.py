@@ -1,0 +1,165 @@
+"""Values of new trials: by the tree-structured Parzen estimator (TPE) of Optuna, or at random.
+
+A proposal depends on the search, the trials and the number of the new trial only. Optuna keeps nothing: its study is
+rebuilt in memory each time (Bergstra et al. 2011, NeurIPS 24; ``optuna.samplers.TPESampler``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ledger_lab.errors import UserError
+from ledger_lab.search.charges import Charges
+from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.space import Parameter, Value, Values, as_text
+from ledger_lab.search.trials import Outcome, Trial
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+
+type Accepts = Callable[[Values], bool]
+
+RANDOM_TRIALS: Final = 10
+"""Trials before the first one that learns from earlier ones."""
+_MOST_DRAWS: Final = 200
+"""Proposals that may be refused in a row."""
+_DIGITS: Final = 6
+"""Significant digits of numbers, so that a value is read back from a command line as it was proposed."""
+
+
+def propose(
+    declaration: SearchDeclaration,
+    trials: Sequence[Trial],
+    charges: Charges,
+    number: int,
+    accepts: Accepts | None = None,
+) -> Values:
+    """Return the values of a new trial.
+
+    Args:
+        declaration: The search.
+        trials: Its trials so far. For a trial under way, TPE assumes a poor result, so that trials that run at the same
+            time differ.
+        charges: Their charges.
+        number: Number of the new trial.
+        accepts: Tells whether the task and its library can train with some values; ``None`` for any.
+
+    Raises:
+        UserError: If no proposal is accepted, or Optuna is not installed.
+    """
+    seed = int.from_bytes(hashlib.sha256(f"{declaration.digest}:{number}".encode()).digest()[:4])
+    study = study_of(declaration, ranked(declaration, trials, charges), seed)
+    for values in _drawn(declaration, study):
+        if accepts is None or accepts(values):
+            return values
+    raise UserError(
+        f"search {declaration.name}: the task refuses {_MOST_DRAWS} proposals in a row; narrow the space, "
+        "for example to batches that the minibatches divide"
+    )
+
+
+def ranked(
+    declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges
+) -> list[tuple[Trial, float | None]]:
+    """Return the trials with values, by number, with their places in the race; ``None`` for those under way.
+
+    TPE only uses the order of its trials. Trials that reached the target on all their seeds come first, by their mean
+    charge; then those that did not, by the number of seeds that they reached, and by their mean charge.
+
+    Args:
+        declaration: The search.
+        trials: Its trials.
+        charges: Their charges.
+    """
+    ended = [trial for trial in trials if trial.values and _has_result(trial)]
+
+    def key(trial: Trial) -> tuple[bool, int, float, int]:
+        own = charges.by_trial[trial.number]
+        reached = sum(run.outcome is Outcome.REACHED for run in trial.raced().values())
+        mean = sum(own.values()) / len(own)
+        return (reached < len(own), -reached if reached < len(own) else 0, mean, trial.number)
+
+    places = {trial.number: float(place) for place, trial in enumerate(sorted(ended, key=key))}
+    with_values = sorted((trial for trial in trials if trial.values), key=lambda trial: trial.number)
+    return [(trial, places.get(trial.number)) for trial in with_values]
+
+
+def _has_result(trial: Trial) -> bool:
+    """Tell whether a seed of a trial has ended."""
+    return any(run.outcome.is_final for run in trial.raced().values())
+
+
+def study_of(declaration: SearchDeclaration, places: Sequence[tuple[Trial, float | None]], seed: int) -> optuna.Study:
+    """Rebuild the study that Optuna would have.
+
+    Args:
+        declaration: The search.
+        places: Trials with their places in the race; ``None`` for those under way.
+        seed: Seed of the next proposal.
+
+    Raises:
+        UserError: If Optuna is not installed.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError("a search needs Optuna: pip install ledger_lab[search]") from error
+    from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+    from optuna.trial import TrialState, create_trial
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler: BaseSampler = RandomSampler(seed=seed)
+    if declaration.strategy == "race":
+        sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=RANDOM_TRIALS)
+    study = optuna.create_study(sampler=sampler)
+    for trial, place in places:
+        state = TrialState.RUNNING if place is None else TrialState.COMPLETE
+        active = [each for each in declaration.space.parameters if each.name in trial.values]
+        params = {each.name: _plain(each, trial.values[each.name]) for each in active}
+        distributions = {each.name: _distribution(each) for each in active}
+        study.add_trial(create_trial(state=state, value=place, params=params, distributions=distributions))
+    return study
+
+
+def _drawn(declaration: SearchDeclaration, study: optuna.Study) -> Iterator[Values]:
+    """Ask a study for proposals, each of which counts as failed if another one is asked for."""
+    from optuna.trial import TrialState
+
+    for _ in range(_MOST_DRAWS):
+        asked = study.ask()
+        values: dict[str, Value] = {}
+        for each in declaration.space.parameters:
+            if each.is_active(values):
+                values[each.name] = _suggested(each, asked)
+        yield values
+        study.tell(asked, state=TrialState.FAIL)
+
+
+def _suggested(parameter: Parameter, asked: optuna.Trial) -> Value:
+    """Return the value of a parameter in a proposal."""
+    if parameter.low is None or parameter.high is None:
+        texts = {as_text(choice): choice for choice in parameter.choices}
+        return texts[asked.suggest_categorical(parameter.name, list(texts))]
+    if parameter.is_whole:
+        return asked.suggest_int(parameter.name, int(parameter.low), int(parameter.high), log=parameter.log)
+    value = asked.suggest_float(parameter.name, parameter.low, parameter.high, log=parameter.log)
+    return min(max(float(f"{value:.{_DIGITS}g}"), parameter.low), parameter.high)
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    """Return a parameter as Optuna has it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if parameter.low is None or parameter.high is None:
+        return CategoricalDistribution([as_text(choice) for choice in parameter.choices])
+    if parameter.is_whole:
+        return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
+    return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
+
+
+def _plain(parameter: Parameter, value: Value) -> bool | float | str:
+    """Return a value as Optuna has it."""
+    return as_text(value) if parameter.choices else value  # type: ignore[return-value]  # a number

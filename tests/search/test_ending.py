@@ -1,0 +1,85 @@
+"""The end of a search: what a finalist gains on sealed seeds, and when the search is repaid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.search_races import LANDSCAPES, declared, play, with_run
+from ledger_lab.search.charges import Charges
+from ledger_lab.search.ending import SealedRun, compare, decide_end, finalists
+from ledger_lab.search.race import End, Start, decide
+from ledger_lab.search.trials import Outcome, SeedRun
+
+
+def runs(charges: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:
+    return {
+        seed: SealedRun(reached=seed >= missed, charge=charge) for seed, charge in enumerate(charges)
+    }  # the first ones miss
+
+
+BASE = [100.0, 110, 90, 105, 95, 100, 120, 80, 100, 100]
+
+
+def test_half_the_cost_is_a_gain_that_repays_the_search() -> None:
+    (found,) = compare(runs(BASE), {4: runs([each / 2 for each in BASE])}, bill=1000.0)
+    assert found.trial == 4 and found.seeds == 10
+    assert found.ratio == pytest.approx(0.5) and found.ratio_high == pytest.approx(0.5)
+    assert found.is_better and found.break_even == pytest.approx(20)
+    assert found.break_even_low is not None and found.break_even_high is not None
+    assert found.break_even_low < 20 < found.break_even_high
+
+
+def test_no_difference_never_repays() -> None:
+    (found,) = compare(runs(BASE), {1: runs([*BASE[5:], *BASE[:5]])}, bill=1000.0)
+    assert not found.is_better and found.ratio_low < 1 < found.ratio_high
+    assert found.break_even is None and found.break_even_high is None
+
+
+def test_what_missed_is_paid_for() -> None:
+    (found,) = compare(runs(BASE), {1: runs([each / 2 for each in BASE], missed=5)}, bill=1.0)
+    assert found.ratio == pytest.approx(1.0) and not found.is_better
+    (never,) = compare(runs(BASE), {1: runs(BASE, missed=10)}, bill=1.0)
+    assert never.ratio == math.inf and never.break_even is None
+    (neither,) = compare(runs(BASE, missed=10), {1: runs(BASE, missed=10)}, bill=1.0)
+    assert neither.ratio is None and (neither.ratio_low, neither.ratio_high) == (0.0, math.inf)
+
+
+def test_more_finalists_widen_each_interval() -> None:
+    mixed = runs([50.0, 130, 70, 100, 95, 60, 90, 80, 40, 100])
+    (alone,) = compare(runs(BASE), {1: mixed}, bill=1.0)
+    of_three = compare(runs(BASE), {1: mixed, 2: mixed, 3: mixed}, bill=1.0)
+    assert [each.trial for each in of_three] == [1, 2, 3]
+    assert of_three[0].ratio_high > alone.ratio_high and of_three[0].ratio_low < alone.ratio_low
+
+
+def test_sealed_seeds_are_run_stock_first_and_to_the_end() -> None:
+    declaration = declared(3.0)
+    trials, _ = play(declaration, LANDSCAPES["steep"])
+    charges = Charges.of(declaration, trials, None)
+    starts = []
+    while isinstance(start := decide_end(declaration, trials, charges), Start):
+        starts.append(start)
+        assert start.seed in declaration.sealed_seeds and start.place.sealed
+        run = SeedRun(
+            seed=start.seed,
+            outcome=Outcome.REACHED,
+            wall_s=300.0,
+            usd=None,
+            cap_s=start.cap_s,
+            started_s=0.0,
+            sealed=True,
+        )
+        if len(starts) == 7:  # interrupted, and resumed
+            half = with_run(trials, start, replace(run, outcome=Outcome.CONTINUES))
+            assert decide_end(declaration, half[::-1], charges) == replace(start, resumes=True)
+        trials = with_run(trials, start, run)
+    assert isinstance(start, End)
+    numbers = [each.number for each in finalists(declaration, trials, charges)]
+    assert [each.place.trial for each in starts] == [0, *numbers] * 10
+    assert {each.cap_s for each in starts} == {None, 600.0}
+    assert Charges.of(declaration, trials, None).by_trial == charges.by_trial  # the race does not see the end
+    assert isinstance(decide(declaration, trials), End)
