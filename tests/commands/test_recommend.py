@@ -126,7 +126,8 @@ def test_spot_machines_are_priced_from_preempted_runs(tmp_path: Path, capsys: py
     found = json.loads(report(capsys, tmp_path, "--prices", str(prices), "--json", "-"))
     (option,) = [each for each in found["options"] if each["basis"] == "spot"]
     assert option["configuration"]["instance"] == "m-spot"
-    assert option["notes"] == ["overhead from 1 preemption in 0.00139 h on spot machines"]
+    overhead = "overhead from 1 preemption in 0.00139 h on spot machines"
+    assert option["notes"] == [f"{overhead}, without the time in queues of 1 run, which is unknown"]
     here_usd, spot_usd = (each["cost"]["value"] for each in (found["options"][0], option))
     assert spot_usd == pytest.approx(here_usd * 0.9 / 3.6 * (5 + 2) / 5)
 

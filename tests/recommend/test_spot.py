@@ -56,3 +56,16 @@ def test_a_measured_spot_machine_is_not_estimated() -> None:
         for seed in range(5)
     ]
     assert not spot_options(measured_options(runs), both, both, spot_overhead([HISTORY]))
+
+
+def test_an_unknown_time_in_queues_is_told_and_is_no_zero() -> None:
+    unknown = replace(HISTORY, run_id="u", queue_s=None)
+    found = spot_overhead([HISTORY, unknown])
+    assert found.unknown_waits == 1 and found.time[0] == pytest.approx((8000 + 360) / 7200)
+    runs = [
+        PricedRun(run=scaled(steps=4000 + 100 * seed, run_id=f"{seed}", instance="m"), price=ON_DEMAND)
+        for seed in range(5)
+    ]
+    (option,) = spot_options(measured_options(runs), {"m": ON_DEMAND}, {"m-spot": SPOT}, found)
+    assert option.notes[-1].endswith("without the time in queues of 1 run, which is unknown")
+    assert spot_overhead([HISTORY]).unknown_waits == 0

@@ -99,7 +99,7 @@ def _spot_history(run: Run) -> SpotHistory | None:
         run_id=run.declared.run_id,
         wall_s=facts.wall_s,
         extra_s=facts.phase_ns.get(Phase.RESTART, 0) / 1e9,
-        queue_s=facts.queue_s or 0.0,
+        queue_s=facts.queue_s,
         preemptions=len(interrupted) + (statuses[-1] is Status.PREEMPTED),
         restarts=len(interrupted),
     )

@@ -15,6 +15,7 @@ from ledger_lab.costs.model import (
     updates_per_min,
     usd_per_billion_env_steps,
 )
+from ledger_lab.costs.pareto import pareto_front
 from ledger_lab.costs.permutation import least_p_value
 from ledger_lab.costs.price_file import price_file
 from ledger_lab.costs.prices import LOCAL, OWNED, Price, load_price_book, load_prices, resolve_price
@@ -55,6 +56,7 @@ __all__ = [
     "load_prices",
     "log_rank_p_value",
     "median_time_to_target",
+    "pareto_front",
     "percentile_levels",
     "price_file",
     "resolve_price",

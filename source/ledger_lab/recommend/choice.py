@@ -15,10 +15,9 @@ from enum import StrEnum
 
 import numpy as np
 
+from ledger_lab import costs
 from ledger_lab.recommend.estimates import Estimate
 from ledger_lab.recommend.options import Option
-from ledger_lab.reports.figures.money import PricedSize
-from ledger_lab.reports.figures.money import pareto_front as front_of_sizes
 
 SURE = 0.9
 """Least probability of keeping a deadline or a budget for a configuration to be chosen."""
@@ -130,15 +129,12 @@ def pareto_front(options: Sequence[Option]) -> list[Option]:
     Args:
         options: Options with the same target on the same panel.
     """
-    known = [
-        PricedSize(
-            series=str(each.basis), label=str(place), runs=(), median_time_s=each.time.value,
-            median_usd=each.cost.value,
-        )
-        for place, each in enumerate(options)
-        if each.ranked and each.time is not None and each.cost is not None
-    ]  # fmt: skip
-    return [options[int(size.label)] for size in front_of_sizes(known)]
+    return costs.pareto_front([each for each in options if each.ranked], _time_and_cost)
+
+
+def _time_and_cost(option: Option) -> tuple[float, float] | None:
+    """Return the time [s] and the cost [USD] of an option; ``None`` if one of them is unknown."""
+    return None if option.time is None or option.cost is None else (option.time.value, option.cost.value)
 
 
 def _estimate(option: Option, goal: Goal) -> Estimate:

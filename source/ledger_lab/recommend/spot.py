@@ -31,8 +31,8 @@ class SpotHistory:
     """Billed time of all attempts [s]."""
     extra_s: float
     """Part of it that restarts took, with what was trained twice [s]."""
-    queue_s: float
-    """Time in queues [s]; it is not billed."""
+    queue_s: float | None
+    """Time in queues [s]; it is not billed. ``None`` if no scheduler told it."""
     preemptions: int
     """Attempts that were preempted, or lost before another attempt."""
     restarts: int
@@ -46,7 +46,9 @@ class SpotOverhead:
     cost: tuple[float, float, float]
     """Billed time ÷ time without preemption: the figure, and the ends of its interval."""
     time: tuple[float, float, float]
-    """The same with the time in queues."""
+    """The same with the time in queues, as far as it is known."""
+    unknown_waits: int
+    """Runs whose time in queues is unknown."""
     preemptions: int
     hours: float
     """Hours of all spot runs without the overhead."""
@@ -73,7 +75,7 @@ def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
             "preemption, so the overhead was not measured"
         )
     extra_s = math.fsum(each.extra_s for each in histories) * preemptions / restarts
-    waited_s = math.fsum(each.queue_s for each in histories)
+    waits_s = [each.queue_s for each in histories if each.queue_s is not None]
     low, high = np.quantile(
         np.random.default_rng(0).gamma(preemptions + 0.5, size=_DRAWS) / preemptions, (0.025, 0.975)
     )
@@ -84,7 +86,8 @@ def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
 
     return SpotOverhead(
         cost=factor(extra_s),
-        time=factor(extra_s + waited_s),
+        time=factor(extra_s + math.fsum(waits_s)),
+        unknown_waits=len(histories) - len(waits_s),
         preemptions=preemptions,
         hours=useful_s / 3600,
         run_ids=tuple(each.run_id for each in histories),
@@ -117,6 +120,9 @@ def spot_options(
         cheaper = spot.usd_per_hour / here.usd_per_hour
         times = "preemption" if overhead.preemptions == 1 else "preemptions"
         said = f"{overhead.preemptions} {times} in {overhead.hours:.3g} h on spot machines"
+        if overhead.unknown_waits:
+            unknown = "1 run" if overhead.unknown_waits == 1 else f"{overhead.unknown_waits} runs"
+            said += f", without the time in queues of {unknown}, which is unknown"
         found.append(
             replace(
                 option,

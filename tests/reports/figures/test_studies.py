@@ -14,10 +14,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ledger_lab.costs import pareto_front
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.reports.figures import Drawing, draw_published, draw_studies, save_drawings
-from ledger_lab.reports.figures.money import PricedSize, pareto_front
+from ledger_lab.reports.figures.money import PricedSize, medians
 from ledger_lab.reports.figures.phase_shares import PHASE_LOOKS
 from ledger_lab.scaling import ScaledRun, find_studies
 from ledger_lab.scaling.published import read_published
@@ -145,7 +146,7 @@ def test_sizes_that_another_size_beats_are_not_on_the_front() -> None:
         size("half missed", None, None),
         size("as good", 1, 5),
     ]
-    assert [each.label for each in pareto_front(sizes)] == ["fast", "as good", "slow"]
+    assert [each.label for each in pareto_front(sizes, medians)] == ["fast", "as good", "slow"]
 
 
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ledger_lab.costs import pareto_front
 from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
 from ledger_lab.reports.figures.look import (
     head,
@@ -53,25 +54,15 @@ class PricedSize:
     median_usd: float | None
 
 
-def pareto_front(sizes: Sequence[PricedSize]) -> list[PricedSize]:
-    """Return the sizes that no other size beats: none is at least as fast and as cheap, and better in one of the two.
+def medians(size: PricedSize) -> tuple[float, float] | None:
+    """Return the median time [s] and cost [USD] of a size; ``None`` if one of them is unknown.
 
     Args:
-        sizes: Sizes with the same target. Those whose medians are unknown are left out.
-
-    Returns:
-        The fastest first.
+        size: The size.
     """
-    known = [
-        (each.median_time_s, each.median_usd, each)
-        for each in sizes
-        if each.median_time_s is not None and each.median_usd is not None
-    ]
-    return [
-        each
-        for time_s, cost, each in sorted(known, key=lambda row: row[:2])
-        if not any(t <= time_s and c <= cost and (t, c) != (time_s, cost) for t, c, _ in known)
-    ]
+    if size.median_time_s is None or size.median_usd is None:
+        return None
+    return size.median_time_s, size.median_usd
 
 
 def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
@@ -84,7 +75,7 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
     """
     series = list(dict.fromkeys(each.series for each in sizes))
     runs = [run for each in sizes for run in each.runs]
-    front = pareto_front(sizes)
+    front = pareto_front(sizes, medians)
     missed = any(not run.reached for run in runs)
 
     def paint(canvas: figure.Figure) -> None:
