@@ -68,6 +68,7 @@ def test_a_policy_that_missed_its_target_is_listed_with_its_best_score(tmp_path:
         ("report", [], ["--json", "--checkpoints", "--prices"]),
         ("import_prices", [], ["--spot", "--region", "catalog.zip"]),
         ("verify_ledger", [], ["--log_root"]),
+        ("search", [], ["--at_once", "sealed seeds", "search.py ant_recipe --status"]),
     ],
 )
 def test_help_explains_the_program_with_examples(name: str, arguments: list[str], words: list[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.recipes import dialect_of
 from ledger_lab.training.chosen_agent import with_agent
-from ledger_lab.training.recipe import with_recipe
+from ledger_lab.training.recipe import requested_recipe
 from ledger_lab.training.request import TrainRequest
 
 
@@ -53,4 +53,4 @@ def test_what_does_not_fit_is_refused_in_one_line(flags: dict[str, Any], complai
 def test_a_recipe_file_is_refused_for_another_algorithm_than_ppo() -> None:
     request = TrainRequest(task="LedgerLab-Cartpole", recipe="mine.toml")
     with pytest.raises(UserError, match=r"holds fields of ppo, and this training uses sac: .*learning_rate=0.001"):
-        with_recipe(request, dialect_of("skrl", "sac"))
+        requested_recipe(request, dialect_of("skrl", "sac"))

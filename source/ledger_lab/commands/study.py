@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 
@@ -20,6 +16,7 @@ from ledger_lab.commands.study_clusters import study_clusters
 from ledger_lab.commands.study_on import StudyElsewhere, StudyTrainings
 from ledger_lab.commands.study_requests import check_requests
 from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
+from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.commands.watch import watch_study
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.errors import UserError
@@ -30,7 +27,7 @@ from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_tab
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, check_arguments, is_made, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
-from ledger_lab.terminal.exit_status import ENDING, EXIT_REQUEUE, exception_of
+from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.flags import Program
 from ledger_lab.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.watch.show import alert_lines
@@ -176,7 +173,7 @@ def run_study(argv: Sequence[str]) -> int:
         _show_watch(study, request.log_root, console)
     if request.dry_run:
         for training in missing:
-            command = _command(train_arguments(training, study, now.runs, extra), request.log_root)
+            command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
             console.print(shlex.join(command), soft_wrap=True)
         return 0
     for number, training in enumerate(missing, start=count - len(missing) + 1):
@@ -187,9 +184,9 @@ def run_study(argv: Sequence[str]) -> int:
             console.print(f"[{number}/{count}] {what}: another program has made, started or submitted it")
             continue
         console.print("", f"[{number}/{count}] {what}", sep="\n", soft_wrap=True)
-        command = _command(train_arguments(training, study, now.runs, extra), request.log_root)
+        command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
         try:
-            status = _train(command)
+            status = train_here(command)
         except Terminated:
             console.print("run the command again to continue the study")
             return EXIT_REQUEUE
@@ -273,32 +270,6 @@ def _show_watch(study: Study, log_root: Path, console: Console, *, ask: bool = F
         console.print(spend_words(spend), soft_wrap=True, markup=False)
     for line in alert_lines(found.alerts):
         console.print(line, soft_wrap=True)
-
-
-def _command(arguments: Sequence[str], log_root: Path) -> list[str]:
-    """Return the command line of a training on this machine."""
-    return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *arguments, "--log_root", str(log_root)]
-
-
-def _train(command: Sequence[str]) -> int:
-    """Train, and return the exit status. A signal that asks the study to end is passed on to the training."""
-    asked: list[signal.Signals] = []
-    with subprocess.Popen(command) as process:
-
-        def pass_on(signum: int, _: FrameType | None) -> None:
-            asked.append(signal.Signals(signum))
-            process.send_signal(signum)
-
-        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
-        former = {signum: signal.signal(signum, pass_on) for signum in heard}
-        try:
-            status = process.wait()
-        finally:
-            for signum, handler in former.items():
-                signal.signal(signum, handler)
-    if asked:
-        raise exception_of(asked[0])
-    return status
 
 
 def _report(study: Study, log_root: Path) -> int:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ledger_lab.commands.batches import batches_of
 from ledger_lab.commands.study_clusters import StudyClusters
 from ledger_lab.commands.study_requests import library_of, request_of
 from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.recipes import RECIPES, dialect_of
+from ledger_lab.recipes import dialect_of
 from ledger_lab.recipes.libraries import PPO, require_library
-from ledger_lab.runners.recipe_batch import recipe_batch
 from ledger_lab.studies import Arm, Scaling, Size, Study
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.request import TrainRequest
-from ledger_lab.training.task_batches import ask_task_batches
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
                 f"study could keep: compare sizes with {PPO}"
             )
         _require_rule_alone(arm, request)
-    batches = _batches(requests)
+    batches = batches_of(requests)
     sized = [_SizedArm(arm, batch, requests[arm].keep_minibatch_size) for arm, batch in batches.items()]
     for each in sized:
         if each.arm.size is not None and (wrong := each.refusal(each.arm.size)):
@@ -87,39 +86,6 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
         told = f"train.py checks the minibatches of {', '.join(unknown)} at its start"
         lines.append(f"Isaac Lab is not installed here: {told}")
     return lines
-
-
-def _batches(requests: Mapping[Arm, TrainRequest]) -> dict[Arm, TaskBatch]:
-    """Return the batches of arms; without Isaac Lab, only those of LedgerLab's recipes.
-
-    Raises:
-        UserError: If ``train.py`` would refuse an arm.
-    """
-    known = {arm: batch for arm, request in requests.items() if (batch := _recipe_batch(request)) is not None}
-    asked = {arm: _configuration_of(request) for arm, request in requests.items() if arm not in known}
-    configurations = [*dict.fromkeys(asked.values())]
-    told = ask_task_batches(configurations) if configurations else None
-    if told is None:
-        return known
-    answers = dict(zip(configurations, told, strict=True))
-    return known | {arm: answers[configuration] for arm, configuration in asked.items()}
-
-
-def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
-    """Return the batch of a request with a recipe of LedgerLab; ``None`` if only task and library know it."""
-    recipe, library = RECIPES.get(request.task), library_of(request)
-    if recipe is None or request.agent is not None:
-        return None
-    plan, own = recipe_batch(library, recipe, request.overrides), recipe_batch(library, recipe)
-    if plan is None or own is None:
-        return None
-    return TaskBatch(library=library, plan=plan, own=own, own_num_envs=recipe.num_envs)
-
-
-def _configuration_of(request: TrainRequest) -> tuple[str, ...]:
-    """Return the arguments of ``train.py`` that the configurations of a request depend on."""
-    named = {"--task": request.task, "--rl_library": request.rl_library, "--agent": request.agent}
-    return (*(word for flag, value in named.items() if value for word in (flag, value)), *request.overrides)
 
 
 def _require_rule_alone(arm: Arm, request: TrainRequest) -> None:

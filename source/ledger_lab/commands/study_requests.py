@@ -13,7 +13,7 @@ from ledger_lab.recipes import dialect_of
 from ledger_lab.recipes.libraries import LIBRARIES, require_library
 from ledger_lab.studies import Arm, Study
 from ledger_lab.terminal.request import flag_names
-from ledger_lab.training.recipe import with_recipe
+from ledger_lab.training.recipe import requested_recipe, with_recipe
 from ledger_lab.training.request import TrainRequest
 
 _TRAIN_THE_SAME = {"seed", "cohort", "cohort_size", "instance", "usd_per_hour", "prices", "trust_run", "recipe"}
@@ -48,7 +48,9 @@ def request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
     if request.recipe is None:
         return request
     require_library(library_of(request))
-    return with_recipe(request, dialect_of(library_of(request)))
+    dialect = dialect_of(library_of(request))
+    file = requested_recipe(request, dialect)
+    return request if file is None else with_recipe(request, file, dialect)
 
 
 def library_of(request: TrainRequest) -> str:

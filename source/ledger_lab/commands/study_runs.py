@@ -19,12 +19,13 @@ def runs_of(study: Study, log_root: Path) -> list[Run]:
 
 def resumable_run(training: Training, runs: Sequence[Run]) -> Run | None:
     """Return the latest run of a training with a saved state to resume from, if there is one."""
-    left = [
-        run
-        for run in runs_made_by(training, runs)
-        if (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
-    ]
+    left = [run for run in runs_made_by(training, runs) if has_state(run)]
     return left[-1] if left else None
+
+
+def has_state(run: Run) -> bool:
+    """Tell whether a run has a saved state to resume from."""
+    return (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
 
 
 def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:

@@ -84,6 +84,17 @@ class _BeganFrom(TypedDict):
     """Observation and action code that has changed since the checkpoint was trained, as in :class:`PanelResult`."""
 
 
+class _Recipe(TypedDict):
+    """What a recipe file changed."""
+
+    fields: dict[str, bool | int | float | str | list[Count] | None]
+    """Values by the names of a recipe's fields, which are the same for all libraries."""
+    num_envs: Positive | None
+    """Environments per process; ``None`` for those of the task."""
+    overrides: list[str]
+    """Overrides of the task."""
+
+
 class _Git(TypedDict, total=False):
     """State of source code in version control."""
 
@@ -122,6 +133,9 @@ class RunDeclared(Row):
     tasks on a CPU, and a scaled learning rate. With the task, they define the configurations."""
     agent: str | None = None
     """Name under which the task registers the agent configuration; ``None`` for the library's default."""
+    recipe: dict[str, Any] | None = None
+    """What a recipe file changed: ``fields`` by their names, ``num_envs`` and ``overrides`` of the task. ``None``
+    without such a file, and in rows of earlier versions."""
     seed: Seed
     device: str
     num_envs: Positive
@@ -186,6 +200,7 @@ class RunDeclared(Row):
         msgspec.convert(self.git, _Git)
         msgspec.convert(self.hardware, _Hardware)
         msgspec.convert(self.began_from, _BeganFrom | None)
+        msgspec.convert(self.recipe, _Recipe | None)
 
     @property
     def env_steps_per_iteration(self) -> int:

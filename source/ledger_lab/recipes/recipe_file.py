@@ -34,6 +34,10 @@ class RecipeFile:
     overrides: tuple[str, ...]
     """Hydra overrides of the task."""
 
+    def to_data(self) -> dict[str, Any]:
+        """Return what the file changes, as a JSON value."""
+        return {"fields": dict(self.fields), "num_envs": self.num_envs, "overrides": list(self.overrides)}
+
     def translate(self, dialect: Dialect) -> tuple[str, ...]:
         """Return the changes as overrides: those of the library, then those of the task.
 
@@ -102,6 +106,19 @@ def read_recipe(path: Path) -> RecipeFile:
         content = read_toml(path)
     except (OSError, ValueError) as error:
         raise UserError(f"--recipe {path}: the file can't be read: {error}") from error
+    return check_recipe(path, content)
+
+
+def check_recipe(path: Path, content: Mapping[str, Any]) -> RecipeFile:
+    """Check the content of a recipe file.
+
+    Args:
+        path: The file, for messages.
+        content: Its keys and values.
+
+    Raises:
+        UserError: If it has an unknown key or a wrong value.
+    """
     _require_known(path, "key", content, _KEYS)
     if type(content.get("version")) is not int or content["version"] != _VERSION:
         raise UserError(

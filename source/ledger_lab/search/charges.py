@@ -123,7 +123,7 @@ class Charges:
             trials: Its trials.
         """
         runs = [run for trial in trials for run in trial.runs if not run.sealed]
-        return sum(self._spent(declaration, run) for run in runs)
+        return sum(self.spent(declaration, run) for run in runs)
 
     def price(self, declaration: SearchDeclaration, wall_s: float) -> float:
         """Return what a time takes from the budget [USD or h]."""
@@ -131,8 +131,8 @@ class Charges:
             return wall_s / 3600
         return wall_s * (self.usd_per_s or 0.0)
 
-    def _spent(self, declaration: SearchDeclaration, run: SeedRun) -> float:
-        """Return what a training has taken from the budget, or may still take."""
+    def spent(self, declaration: SearchDeclaration, run: SeedRun) -> float:
+        """Return what a training has taken from the budget, or may still take [USD or h]."""
         if not run.outcome.is_final:
             return self.price(declaration, max(run.wall_s, run.cap_s or 0.0))
         if declaration.budget_usd is not None and run.usd is not None:

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,7 +15,7 @@ from typing import Any, Literal, get_args
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.names import names_a_folder
-from ledger_lab.search.space import LIBRARY, NUM_ENVS, Space, canonical, read_space
+from ledger_lab.search.space import LIBRARY, NUM_ENVS, Space, Value, Values, canonical, read_space, read_values
 from ledger_lab.studies.arguments import STUDY_FLAGS, check_arguments
 
 type Objective = Literal["time", "cost"]
@@ -26,6 +27,7 @@ _VERSION = 1
 _REQUIRED = ("task", "search_seeds", "sealed_seeds", "space")
 _KEYS = (
     *("version", "about", "arguments", "panel", "objective", "strategy", "budget_usd", "budget_h", "control_every"),
+    "stock",
     *_REQUIRED,
 )
 _FLAGS = (*STUDY_FLAGS, "--task", "--panel", "--recipe", "--limit_s", "--on")
@@ -46,6 +48,8 @@ class SearchDeclaration:
     """Training seeds of the race, in its order."""
     sealed_seeds: tuple[int, ...]
     """Training seeds of the end. No training of the race may use them."""
+    stock: Values = field(default_factory=dict)
+    """Where the stock recipe differs from the task's own. Each trial has these values, unless it has another one."""
     panel: str | None = None
     """Panel that all trainings are judged on; ``None`` for that of the task."""
     objective: Objective = "time"
@@ -65,7 +69,16 @@ class SearchDeclaration:
         """SHA-256 of everything that decides how the search goes. Name and description are left out."""
         content = {name: value for name, value in vars(self).items() if name not in ("name", "about", "digest")}
         content["space"] = canonical(self.space)
+        content["stock"] = dict(sorted(self.stock.items()))
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def recipe(self, values: Values) -> Mapping[str, Value]:
+        """Return everything that the recipe file of a trial sets.
+
+        Args:
+            values: Values of the trial; empty for the stock recipe.
+        """
+        return {**self.stock, **values}
 
     @property
     def cohort_stem(self) -> str:
@@ -96,8 +109,12 @@ def load_search(path: Path) -> SearchDeclaration:
         raise UserError(f"{path}: {missing} is missing")
     if not names_a_folder(path.stem):
         raise UserError(f"{path}: the file's name begins the names of cohorts: use letters, digits, '_', '-', '+', '.'")
-    space = read_space(f"{path}, space", content["space"])
-    searched = tuple(f"--{name}" for name in (LIBRARY, NUM_ENVS) if any(name == each.name for each in space.parameters))
+    space, stock = (
+        read_space(f"{path}, space", content["space"]),
+        read_values(f"{path}, stock", content.get("stock", {})),
+    )
+    set_here = {*(each.name for each in space.parameters), *stock}
+    searched = tuple(f"--{name}" for name in (LIBRARY, NUM_ENVS) if name in set_here)
     search_seeds, sealed_seeds = _seeds(path, content)
     budget_usd, budget_h = _budgets(path, content)
     return SearchDeclaration(
@@ -106,6 +123,7 @@ def load_search(path: Path) -> SearchDeclaration:
         task=_text(path, content, "task") or "",
         arguments=check_arguments(f"{path}, arguments", content.get("arguments", []), (*_FLAGS, *searched)),
         space=space,
+        stock=stock,
         search_seeds=search_seeds,
         sealed_seeds=sealed_seeds,
         panel=_text(path, content, "panel"),

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ledger_lab.costs.bootstrap import percentile_levels
+from ledger_lab.errors import UserError
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.race import SLOWEST_TIMES, Decision, End, Start, Wait
+from ledger_lab.search.proposals import Refuses
+from ledger_lab.search.race import SLOWEST_TIMES, Decision, End, Start, Wait, decide
 from ledger_lab.search.trials import STOCK, Outcome, Place, Trial, in_order
 
 if TYPE_CHECKING:
@@ -113,6 +115,36 @@ def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges:
     if any(not run.outcome.is_final for trial in trials for run in trial.runs if run.sealed):
         return Wait("the last trainings on sealed seeds are under way")
     return End("all sealed seeds have been run")
+
+
+def decide_next(
+    declaration: SearchDeclaration,
+    trials: Sequence[Trial],
+    *,
+    usd_per_s: float | None = None,
+    refuses: Refuses | None = None,
+) -> Decision:
+    """Decide what a search does next: in its race, and when that is over, on the sealed seeds.
+
+    Args:
+        declaration: The search.
+        trials: What the ledger says of its trials, in any order.
+        usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
+        refuses: Tells why the values of a new trial can't be trained with; ``None`` to accept any.
+
+    Returns:
+        The decision. At the end, it gives the reasons of both parts.
+
+    Raises:
+        UserError: As :func:`~ledger_lab.search.race.decide`; or if the race ended before its first new trial.
+    """
+    race = decide(declaration, trials, usd_per_s=usd_per_s, refuses=refuses)
+    if not isinstance(race, End):
+        return race
+    if not any(not trial.is_stock for trial in trials):
+        raise UserError(f"search {declaration.name}: {race.reason}")
+    end = decide_end(declaration, trials, Charges.of(declaration, in_order(trials), usd_per_s))
+    return end if not isinstance(end, End) else End(f"{race.reason}; {end.reason}")
 
 
 def compare(

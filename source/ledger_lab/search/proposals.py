@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
 
-type Accepts = Callable[[Values], bool]
+type Refuses = Callable[[Values], str | None]
+"""Tells why the task and its library can't train with some values; ``None`` if they can."""
 
 RANDOM_TRIALS: Final = 10
 """Trials before the first one that learns from earlier ones."""
@@ -35,7 +36,7 @@ def propose(
     trials: Sequence[Trial],
     charges: Charges,
     number: int,
-    accepts: Accepts | None = None,
+    refuses: Refuses | None = None,
 ) -> Values:
     """Return the values of a new trial.
 
@@ -45,19 +46,21 @@ def propose(
             time differ.
         charges: Their charges.
         number: Number of the new trial.
-        accepts: Tells whether the task and its library can train with some values; ``None`` for any.
+        refuses: Tells why some values can't be trained with; ``None`` to accept any.
 
     Raises:
         UserError: If no proposal is accepted, or Optuna is not installed.
     """
     seed = int.from_bytes(hashlib.sha256(f"{declaration.digest}:{number}".encode()).digest()[:4])
     study = study_of(declaration, ranked(declaration, trials, charges), seed)
+    reason = None
     for values in _drawn(declaration, study):
-        if accepts is None or accepts(values):
+        reason = None if refuses is None else refuses(values)
+        if reason is None:
             return values
     raise UserError(
-        f"search {declaration.name}: the task refuses {_MOST_DRAWS} proposals in a row; narrow the space, "
-        "for example to batches that the minibatches divide"
+        f"search {declaration.name}: the task refuses {_MOST_DRAWS} proposals in a row, the last one because {reason}: "
+        "narrow the space"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from ledger_lab.errors import UserError
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.proposals import Accepts, propose
+from ledger_lab.search.proposals import Refuses, propose
 from ledger_lab.search.space import Values
 from ledger_lab.search.trials import STOCK, Outcome, Place, SeedRun, Trial, in_order
 
@@ -57,7 +57,7 @@ def decide(
     trials: Sequence[Trial],
     *,
     usd_per_s: float | None = None,
-    accepts: Accepts | None = None,
+    refuses: Refuses | None = None,
 ) -> Decision:
     """Decide what a search does next. The answer depends on the arguments only.
 
@@ -67,7 +67,7 @@ def decide(
         declaration: The search.
         trials: What the ledger says of its trials, in any order.
         usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
-        accepts: Tells whether the task and its library can train with the values of a new trial; ``None`` for any.
+        refuses: Tells why the values of a new trial can't be trained with; ``None`` to accept any.
 
     Raises:
         UserError: If a price is missing that the budget or the objective needs, or no proposal is accepted.
@@ -82,7 +82,7 @@ def decide(
     best = incumbent(declaration, trials, charges)
     if best is None:
         raise UserError(f"search {declaration.name}: trial {STOCK} has no charges")  # unreachable by a whole ledger
-    return _race(declaration, trials, best, charges, accepts)
+    return _race(declaration, trials, best, charges, refuses)
 
 
 def incumbent(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> Trial | None:
@@ -135,7 +135,7 @@ def _stock(declaration: SearchDeclaration, stock: Trial, trials: Sequence[Trial]
 
 
 def _race(
-    declaration: SearchDeclaration, trials: Sequence[Trial], best: Trial, charges: Charges, accepts: Accepts | None
+    declaration: SearchDeclaration, trials: Sequence[Trial], best: Trial, charges: Charges, refuses: Refuses | None
 ) -> Decision:
     """Decide between a control, the next seed of a trial, and a new trial."""
     caps = _Caps(declaration, best, charges)
@@ -155,7 +155,7 @@ def _race(
         if needed > _left(declaration, trials, charges):
             return _cannot_pay(declaration, trials, runs, needed)
         number = max(trial.number for trial in trials) + 1
-        values = propose(declaration, trials, charges, number, accepts)
+        values = propose(declaration, trials, charges, number, refuses)
         return Start(place=Place(number), values=values, seed=first, cap_s=charges.seconds(cap))
     needed = charges.price(declaration, start.cap_s or 0.0)
     if needed > _left(declaration, trials, charges):

@@ -95,6 +95,29 @@ def read_space(where: str, found: object) -> Space:
     return Space(parameters=tuple(parameters.values()))
 
 
+def read_values(where: str, found: object) -> Values:
+    """Check values of a search file that are searched nowhere: those of its stock recipe.
+
+    Args:
+        where: Place in the file, for messages.
+        found: The values by their names.
+
+    Raises:
+        UserError: If a name is no field of a recipe, or a value is wrong.
+    """
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: must be a table of values, like learning_rate = 3e-4")
+    values: dict[str, Value] = {}
+    for name, value in found.items():
+        if name == LIBRARY:
+            raise UserError(f'{where}: {LIBRARY}: write arguments = ["--rl_library", "{value}"] instead')
+        _require_name(f"{where}.{name}", name)
+        if wrong := _rule(name)(as_value(value)):
+            raise UserError(f"{where}.{name} {value!r}: {wrong}")
+        values[name] = as_value(value)
+    return values
+
+
 def as_value(found: object) -> Any:  # noqa: ANN401 - checked by the rule of its parameter
     """Return a value of a TOML or JSON file as a parameter has it: lists become tuples."""
     return tuple(found) if isinstance(found, list) else found
@@ -105,12 +128,19 @@ def as_text(value: Value) -> str:
     return json.dumps(value)
 
 
+def is_override(name: str) -> bool:
+    """Tell whether a parameter is a setting of the task."""
+    return name.startswith(_OVERRIDE)
+
+
+def override_text(value: Value) -> str:
+    """Return a value as an override has it. Different values may have the same text."""
+    return str(value) if isinstance(value, str | float) else as_text(value)
+
+
 def _parameter(where: str, name: str, table: object, earlier: Mapping[str, Parameter]) -> Parameter:
     """Check one parameter."""
-    if name not in _KNOWN and not _OVERRIDE_NAME.fullmatch(name):
-        raise UserError(f"{where}: a recipe has no {name!r}: {nearest(name, _KNOWN)} (or an override, env.PATH)")
-    if name == f"{_OVERRIDE}scene.{NUM_ENVS}":
-        raise UserError(f"{where}: name it {NUM_ENVS}")
+    _require_name(where, name)
     kind = table.get("type") if isinstance(table, dict) else None
     if not isinstance(table, dict) or kind not in ("float", "int", "choice"):
         raise UserError(f'{where}: give type = "float", "int" or "choice"')
@@ -136,6 +166,14 @@ def _parameter(where: str, name: str, table: object, earlier: Mapping[str, Param
     return Parameter(name=name, low=number(low), high=number(high), log=log, when=when)  # type: ignore[arg-type]
 
 
+def _require_name(where: str, name: str) -> None:
+    """Refuse what is neither a field of a recipe nor a setting of the task."""
+    if name not in _KNOWN and not _OVERRIDE_NAME.fullmatch(name):
+        raise UserError(f"{where}: a recipe has no {name!r}: {nearest(name, _KNOWN)} (or an override, env.PATH)")
+    if name == f"{_OVERRIDE}scene.{NUM_ENVS}":
+        raise UserError(f"{where}: name it {NUM_ENVS}")
+
+
 def _choices(where: str, name: str, found: object) -> tuple[Value, ...]:
     """Check the values of a choice."""
     if not isinstance(found, list) or len(found) < 2:
@@ -144,7 +182,8 @@ def _choices(where: str, name: str, found: object) -> tuple[Value, ...]:
     for value in values:
         if wrong := _rule(name)(value):
             raise UserError(f"{where}: choice {value!r}: {wrong}")
-    if len({as_text(value) for value in values}) != len(values):
+    text = override_text if is_override(name) else as_text
+    if len({text(value) for value in values}) != len(values):
         raise UserError(f"{where}: choices: list each value once")
     return values
 
@@ -167,7 +206,7 @@ def _rule(name: str) -> Rule:
     """Return the rule for the values of a parameter."""
     if name == LIBRARY:
         return one_of(*LIBRARIES)
-    if name.startswith(_OVERRIDE):
+    if is_override(name):
         return _plain
     return RULES.get(name, _switch)
 

@@ -44,10 +44,12 @@ TERMS = {
     "panel id": "a hash of everything that can change an episode of the panel",
     "phase": "a timed part of a training, such as simulation or learning",
     "run": "one training, with all its continuations after interruptions",
+    "sealed seeds": "training seeds for the final comparison of a search; its race does not use them",
     "state": "a file with everything that is needed to continue a run",
     "success function": "a Python function that tells which environments have reached the goal",
     "target": "the share of successful episodes that a policy must reach",
     "telemetry": "samples of power, temperature, load and memory during a run",
+    "trial": "a recipe that a search tries; trial 0 is the stock recipe",
 }
 """Definitions for ``--help``, in one line each. ``docs/glossary.md`` defines all terms."""
 

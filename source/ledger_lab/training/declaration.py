@@ -57,6 +57,7 @@ def declaration(plan: TrainPlan) -> RunDeclared:
         experiment=plan.adapter.experiment(plan.agent_cfg),
         overrides=plan.overrides,
         agent=plan.request.agent,
+        recipe=plan.recipe,
         seed=plan.seed,
         device=plan.device,
         num_envs=plan.env_cfg.scene.num_envs,

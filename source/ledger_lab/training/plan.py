@@ -20,6 +20,7 @@ from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.recipes.libraries import require_library
+from ledger_lab.recipes.recipe_file import RecipeFile
 from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
@@ -36,7 +37,7 @@ from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.chosen_agent import with_agent
 from ledger_lab.training.minibatches import check_batch
 from ledger_lab.training.ranks import require_own_gpus, require_same
-from ledger_lab.training.recipe import with_recipe
+from ledger_lab.training.recipe import requested_recipe, with_recipe
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import Resumption
 from ledger_lab.training.spread_slots import require_divisible
@@ -80,6 +81,9 @@ class TrainPlan:
     """The environment with held-out slots; the training's own environment if there are no held-out slots."""
     held_out_slots: int
     """Held-out slots of this process."""
+    recipe: dict[str, Any] | None
+    """What the recipe file of the run changes, by the names that are the same for all libraries; ``None`` without a
+    file."""
     for_gpu: bool
     """Whether the number of environments is the task's default for a GPU, with a learning rate that is scaled to it."""
     price: Price
@@ -198,8 +202,9 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     library, request = with_agent(request)
     adapter = load_adapter(library, request.agent)
     panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
+    recipe = requested_recipe(request, adapter.dialect) if resumed is None else None
     if resumed is None:  # a resumed run has the recipe and the physics engine that it declared
-        request = with_recipe(request, adapter.dialect)
+        request = request if recipe is None else with_recipe(request, recipe, adapter.dialect)
         request = replace(request, overrides=with_default_physics(request.task, request.overrides, device))
     overrides = list(request.overrides)
     env_cfg, agent_cfg = resolve_configs(request.task, library, overrides, request.agent)
@@ -294,6 +299,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         identity=PanelIdentity.of(panel, simulation),
         slots_cfg=slots_cfg,
         held_out_slots=held_out_slots,
+        recipe=_recipe_of(recipe, resumed),
         for_gpu=for_gpu is not None,
         price=price,
         config_sha256=config_hashes,
@@ -302,6 +308,13 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         beginning=beginning,
         resumed=resumed,
     )
+
+
+def _recipe_of(file: RecipeFile | None, resumed: Resumption | None) -> dict[str, Any] | None:
+    """Return what the recipe file of a run changes; a resumed run has declared it."""
+    if resumed is not None:
+        return resumed.declared.recipe
+    return None if file is None else file.to_data()
 
 
 def _num_envs_for_gpu(request: TrainRequest, device: str) -> int | None:

@@ -8,25 +8,26 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.dialect import Dialect
 from ledger_lab.recipes.libraries import PPO
-from ledger_lab.recipes.recipe_file import read_recipe
+from ledger_lab.recipes.recipe_file import RecipeFile, read_recipe
 from ledger_lab.recipes.settings import names_code
 from ledger_lab.training.request import TrainRequest
 
 
-def with_recipe(request: TrainRequest, dialect: Dialect) -> TrainRequest:
-    """Return a request that contains the changes of its recipe file. Without a file, return the request.
-
-    The overrides of the result hold all changes, so the run can be resumed without the file.
+def requested_recipe(request: TrainRequest, dialect: Dialect) -> RecipeFile | None:
+    """Read the recipe file of a request.
 
     Args:
         request: The request of a new run.
         dialect: The settings of its library.
 
+    Returns:
+        The file; ``None`` if the request names none.
+
     Raises:
-        UserError: If the file is wrong, the library does not support it, or the command line sets the same values.
+        UserError: If the file is wrong, or the algorithm has no recipe files.
     """
     if request.recipe is None:
-        return request
+        return None
     if dialect.algorithm != PPO:
         raise UserError(
             f"--recipe {request.recipe}: a recipe file holds fields of {PPO}, and this training uses "
@@ -35,6 +36,22 @@ def with_recipe(request: TrainRequest, dialect: Dialect) -> TrainRequest:
     file = read_recipe(Path(request.recipe))
     if code := next(filter(names_code, file.overrides), None):
         raise UserError(f"{file.path}: override {code!r} may load code: give it on the command line")
+    return file
+
+
+def with_recipe(request: TrainRequest, file: RecipeFile, dialect: Dialect) -> TrainRequest:
+    """Return a request that contains the changes of a recipe file.
+
+    The overrides of the result hold all changes, so the run can be resumed without the file.
+
+    Args:
+        request: The request of a new run.
+        file: The recipe file.
+        dialect: The settings of its library.
+
+    Raises:
+        UserError: If the library does not support the file, or the command line sets the same values.
+    """
     overrides = file.translate(dialect)
     given = {override.partition("=")[0].lstrip("+"): override for override in request.overrides}
     for override in overrides:

@@ -170,8 +170,8 @@ def render_frame(model: PageModel, mode: Mode = "done", version: int = 0, *, bar
         version: Number of this content; another content has another number.
         bare: Whether to leave out styles and scripts, for a page that has them already.
     """
-    plotly, script, style = _plotly_script(), _page_script(), _part("page.css")
-    page = _template("page.html").render(
+    plotly, script, style = _plotly_script(), _page_script(), page_part("page.css")
+    page = page_template("page.html").render(
         model=model,
         mode=mode,
         version=version,
@@ -201,7 +201,7 @@ def render_live(live: LivePart) -> str:
         live: The live part.
     """
     written = datetime.fromtimestamp(live.written_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return _template("live.html").render(live=live, looks=LOOKS, written=written)
+    return page_template("live.html").render(live=live, looks=LOOKS, written=written)
 
 
 def page_policy(mode: Mode) -> str:
@@ -210,17 +210,21 @@ def page_policy(mode: Mode) -> str:
     Args:
         mode: How the page lives. Only a served page may ask its server.
     """
-    policy = _policy([_plotly_script(), _page_script()], [_part("page.css"), _EMPTY_STYLE])
+    policy = _policy([_plotly_script(), _page_script()], [page_part("page.css"), _EMPTY_STYLE])
     return f"{policy}; connect-src 'self'" if mode == "served" else policy
 
 
 @cache
-def _template(name: str) -> Template:
-    """Return a template of the page; all texts that it takes are escaped."""
+def page_template(name: str) -> Template:
+    """Return a template of a page; all texts that it takes are escaped.
+
+    Args:
+        name: Name of its file.
+    """
     from jinja2 import Environment, StrictUndefined
 
     templates = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return templates.from_string(_part(name))
+    return templates.from_string(page_part(name))
 
 
 def _cost_table(model: PageModel, place: int) -> _HtmlTable:
@@ -261,13 +265,17 @@ def embedded_json(value: object) -> str:
 def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
     """Return a content security policy of embedded scripts and styles, and pictures that the page makes."""
     return (
-        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {hash_sources(scripts)}; style-src {hash_sources(styles)}; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _hashes(parts: Sequence[str]) -> str:
-    """Return the policy's hash sources of some embedded texts."""
+def hash_sources(parts: Sequence[str]) -> str:
+    """Return the sources in a content security policy that allow some embedded texts.
+
+    Args:
+        parts: The texts.
+    """
     digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts]
     return " ".join(f"'sha256-{digest}'" for digest in digests)
 
@@ -286,7 +294,7 @@ def _plotly_script() -> str:
 @cache
 def _page_script() -> str:
     """Return the page's own script: all parts in one scope of their own."""
-    body = "\n".join(_part(f"js/{name}") for name in SCRIPTS)
+    body = "\n".join(page_part(f"js/{name}") for name in SCRIPTS)
     return _inside_element(f'"use strict";\n(() => {{\n{body}\n}})();\n')
 
 
@@ -297,6 +305,10 @@ def _inside_element(script: str) -> str:
 
 
 @cache
-def _part(name: str) -> str:
-    """Return the text of a part of the page, from a file beside this module."""
+def page_part(name: str) -> str:
+    """Return the text of a part of a page, from a file beside this module.
+
+    Args:
+        name: Name of the file.
+    """
     return files("ledger_lab.reports.page").joinpath("template", name).read_text(encoding="utf-8")

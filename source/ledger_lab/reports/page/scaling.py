@@ -116,13 +116,17 @@ class _TargetFigures:
         """Return the pictures of a group."""
         if place not in self._pictures:
             group = self.groups[place]
-            pictures = tuple(_picture(drawing) for drawing in group.drawings)
+            pictures = tuple(picture_of(drawing) for drawing in group.drawings)
             self._pictures[place] = PictureGroup(title=group.title, pictures=pictures, notes=group.notes)
         return self._pictures[place]
 
 
-def _picture(drawing: Drawing) -> Picture:
-    """Paint a picture."""
+def picture_of(drawing: Drawing) -> Picture:
+    """Paint a picture for a page.
+
+    Args:
+        drawing: The figure.
+    """
     width_in, height_in = drawing.size_in
     return Picture(
         description=drawing.description,

@@ -1,0 +1,129 @@
+"""Trainings of a search on a cluster: they are submitted one by one, as the race decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from ledger_lab.commands.search_runs import SearchTraining, Waiting
+from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training
+from ledger_lab.errors import UserError
+from ledger_lab.launch.engine import Engine, Site, load_engine, load_site
+from ledger_lab.launch.plans import Plan, PlannedTraining
+from ledger_lab.launch.submissions import Submission, latest_by_name, new_folder, read_drafts, read_submissions
+from ledger_lab.recipes.recipe_file import read_recipe
+from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.space import Values
+from ledger_lab.search.trial_recipe import recorded_values
+from ledger_lab.search.trials import STOCK, cohort_of, place_of
+from ledger_lab.training.request import TrainRequest
+
+
+class SearchJobs:
+    """The submissions of a search."""
+
+    def __init__(self, declaration: SearchDeclaration, on: str) -> None:
+        """Read the file of the cluster.
+
+        Args:
+            declaration: The search.
+            on: Name or path of the file.
+
+        Raises:
+            UserError: If it is missing or wrong.
+        """
+        self._declaration = declaration
+        self.engine: Engine
+        self.site: Site
+        self.engine, self.site = load_site(on)
+
+    @property
+    def log_root(self) -> Path:
+        """Root of the ledger."""
+        return self.site.log_root
+
+    def submit(self, training: SearchTraining, arguments: Sequence[str]) -> Submission:
+        """Submit a training.
+
+        Args:
+            training: The training.
+            arguments: Arguments of ``train.py``.
+
+        Raises:
+            UserError: If it is refused.
+        """
+        folder = new_folder(self.log_root, self._declaration.cohort_stem)
+        planned = planned_training(self.site, self._name(training), arguments, nodes=1)
+        return hand_over(self.engine, self.site, Plan(name=self._declaration.cohort_stem, trainings=(planned,)), folder)
+
+    def ask(self, ended: Collection[SearchTraining]) -> tuple[dict[SearchTraining, Waiting], dict[SearchTraining, str]]:
+        """Ask the engines for the submitted trainings that have not ended.
+
+        Args:
+            ended: Trainings that the ledger shows to have ended.
+
+        Returns:
+            Trainings that wait or run; and where the output of those is that neither wait nor run.
+
+        Raises:
+            UserError: If an engine does not answer.
+        """
+        complete_drafts(read_drafts(self.log_root, self._declaration.cohort_stem))
+        waiting: dict[SearchTraining, Waiting] = {}
+        gone: dict[SearchTraining, str] = {}
+        names = {self._name(each): each for each in ended}
+        for name, (submission, index) in self._latest().items():
+            if name in names:
+                continue
+            planned = submission.trainings()[index]
+            training = self._training(planned)
+            if index in load_engine(submission.engine).queued(submission):
+                waiting[training] = self._waiting(training, planned, submission)
+            else:
+                gone[training] = str(submission.output(index))
+        return waiting, gone
+
+    def cancel(self) -> list[str]:
+        """End all trainings that wait or run, and return their jobs."""
+        jobs = []
+        for submission in {each.folder: each for each, _ in self._latest().values()}.values():
+            engine = load_engine(submission.engine)
+            if engine.queued(submission):
+                engine.cancel(submission)
+                jobs.append(submission.job)
+        return jobs
+
+    def _latest(self) -> dict[str, tuple[Submission, int]]:
+        """Return the last submission of each training by its name."""
+        return latest_by_name(read_submissions(self.log_root, self._declaration.cohort_stem))
+
+    def _name(self, training: SearchTraining) -> str:
+        """Return the name of a training in plans."""
+        return f"{cohort_of(self._declaration, training.place)} seed {training.seed}"
+
+    def _training(self, planned: PlannedTraining) -> SearchTraining:
+        """Return which training a line of a plan is."""
+        cohort, _, seed = planned.what.rpartition(" seed ")
+        place = place_of(self._declaration, cohort)
+        if place is None or not seed.isdecimal():
+            raise UserError(f"search {self._declaration.name}: {planned.what!r} is no training of it")
+        return SearchTraining(place, int(seed))
+
+    def _waiting(self, training: SearchTraining, planned: PlannedTraining, submission: Submission) -> Waiting:
+        """Return what is known of a training before its run appears in the ledger."""
+        asked = TrainRequest.parse(planned.start)
+        return Waiting(
+            values=self._values(training, asked),
+            cap_s=asked.limit_s,
+            since_s=datetime.fromisoformat(submission.submitted_at).timestamp(),
+        )
+
+    def _values(self, training: SearchTraining, asked: TrainRequest) -> Values:
+        """Return the values of a submitted training; a resumed one has them in the ledger."""
+        recipe = None if asked.recipe is None else read_recipe(Path(asked.recipe)).to_data()
+        if asked.resume is not None:
+            return {}
+        return recorded_values(
+            self._declaration, recipe, asked.rl_library or "", is_stock=training.place.trial == STOCK
+        )

@@ -1,0 +1,219 @@
+"""The trainings of a search: what the ledger says of them, and how the others start."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ledger_lab.commands.study_runs import has_state, repeated_flags
+from ledger_lab.errors import UserError
+from ledger_lab.files import make_folder, whole_file
+from ledger_lab.ledger import Run
+from ledger_lab.ledger.find import read_runs
+from ledger_lab.reports import summarize_run
+from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.race import Start
+from ledger_lab.search.space import LIBRARY, Values
+from ledger_lab.search.trial_recipe import recipe_text, recorded_values
+from ledger_lab.search.trials import STOCK, Outcome, Place, SeedRun, Trial, cohort_of, gather, outcome_of, place_of
+
+_FOLDER = "searches"
+"""Folder of the recipe files of all searches, below the root of the ledger."""
+
+
+@dataclass(frozen=True)
+class SearchTraining:
+    """One training of a search: where it belongs, and its seed."""
+
+    place: Place
+    seed: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A training that waits or runs on a cluster."""
+
+    values: Values
+    cap_s: float | None
+    """Time that it may take [s]; ``None`` without a limit."""
+    since_s: float
+    """When it was submitted, in seconds since 1970 [s]."""
+
+
+class SearchRuns:
+    """The trainings of a search, as the ledger shows them."""
+
+    def __init__(
+        self, declaration: SearchDeclaration, log_root: Path, waiting: Mapping[SearchTraining, Waiting] | None = None
+    ) -> None:
+        """Read the ledger.
+
+        Args:
+            declaration: The search.
+            log_root: Root of the ledger.
+            waiting: Trainings that wait or run on a cluster, whether or not the ledger shows them.
+
+        Raises:
+            UserError: If the ledger holds trainings that this search can't have started.
+        """
+        self._declaration, self._log_root = declaration, log_root
+        self.runs: dict[SearchTraining, list[Run]] = defaultdict(list)
+        """Runs of each training, oldest first. There are several if one was interrupted before it saved a state."""
+        for run in read_runs(log_root):
+            place = place_of(declaration, run.cohort)
+            if place is not None and run.attempts:
+                self.runs[SearchTraining(place, run.declared.seed)].append(run)
+        records = [record for task, runs in self.runs.items() for record in self._records(task, runs)]
+        self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}))
+        """The trials."""
+
+    def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[tuple[Place, Values, SeedRun]]:
+        """Return what the runs of a training say: one record, or one each if several of them have ended."""
+        values = [self._values(run, training.place) for run in runs]
+        if any(each != values[-1] for each in values):
+            raise UserError(
+                f"search {self._declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
+                f"{runs[0].cohort} have different values: move those away that the search did not start"
+            )
+        ended = [run for run in runs if _outcome(run, 1).is_final]
+        others = [run for run in runs if not _outcome(run, 1).is_final]
+        if len(ended) > 1:  # one training has one result; gather() refuses more
+            return [(training.place, values[-1], _seed_run(training, [run])) for run in ended]
+        return [(training.place, values[-1], _seed_run(training, [*others, *ended]))]
+
+    def _values(self, run: Run, place: Place) -> Values:
+        """Return the values of a trial, as one of its runs recorded them."""
+        try:
+            return recorded_values(
+                self._declaration, run.declared.recipe, run.declared.rl_library, is_stock=place.trial == STOCK
+            )
+        except UserError as error:
+            raise UserError(
+                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search did not "
+                "start it"
+            ) from error
+
+    def arguments(self, start: Start) -> list[str]:
+        """Return the arguments of ``train.py`` that start or resume a training. This writes its recipe file.
+
+        Args:
+            start: The training.
+
+        Raises:
+            UserError: If the recipe file can't be written.
+        """
+        declaration = self._declaration
+        earlier = self.runs.get(SearchTraining(start.place, start.seed), [])
+        if start.resumes and earlier and has_state(earlier[-1]):
+            return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
+        arguments = [*declaration.arguments, "--task", declaration.task]
+        if declaration.panel is not None:
+            arguments += ["--panel", declaration.panel]
+        if LIBRARY in start.values:
+            arguments += ["--rl_library", str(start.values[LIBRARY])]
+        if declaration.recipe(start.values):
+            arguments += ["--recipe", str(self.recipe_file(start.place.trial, start.values))]
+        if start.cap_s is not None:
+            left_s = start.cap_s - sum(summarize_run(run).wall_s for run in earlier)
+            arguments += ["--limit_s", f"{max(left_s, 1.0):.3f}"]
+        return [*arguments, "--seed", str(start.seed), "--cohort", cohort_of(declaration, start.place)]
+
+    def recipe_file(self, trial: int, values: Values, name: str | None = None) -> Path:
+        """Write the recipe of a trial into a file, and return its path.
+
+        Args:
+            trial: Number of the trial.
+            values: Its values.
+            name: Name of the file; ``None`` for ``tNUMBER.toml``.
+
+        Raises:
+            UserError: If the file can't be written.
+        """
+        declaration = self._declaration
+        folder = search_folder(declaration, self._log_root)
+        path = folder / (name or f"t{trial:04d}.toml")
+        text = recipe_text(
+            declaration.recipe(values), f"trial {trial} of search {declaration.name} ({declaration.digest[:8]})"
+        )
+        make_folder(folder)
+        try:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                with whole_file(path, shared=True) as unfinished:
+                    unfinished.write_text(text, encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            raise UserError(f"cannot write {path}: {error}") from error
+        return path
+
+
+def search_folder(declaration: SearchDeclaration, log_root: Path) -> Path:
+    """Return the folder of the recipe files of a search.
+
+    Args:
+        declaration: The search.
+        log_root: Root of the ledger.
+    """
+    return log_root.resolve() / _FOLDER / declaration.cohort_stem
+
+
+def with_waiting(
+    records: Iterable[tuple[Place, Values, SeedRun]], waiting: Mapping[SearchTraining, Waiting]
+) -> list[tuple[Place, Values, SeedRun]]:
+    """Add the trainings that wait or run on a cluster, which count as running.
+
+    Args:
+        records: What the ledger says.
+        waiting: The trainings.
+    """
+    found = []
+    seen = set()
+    for place, values, run in records:
+        training = SearchTraining(place, run.seed)
+        seen.add(training)
+        goes_on = training in waiting and not run.outcome.is_final
+        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if goes_on else run))
+    for training, each in waiting.items():
+        if training not in seen:
+            run = SeedRun(
+                seed=training.seed,
+                outcome=Outcome.RUNNING,
+                wall_s=0.0,
+                usd=None,
+                cap_s=each.cap_s,
+                started_s=each.since_s,
+                repeat=training.place.repeat,
+                sealed=training.place.sealed,
+            )
+            found.append((training.place, each.values, run))
+    return found
+
+
+def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
+    """Return how a training stands. Runs before the last one were interrupted before they saved a state."""
+    last, summaries = runs[-1], [summarize_run(run) for run in runs]
+    wall_s = sum(summary.wall_s for summary in summaries)
+    usd = [summary.declared_usd for summary in summaries]
+    limit_s = (last.declared.request or {}).get("limit_s")
+    cap_s = None if limit_s is None else limit_s + sum(summary.wall_s for summary in summaries[:-1])
+    outcome = _outcome(last, sum(len(run.attempts) for run in runs))
+    if outcome is Outcome.CONTINUES and cap_s is not None and wall_s >= cap_s:
+        outcome = Outcome.CAPPED  # it was interrupted with its time used up
+    summary, first = summaries[-1], runs[0].attempts[0].first_start
+    return SeedRun(
+        seed=training.seed,
+        outcome=outcome,
+        wall_s=wall_s,
+        usd=None if any(each is None for each in usd) else sum(each for each in usd if each is not None),
+        cap_s=cap_s,
+        started_s=runs[0].declared_at.timestamp(),
+        machine="" if first is None else first.host,
+        step_s=summary.train_s / summary.env_steps if summary.train_s and summary.env_steps else None,
+        repeat=training.place.repeat,
+        sealed=training.place.sealed,
+    )
+
+
+def _outcome(run: Run, attempts: int) -> Outcome:
+    """Return how a training with one run stands."""
+    return Outcome.REACHED if run.proven else outcome_of(run.attempts[-1].status, attempts)

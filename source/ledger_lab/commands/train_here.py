@@ -1,0 +1,57 @@
+"""Runs ``train.py`` on this machine, as a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+from ledger_lab.terminal.exit_status import ENDING, exception_of
+
+
+def train_command(arguments: Sequence[str], log_root: Path) -> list[str]:
+    """Return the command line of a training on this machine.
+
+    Args:
+        arguments: Arguments of ``train.py``.
+        log_root: Root of the ledger.
+    """
+    return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *arguments, "--log_root", str(log_root)]
+
+
+def train_here(command: Sequence[str], longest_s: float | None = None) -> int:
+    """Train, and return the exit status. A signal that asks this program to end is passed on to the training.
+
+    Args:
+        command: The command line.
+        longest_s: Time after which the training is asked to end [s], because it must hang; ``None`` for never.
+
+    Raises:
+        KeyboardInterrupt: If a signal of the terminal asked to end, after the training has ended.
+        Terminated: If another signal did.
+    """
+    asked: list[signal.Signals] = []
+    with subprocess.Popen(command) as process:
+
+        def pass_on(signum: int, _: FrameType | None) -> None:
+            asked.append(signal.Signals(signum))
+            process.send_signal(signum)
+
+        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+        former = {signum: signal.signal(signum, pass_on) for signum in heard}
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(longest_s)
+            if process.returncode is None:
+                process.terminate()
+            status = process.wait()
+        finally:
+            for signum, handler in former.items():
+                signal.signal(signum, handler)
+    if asked:
+        raise exception_of(asked[0])
+    return status

@@ -1,0 +1,161 @@
+"""Figures of searches: the trainings of the race, the sealed seeds, and what mattered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
+from ledger_lab.reports.figures.look import (
+    head,
+    hue,
+    key_of_marks,
+    logarithmic,
+    mark,
+    run_mark,
+    shown,
+    time_unit,
+)
+from ledger_lab.search.result import SearchResult, charge_of
+from ledger_lab.search.trials import STOCK, Outcome, SeedRun
+from ledger_lab.units import percent, quantity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ENDED = "ended there without the target: would have taken longer"
+
+
+def draw_search(result: SearchResult) -> list[Drawing]:
+    """Draw a search.
+
+    Args:
+        result: The search.
+
+    Returns:
+        The figures; those for which there is nothing to draw yet are left out.
+    """
+    drawings = []
+    if result.raced:
+        drawings.append(_race(result))
+    if result.comparisons:
+        drawings.append(_sealed(result))
+    if result.importances:
+        drawings.append(_importance(result))
+    return drawings
+
+
+def _scale(result: SearchResult, charges: list[float]) -> tuple[float, str, Callable[[float], str]]:
+    """Return the divisor of an axis of charges, its unit, and what writes its ticks."""
+    if result.declaration.objective == "cost":
+        return 1.0, "USD", lambda value: f"${quantity(value)}"
+    seconds, symbol = time_unit(max(charges))
+    return seconds, symbol, lambda value: f"{value:.3g}"
+
+
+def _charge(result: SearchResult, run: SeedRun) -> float:
+    """Return the charge of a training, in the unit of the objective."""
+    return charge_of(result.declaration, run, result.charges.usd_per_s)
+
+
+def _race(result: SearchResult) -> Drawing:
+    """Draw each training of the race over what had been spent by its end, and the best trial so far."""
+    declaration = result.declaration
+    goal = declaration.objective
+    unit = "h" if declaration.budget_usd is None else "USD"
+    title = f"{shown(declaration.name)}: {goal} of each training over the spend of the race"
+
+    def paint(canvas: Figure) -> None:
+        axes = canvas.subplots()
+        charges = [_charge(result, each.run) for each in result.raced]
+        divisor, symbol, words = _scale(result, charges)
+        for each, charge in zip(result.raced, charges, strict=True):
+            kind = 0 if each.trial == STOCK else 1
+            run_mark(
+                axes, each.spent, charge / divisor, f"{each.trial}-{each.run.seed}-{each.run.repeat}",
+                colour=hue(kind), shape=mark(kind), missed=each.run.outcome is not Outcome.REACHED,
+                crowded=len(charges) > 150,
+            )  # fmt: skip
+        ends = [step.spent for step in result.steps] + [result.raced[-1].spent]
+        bests = [step.charge / divisor for step in result.steps]
+        if bests:
+            axes.step(ends, [*bests, bests[-1]], where="post", color=INK, linewidth=1.4, zorder=5)
+        logarithmic(axes, "y", [charge / divisor for charge in charges], f"{goal} to the target [{symbol}]", words)
+        axes.set_xlabel(f"spend of the race [{unit}]")
+        axes.set_xlim(left=0)
+        handles = [
+            key_of_marks(colour=hue(0), shape=mark(0), label="stock recipe"),
+            key_of_marks(colour=hue(1), shape=mark(1), label="other trials"),
+            key_of_marks(colour=SOFT, shape="o", label=_ENDED, missed=True),
+            key_of_marks(colour=INK, shape="", label="best trial so far: mean of its seeds", line="-"),
+        ]
+        head(canvas, title, handles, columns=2)
+
+    return Drawing(
+        name=f"{declaration.cohort_stem}-race",
+        title=title,
+        description=f"{title}. {len(result.raced)} trainings; the best trial so far changes {len(result.steps)} times",
+        paint=paint,
+    )
+
+
+def _sealed(result: SearchResult) -> Drawing:
+    """Draw the trainings on sealed seeds of the stock recipe and of the finalists."""
+    declaration = result.declaration
+    title = f"{shown(declaration.name)}: {declaration.objective} on the sealed seeds, which the race has not used"
+    numbers = [STOCK, *(each.trial for each in result.comparisons)]
+
+    def paint(canvas: Figure) -> None:
+        axes = canvas.subplots()
+        runs = {number: [run for run in result.trial(number).runs if run.sealed] for number in numbers}
+        divisor, symbol, words = _scale(result, [_charge(result, run) for each in runs.values() for run in each])
+        for place, number in enumerate(numbers):
+            own = sorted(runs[number], key=lambda run: run.seed)
+            for step, run in enumerate(own):
+                run_mark(
+                    axes, _charge(result, run) / divisor, place + 0.4 * (step / max(1, len(own) - 1) - 0.5),
+                    f"sealed-{number}-{run.seed}", colour=hue(min(place, 1)), shape=mark(min(place, 1)),
+                    missed=run.outcome is not Outcome.REACHED, arrow=(15.0, 0.0),
+                )  # fmt: skip
+        every = [_charge(result, run) / divisor for each in runs.values() for run in each]
+        logarithmic(axes, "x", every, f"{declaration.objective} to the target [{symbol}]", words)
+        names = ["stock recipe" if number == STOCK else f"trial {number}" for number in numbers]
+        axes.set_yticks(range(len(numbers)), names)
+        axes.invert_yaxis()
+        head(canvas, title, [key_of_marks(colour=SOFT, shape="o", label=_ENDED, missed=True)])
+
+    return Drawing(
+        name=f"{declaration.cohort_stem}-sealed",
+        title=title,
+        description=f"{title}: {len(declaration.sealed_seeds)} trainings each of {len(numbers)} recipes",
+        paint=paint,
+        size_in=(9.0, 1.9 + 0.5 * len(numbers)),
+    )
+
+
+def _importance(result: SearchResult) -> Drawing:
+    """Draw the importance of the parameters."""
+    found = result.importances
+    title = f"{shown(result.declaration.name)}: which parameters decide whether a trial is among the best tenth"
+
+    def paint(canvas: Figure) -> None:
+        axes = canvas.subplots()
+        places = range(len(found))
+        axes.barh(places, [each.share for each in found], color=hue(0), alpha=0.45, height=0.6)
+        for place, each in zip(places, found, strict=True):
+            axes.plot([each.low, each.high], [place, place], color=INK, linewidth=1.4, marker="|", zorder=4)
+        axes.set_yticks(places, [shown(each.parameter) for each in found])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter(lambda value, _: percent(value, 0))
+        axes.set_xlabel("share of the importance of all parameters; line: 95 % of resampled trials")
+        head(canvas, title)
+
+    words = ", ".join(f"{shown(each.parameter)} {percent(each.share, 0)}" for each in found)
+    return Drawing(
+        name=f"{result.declaration.cohort_stem}-importance",
+        title=title,
+        description=f"{title}: {words}",
+        paint=paint,
+        size_in=(9.0, 1.6 + 0.32 * len(found)),
+    )

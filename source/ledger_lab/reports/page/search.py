@@ -1,0 +1,68 @@
+"""The page of a search, as one HTML file without scripts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from markupsafe import Markup
+
+from ledger_lab.errors import UserError
+from ledger_lab.reports.figures import can_draw
+from ledger_lab.reports.figures.searches import draw_search
+from ledger_lab.reports.page.document import hash_sources, page_part, page_template, save_page
+from ledger_lab.reports.page.scaling import picture_of
+from ledger_lab.reports.search_view import end_lines, search_lines, trial_notes, trial_rows, trial_titles
+from ledger_lab.search.importance import FEWEST_TRIALS
+from ledger_lab.search.result import SearchResult
+
+_FIGURES = ("race", "sealed", "importance")
+
+
+def write_search_page(path: Path, result: SearchResult, source: str) -> None:
+    """Write the page of a search.
+
+    Args:
+        path: File to write; it appears only when it is complete.
+        result: The search.
+        source: Name of the ledger, shown to the reader.
+
+    Raises:
+        UserError: If the file can't be written.
+    """
+    try:
+        save_page(path, render_search_page(result, source))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def render_search_page(result: SearchResult, source: str) -> str:
+    """Return the page of a search.
+
+    The template engine escapes every text. The page has no script, and loads nothing.
+
+    Args:
+        result: The search.
+        source: Name of the ledger.
+    """
+    style = page_part("page.css")
+    drawn = draw_search(result) if can_draw() else []
+    pictures = dict.fromkeys(_FIGURES) | {each.name.rpartition("-")[2]: picture_of(each) for each in drawn}
+    return page_template("search.html").render(
+        declaration=result.declaration,
+        source=source,
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        lines=search_lines(result),
+        end=end_lines(result),
+        titles=trial_titles(result),
+        rows=trial_rows(result, every=True),
+        notes=trial_notes(result, every=True),
+        pictures=pictures,
+        can_draw=can_draw(),
+        fewest=FEWEST_TRIALS,
+        zip=zip,
+        style=Markup(style),
+        policy=(
+            f"default-src 'none'; style-src {hash_sources([style])}; img-src data:; base-uri 'none'; form-action 'none'"
+        ),
+    )

@@ -1,0 +1,274 @@
+"""Searches as text for the terminal, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+
+from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.ending import Comparison
+from ledger_lab.search.result import SearchResult
+from ledger_lab.search.space import Values
+from ledger_lab.search.trials import Outcome, SeedRun, Trial
+from ledger_lab.units import MISSING, duration, percent, usd
+
+_MOST_SHOWN = 12
+"""Trials in the table without --all: the best ones, the stock recipe, and those under way."""
+_MARKS = {
+    Outcome.MISSED: "missed",
+    Outcome.CRASHED: "crashed",
+    Outcome.HUNG: "hung",
+    Outcome.CONTINUES: "interrupted",
+    Outcome.RUNNING: "running",
+}
+"""What stands in the table for a training without the target, besides one that was capped."""
+
+
+def search_lines(result: SearchResult) -> list[str]:
+    """Return what a search is about, and what it has spent, one line each.
+
+    Args:
+        result: The search.
+    """
+    declaration = result.declaration
+    goal = "time" if declaration.objective == "time" else "cost"
+    runs = [run for trial in result.trials for run in trial.runs]
+    raced, sealed = sum(not run.sealed for run in runs), sum(run.sealed for run in runs)
+    of_race = f"{raced} trainings of {len(result.trials)} trials, {_spend_words(result)}"
+    of_end = f"; sealed seeds: {sealed} trainings" if sealed else ""
+    lines = [
+        f"search {declaration.name} ({declaration.digest[:8]}): {declaration.about} · {declaration.task} · "
+        f"least {goal}",
+        f"race: {of_race}{of_end}",
+    ]
+    if result.best is not None:
+        own = result.charges.by_trial[result.best.number]
+        mean = sum(own.values()) / len(own)
+        name = "the stock recipe" if result.best.is_stock else f"trial {result.best.number}"
+        lines.append(f"best so far: {name}, {_charge_words(declaration, mean)} per seed in the race")
+    return lines
+
+
+def trial_titles(result: SearchResult) -> list[str]:
+    """Return the titles of the columns of :func:`trial_rows`."""
+    return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "changes"]
+
+
+def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
+    """Return the trials as rows of texts, best first.
+
+    Args:
+        result: The search.
+        every: Whether to return all trials.
+    """
+    declaration, rows = result.declaration, []
+    for trial in _shown(result, every=every):
+        raced, own = trial.raced(), result.charges.by_trial.get(trial.number, {})
+        times = [_run_cell(raced[seed]) if seed in raced else "" for seed in declaration.search_seeds]
+        is_whole = own.keys() == set(declaration.search_seeds)
+        mean = _charge_words(declaration, sum(own.values()) / len(own)) if is_whole else MISSING
+        rows.append([str(trial.number), *times, mean, values_words(trial.values) or "none: the stock recipe"])
+    return rows
+
+
+def trials_table(result: SearchResult, *, every: bool = False) -> Table:
+    """Return the trials as a table for the terminal, best first.
+
+    Args:
+        result: The search.
+        every: Whether to show all trials.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    *narrow, last = trial_titles(result)
+    for title in narrow:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column(last)
+    for row in trial_rows(result, every=every):
+        table.add_row(*row)
+    return table
+
+
+def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
+    """Return what the table of trials means, one line each.
+
+    Args:
+        result: The search.
+        every: Whether the table shows all trials.
+    """
+    left_out = len(result.trials) - len(_shown(result, every=every))
+    notes = [
+        "times are wall-clock until the end of the training; > : it was ended there without the target; mean: what the "
+        "trial counts as per seed, corrected for the drift of the machine"
+    ]
+    return [*notes, f"{left_out} more trials: --all shows them"] if left_out else notes
+
+
+def importance_table(result: SearchResult) -> Table:
+    """Return the importance of the parameters as a table for the terminal.
+
+    Args:
+        result: The search.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("parameter")
+    table.add_column("importance", justify="right", no_wrap=True)
+    table.add_column("in resampled trials (95 %)", justify="right", no_wrap=True)
+    for each in result.importances:
+        table.add_row(each.parameter, percent(each.share, 0), f"{percent(each.low, 0)} to {percent(each.high, 0)}")
+    return table
+
+
+def end_lines(result: SearchResult) -> list[str]:
+    """Return how the finalists did on the sealed seeds, and what the search was worth, one line each.
+
+    Args:
+        result: The search.
+    """
+    declaration, lines = result.declaration, []
+    if not result.comparisons:
+        return []
+    goal = "time" if declaration.objective == "time" else "cost"
+    seeds = len(declaration.sealed_seeds)
+    lines.append(
+        f"on {seeds} sealed seeds, {goal} per proven target ÷ that of the stock recipe, with an interval that holds "
+        f"for all finalists together in 95 %:"
+    )
+    lines += [f"  trial {each.trial}: {_ratio_words(each)}" for each in result.comparisons]
+    winner = result.winner
+    if winner is None:
+        lines.append("no finalist is proven to be better than the stock recipe")
+    lines.append(f"the whole search took {_bill_words(result)}{'' if winner is None else f'; {_worth_words(winner)}'}")
+    return lines
+
+
+def values_words(values: Values) -> str:
+    """Return the values of a trial in one line.
+
+    Args:
+        values: The values.
+    """
+    return ", ".join(f"{name} {_value_words(value)}" for name, value in values.items())
+
+
+def search_json(result: SearchResult) -> dict[str, Any]:
+    """Return a search as JSON values.
+
+    Args:
+        result: The search.
+    """
+    declaration = result.declaration
+    return {
+        "search": declaration.name,
+        "digest": declaration.digest,
+        "task": declaration.task,
+        "objective": declaration.objective,
+        "strategy": declaration.strategy,
+        "budget_h": declaration.budget_h,
+        "budget_usd": declaration.budget_usd,
+        "search_seeds": list(declaration.search_seeds),
+        "sealed_seeds": list(declaration.sealed_seeds),
+        "spent": result.spent,
+        "bill": result.bill,
+        "best": None if result.best is None else result.best.number,
+        "finalists": list(result.finalists),
+        "winner": None if result.winner is None else result.winner.trial,
+        "comparisons": [_finite(asdict(each)) for each in result.comparisons],
+        "importances": [asdict(each) for each in result.importances],
+        "steps": [asdict(each) for each in result.steps],
+        "trials": [
+            {
+                "trial": trial.number,
+                "values": dict(trial.values),
+                "charges": result.charges.by_trial.get(trial.number, {}),
+                "runs": [asdict(run) for run in trial.runs],
+            }
+            for trial in result.trials
+        ],
+    }
+
+
+def _shown(result: SearchResult, *, every: bool) -> Sequence[Trial]:
+    """Return the trials of the table, best first: with fewer seeds run, later."""
+
+    def key(trial: Trial) -> tuple[int, int, float, int]:
+        own = result.charges.by_trial.get(trial.number, {})
+        missed = sum(run.outcome is not Outcome.REACHED for run in trial.raced().values())
+        return (-len(own) if own else 1, missed, sum(own.values()) / max(1, len(own)), trial.number)
+
+    ranked = sorted(result.trials, key=key)
+    if every:
+        return ranked
+    under_way = [trial for trial in ranked if any(not run.outcome.is_final for run in trial.runs)]
+    kept = {trial.number for trial in (*ranked[:_MOST_SHOWN], *under_way)} | {0}
+    return [trial for trial in ranked if trial.number in kept]
+
+
+def _run_cell(run: SeedRun) -> str:
+    """Return a training in the table: its time, or why it has none."""
+    if run.outcome is Outcome.REACHED:
+        return duration(run.wall_s)
+    return f"> {duration(run.wall_s)}" if run.outcome is Outcome.CAPPED else _MARKS[run.outcome]
+
+
+def _spend_words(result: SearchResult) -> str:
+    """Return what the race has spent of its budget."""
+    declaration = result.declaration
+    if declaration.budget_usd is not None:
+        return f"{usd(result.spent)} of {usd(declaration.budget_usd)}"
+    return f"{result.spent:.2f} h of {declaration.budget_h:g} h"
+
+
+def _charge_words(declaration: SearchDeclaration, charge: float) -> str:
+    """Return a charge in the unit of the objective."""
+    return duration(charge) if declaration.objective == "time" else usd(charge)
+
+
+def _bill_words(result: SearchResult) -> str:
+    """Return what all trainings of the search have cost."""
+    if result.declaration.objective == "cost":
+        return usd(result.bill)
+    return duration(result.bill)
+
+
+def _ratio_words(comparison: Comparison) -> str:
+    """Return a ratio with its interval."""
+    high = "∞" if math.isinf(comparison.ratio_high) else f"{comparison.ratio_high:.2f}"
+    ratio = MISSING if comparison.ratio is None or math.isinf(comparison.ratio) else f"{comparison.ratio:.2f}"
+    return f"{ratio} [{comparison.ratio_low:.2f}, {high}]"
+
+
+def _worth_words(winner: Comparison) -> str:
+    """Return after how many trainings the search is repaid."""
+    if winner.break_even is None:
+        return "it is never repaid"
+    low = MISSING if winner.break_even_low is None else f"{math.ceil(winner.break_even_low)}"
+    high = "∞" if winner.break_even_high is None else f"{math.ceil(winner.break_even_high)}"
+    return (
+        f"it is repaid after {math.ceil(winner.break_even)} trainings [{low}, {high}] with the recipe of trial "
+        f"{winner.trial}"
+    )
+
+
+def _value_words(value: object) -> str:
+    """Return a value for people."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return (
+        "×".join(map(str, value))
+        if isinstance(value, tuple)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
+
+
+def _finite(content: dict[str, Any]) -> dict[str, Any]:
+    """Return figures as JSON has them: what is infinite has no figure."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in content.items()
+    }

@@ -1,0 +1,174 @@
+"""What a search has found so far: its best trial, its bill, and what the sealed seeds say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ledger_lab.search.charges import Charges
+from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.ending import Comparison, SealedRun, compare, finalists
+from ledger_lab.search.importance import Importance, importances
+from ledger_lab.search.race import incumbent
+from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, in_order
+
+
+@dataclass(frozen=True)
+class Raced:
+    """A training of the race that has ended."""
+
+    spent: float
+    """What the race had spent by its end, in the unit of the budget [USD or h]."""
+    trial: int
+    run: SeedRun
+
+
+@dataclass(frozen=True)
+class Step:
+    """The best trial after some of the spend."""
+
+    spent: float
+    """What the race had spent by then, in the unit of the budget [USD or h]."""
+    trial: int
+    """The best trial that had run all seeds."""
+    charge: float
+    """Its mean charge of a seed, in the unit of the objective [s or USD]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """Everything that is told of a search. It follows from the declaration and the trials."""
+
+    declaration: SearchDeclaration
+    trials: tuple[Trial, ...]
+    """By number."""
+    charges: Charges
+    spent: float
+    """What the race has spent, in the unit of the budget [USD or h]; a training under way counts as its cap."""
+    bill: float
+    """What all trainings have cost, those on sealed seeds, too, in the unit of the objective [s or USD]."""
+    best: Trial | None
+    """The best trial that has run all seeds."""
+    finalists: tuple[int, ...]
+    """Trials that run the sealed seeds besides the task's own recipe, best first."""
+    comparisons: tuple[Comparison, ...]
+    """Finalists against the task's own recipe, smallest ratio first; empty until all sealed seeds have been run."""
+
+    @cached_property
+    def importances(self) -> list[Importance]:
+        """Importance of the parameters, largest first; empty with too few trials. This takes seconds.
+
+        Raises:
+            UserError: If Optuna is not installed.
+        """
+        return importances(self.declaration, self.trials, self.charges) or []
+
+    @cached_property
+    def raced(self) -> tuple[Raced, ...]:
+        """The trainings of the race that have ended, in the order of their ends."""
+        ended = [
+            (trial.number, run)
+            for trial in self.trials
+            for run in trial.runs
+            if run.outcome.is_final and not run.sealed
+        ]
+        ended.sort(key=lambda each: (each[1].started_s + each[1].wall_s, each[0], each[1].seed, each[1].repeat))
+        spent, found = 0.0, []
+        for number, run in ended:
+            spent += self.charges.spent(self.declaration, run)
+            found.append(Raced(spent, number, run))
+        return tuple(found)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Each change of the best trial."""
+        steps: list[Step] = []
+        so_far = {trial.number: replace(trial, runs=()) for trial in self.trials}
+        for each in self.raced:
+            so_far[each.trial] = replace(so_far[each.trial], runs=(*so_far[each.trial].runs, each.run))
+            known = [trial for trial in so_far.values() if trial.runs]
+            charges = Charges.of(self.declaration, known, self.charges.usd_per_s)
+            best = incumbent(self.declaration, known, charges)
+            if best is not None and (not steps or steps[-1].trial != best.number):
+                own = charges.by_trial[best.number].values()
+                steps.append(Step(each.spent, best.number, sum(own) / len(own)))
+        return tuple(steps)
+
+    @property
+    def winner(self) -> Comparison | None:
+        """The best finalist, if the whole interval of its ratio shows a gain."""
+        first = next(iter(self.comparisons), None)
+        return first if first is not None and first.is_better else None
+
+    def trial(self, number: int) -> Trial:
+        """Return a trial by its number."""
+        return next(trial for trial in self.trials if trial.number == number)
+
+
+def summarize_search(
+    declaration: SearchDeclaration, trials: Sequence[Trial], usd_per_s: float | None = None
+) -> SearchResult:
+    """Compute what a search has found so far.
+
+    Args:
+        declaration: The search.
+        trials: What the ledger says of its trials, in any order.
+        usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
+
+    Raises:
+        UserError: If a price is missing that the budget or the objective needs.
+    """
+    ordered = in_order(trials)
+    charges = Charges.of(declaration, ordered, usd_per_s)
+    finals = finalists(declaration, ordered, charges)
+    runs = [run for trial in ordered for run in trial.runs]
+    bill = sum(charge_of(declaration, run, usd_per_s) for run in runs)
+    return SearchResult(
+        declaration=declaration,
+        trials=tuple(ordered),
+        charges=charges,
+        spent=charges.spend(declaration, ordered),
+        bill=bill,
+        best=incumbent(declaration, ordered, charges),
+        finalists=tuple(trial.number for trial in finals),
+        comparisons=_comparisons(declaration, ordered, finals, bill, usd_per_s),
+    )
+
+
+def _comparisons(
+    declaration: SearchDeclaration,
+    trials: Sequence[Trial],
+    finals: Sequence[Trial],
+    bill: float,
+    usd_per_s: float | None,
+) -> tuple[Comparison, ...]:
+    """Compare the finalists with the task's own recipe, if all have run all sealed seeds."""
+    stock = [trial for trial in trials if trial.number == STOCK]
+    sealed = {trial.number: _sealed(declaration, trial, usd_per_s) for trial in (*stock, *finals)}
+    if not finals or any(runs.keys() != set(declaration.sealed_seeds) for runs in sealed.values()):
+        return ()
+    return tuple(compare(sealed[STOCK], {trial.number: sealed[trial.number] for trial in finals}, bill))
+
+
+def _sealed(declaration: SearchDeclaration, trial: Trial, usd_per_s: float | None) -> dict[int, SealedRun]:
+    """Return the ended trainings of a trial on sealed seeds."""
+    return {
+        run.seed: SealedRun(reached=run.outcome is Outcome.REACHED, charge=charge_of(declaration, run, usd_per_s))
+        for run in trial.runs
+        if run.sealed and run.outcome.is_final
+    }
+
+
+def charge_of(declaration: SearchDeclaration, run: SeedRun, usd_per_s: float | None) -> float:
+    """Return what a training has cost, in the unit of the objective [s or USD].
+
+    Args:
+        declaration: The search.
+        run: The training.
+        usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
+    """
+    if declaration.objective == "time":
+        return run.wall_s
+    return run.usd if run.usd is not None else run.wall_s * (usd_per_s or math.nan)

@@ -1,0 +1,256 @@
+"""A search starts what its race decides, goes on from its ledger alone, and ends with a comparison and a recipe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger_lab.commands import search as program
+from ledger_lab.commands.search import run_search
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status, read_ledger
+from ledger_lab.ledger.endings import Terminated
+from ledger_lab.recipes.recipe_file import read_recipe
+from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from tests.fakes.searches import FILE, search_file, train
+
+type Trainer = Callable[[Sequence[str], float | None], int]
+
+
+@pytest.fixture(autouse=True)
+def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
+    """The next trainings; when the list is empty, trainings go as the formula says."""
+    special: list[Trainer] = []
+
+    def next_training(command: Sequence[str], longest_s: float | None = None) -> int:
+        return (special.pop(0) if special else train)(command, longest_s)
+
+    monkeypatch.setattr(program, "train_here", next_training)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "search.py")])
+    return special
+
+
+def searched(path: Path, log_root: Path, *more: str) -> int:
+    return run_search([str(path), "--log_root", str(log_root), *more])
+
+
+def told(path: Path, log_root: Path) -> dict[str, Any]:
+    target = log_root.parent / "told.json"
+    searched(path, log_root, "--status", "--json", str(target))
+    content: dict[str, Any] = json.loads(target.read_text())
+    return content
+
+
+def decided(log_root: Path) -> list[tuple[str | None, int, object]]:
+    return [(run.cohort, run.declared.seed, run.declared.recipe) for run in read_ledger(log_root).runs]
+
+
+def test_a_search_ends_with_a_comparison_and_a_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    assert searched(path, log_root) == 0
+    said = capfd.readouterr().out
+    assert "the search has ended: the rest of the budget does not buy a training of up to" in said
+    assert "all sealed seeds have been run" in said
+    assert "it is repaid after" in said
+
+    found = told(path, log_root)
+    winner = found["winner"]
+    assert found["comparisons"][0]["ratio_high"] < 1
+    assert found["spent"] <= found["budget_h"] == 0.15
+    assert [step["charge"] for step in found["steps"]] == sorted((s["charge"] for s in found["steps"]), reverse=True)
+    (recipe,) = log_root.rglob("winner.toml")
+    assert f"--recipe {recipe}" in said
+    values = next(trial["values"] for trial in found["trials"] if trial["trial"] == winner)
+    assert dict(read_recipe(recipe).fields) == values
+    bill = sum(run["wall_s"] for trial in found["trials"] for run in trial["runs"])
+    assert found["bill"] == pytest.approx(bill)
+
+    before = decided(log_root)
+    assert searched(path, log_root) == 0, "an ended search starts nothing"
+    assert decided(log_root) == before
+
+
+def test_no_training_of_the_race_uses_a_sealed_seed(tmp_path: Path) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    searched(path, log_root)
+    for cohort, seed, _ in decided(log_root):
+        assert (cohort or "").endswith("-sealed") == (seed >= 11)
+
+
+def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path, trainings: list[Trainer]) -> None:
+    def killed(command: Sequence[str], longest_s: float | None) -> int:
+        raise Terminated("SIGTERM")
+
+    path, one, other = search_file(tmp_path), tmp_path / "one", tmp_path / "other"
+    searched(path, one)
+    starts = 0
+    while True:
+        trainings[:] = [train] * (1 + starts % 3) + [killed]
+        starts += 1
+        if searched(path, other) == 0:
+            break
+        assert starts < 50
+    assert starts > 5
+    assert decided(other) == decided(one)
+
+
+def test_the_same_ledger_gives_the_same_next_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    searched(path, log_root)
+    runs = sorted(read_ledger(log_root).runs, key=lambda run: run.declared_at)
+    for run in runs[5:]:
+        shutil.rmtree(run.directory)
+    capfd.readouterr()
+    searched(path, log_root, "--dry_run")
+    once = capfd.readouterr().out
+    assert f"--seed {runs[5].declared.seed} --cohort {runs[5].declared.cohort}" in once
+    searched(path, log_root, "--dry_run")
+    assert capfd.readouterr().out == once
+
+
+def test_a_preempted_training_is_resumed(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings.append(partial(train, interrupted_after_s=3.0))
+    searched(path, log_root)
+    runs = [run for run in read_ledger(log_root).runs if (run.cohort or "").endswith("t0000")]
+    assert [len(run.attempts) for run in runs] == [2, 1]
+
+
+def test_a_training_without_a_state_starts_again_and_all_of_its_time_counts(
+    tmp_path: Path, trainings: list[Trainer]
+) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, partial(train, interrupted_after_s=5.0, state=False)]
+    searched(path, log_root)
+    runs = sorted(read_ledger(log_root).runs, key=lambda run: run.declared_at)
+    first, second = (run for run in runs if (run.cohort or "").endswith("t0001") and run.declared.seed == 1)
+    limits = [(run.declared.request or {})["limit_s"] for run in (first, second)]
+    assert limits[1] == pytest.approx(limits[0] - 5.0)
+    (run,) = (run for run in told(path, log_root)["trials"][1]["runs"] if run["seed"] == 1)
+    assert run["cap_s"] == pytest.approx(limits[0])
+    assert run["wall_s"] > 5.0
+
+
+def test_an_interrupted_training_that_has_used_up_its_time_is_capped(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, partial(train, status=Status.PREEMPTED)]
+    searched(path, log_root)
+    assert told(path, log_root)["trials"][1]["runs"][0]["outcome"] in ("capped", "reached")
+
+
+def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings.append(lambda command, longest_s: 2)
+    with pytest.raises(UserError, match="the training of trial 0 was refused"):
+        searched(path, log_root)
+
+
+def test_a_stock_recipe_that_crashes_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings.append(partial(train, status=Status.CRASHED))
+    with pytest.raises(UserError, match="the task's own recipe crashed on seed 1"):
+        searched(path, log_root)
+
+
+def test_a_budget_that_buys_no_trial_is_refused(tmp_path: Path) -> None:
+    path, log_root = search_file(tmp_path, budget_h=0.04), tmp_path / "logs"
+    with pytest.raises(UserError, match="does not buy one trial besides"):
+        searched(path, log_root)
+    assert not [cohort for cohort, seed, _ in decided(log_root) if seed >= 11]
+
+
+def test_two_programs_do_not_decide_about_one_search(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+
+    def meanwhile(command: Sequence[str], longest_s: float | None) -> int:
+        with pytest.raises(UserError, match=r"another search\.py works on it"):
+            searched(path, log_root)
+        raise Terminated("SIGTERM")
+
+    trainings.append(meanwhile)
+    assert searched(path, log_root) == EXIT_REQUEUE
+    assert not trainings
+
+
+def test_foreign_trainings_are_refused(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
+    searched(path, log_root)
+    (cohort,) = {cohort for cohort, _, _ in decided(log_root) if (cohort or "").endswith("t0001")}
+    strange = ["python", "train.py", "--task", "T", "--log_root", str(log_root), "--cohort", str(cohort)]
+    train([*strange, "--seed", "1"])
+    with pytest.raises(UserError, match="have different values: move those away"):
+        searched(path, log_root, "--status")
+
+
+def test_a_changed_file_is_another_search(tmp_path: Path) -> None:
+    log_root = tmp_path / "logs"
+    searched(search_file(tmp_path, budget_h=0.1), log_root)
+    count = len(decided(log_root))
+    searched(search_file(tmp_path, budget_h=0.11), log_root)
+    assert len(decided(log_root)) > count
+    assert len({(cohort or "").rpartition("-t")[0] for cohort, _, _ in decided(log_root)}) == 2
+
+
+def test_costs_need_a_price(tmp_path: Path) -> None:
+    path = search_file(tmp_path, more='objective = "cost"')
+    with pytest.raises(UserError, match="local has no price"):
+        searched(path, tmp_path / "logs")
+    path = search_file(tmp_path, more='objective = "cost"', arguments='["--usd_per_hour", "0.5"]')
+    assert searched(path, tmp_path / "logs") == 0
+    found = told(path, tmp_path / "logs")
+    assert found["bill"] == pytest.approx(sum(r["usd"] for trial in found["trials"] for r in trial["runs"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("[stock]\nrl_library = 'skrl'\n", 'write arguments = ["--rl_library", "skrl"] instead'),
+        ("[stock]\nlearning_rat = 0.1\n", "a recipe has no 'learning_rat': did you mean 'learning_rate'"),
+        ("[stock]\nminibatches = 7\n", "the stock recipe can't be trained: a batch of"),
+        ("[stock]\nclip = -1\n", "clip -1: must be positive"),
+        ("[space.num_env]\ntype = 'int'\nlow = 1\nhigh = 2\n", "a recipe has no 'num_env'"),
+    ],
+)
+def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, complaint: str) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(FILE.format(arguments="[]", budget_h=1, more="") + change)
+    with pytest.raises(UserError) as refused:
+        searched(path, tmp_path / "logs")
+    assert complaint in str(refused.value) and "\n" not in str(refused.value)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_page_and_figures_show_the_search(tmp_path: Path) -> None:
+    path, log_root, page = search_file(tmp_path, budget_h=0.3), tmp_path / "logs", tmp_path / "page.html"
+    path.write_text(path.read_text().replace("made for tests", "<script>alert(1)</script>"))
+    searched(path, log_root)
+    searched(path, log_root, "--status", "--html", str(page))
+    written = page.read_text()
+    assert written.count("data:image/svg+xml;base64,") == 3, "the race, the sealed seeds, and what mattered"
+    assert "<script" not in written and "&lt;script&gt;alert(1)" in written
+    assert "it is repaid after" in written
+    searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))
+    names = sorted(each.name.rpartition("-")[2] for each in (tmp_path / "figures").iterdir())
+    assert names == [f"{name}.{kind}" for name in ("importance", "race", "sealed") for kind in ("png", "svg")]
+
+
+def test_flags_that_need_others_are_refused(tmp_path: Path) -> None:
+    path = str(search_file(tmp_path))
+    for flags, complaint in (
+        (["--at_once", "2"], "--at_once needs --on"),
+        (["--cancel"], "--cancel needs --on"),
+        (["--json", "-"], "add --status"),
+        (["--status", "--dry_run"], "cannot be used together"),
+        (["--at_once", "0", "--on", "local"], "must be at least 1"),
+    ):
+        with pytest.raises(UserError, match=complaint):
+            run_search([path, *flags])
+    with pytest.raises(UserError, match="no search 'ant_recip'"):
+        run_search(["ant_recip"])
