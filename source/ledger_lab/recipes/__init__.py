@@ -1,13 +1,13 @@
 """Library-neutral recipes, and the libraries that they are translated to."""
 
 from ledger_lab.recipes.ant import ANT, STOCK_ANT
-from ledger_lab.recipes.cartpole import CARTPOLE, CARTPOLE_OFF_POLICY, STOCK_CARTPOLE
+from ledger_lab.recipes.cartpole import CARTPOLE, CARTPOLE_SAC, CARTPOLE_TD3, STOCK_CARTPOLE
 from ledger_lab.recipes.dialect import Dialect, Only, Recipe, Setting
 from ledger_lab.recipes.humanoid import HUMANOID
 from ledger_lab.recipes.libraries import LIBRARIES, Library, dialect_of, dialects
 from ledger_lab.recipes.lift import LIFT
 from ledger_lab.recipes.navigation import NAVIGATION
-from ledger_lab.recipes.off_policy import OffPolicyRecipe
+from ledger_lab.recipes.off_policy import OffPolicyRecipe, SacRecipe, Td3Recipe
 from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.reach import REACH
 from ledger_lab.recipes.velocity import velocity
@@ -25,14 +25,16 @@ RECIPES = {
 }
 """The recipe of each task of LedgerLab."""
 
-OFF_POLICY_RECIPES = {"LedgerLab-Cartpole": CARTPOLE_OFF_POLICY}
-"""The recipe of each task for algorithms with a replay memory, of the tasks that have one."""
+OFF_POLICY_RECIPES: dict[str, tuple[OffPolicyRecipe, ...]] = {"LedgerLab-Cartpole": (CARTPOLE_SAC, CARTPOLE_TD3)}
+"""The recipes of each task for algorithms with a replay memory, of the tasks that have any."""
 
 __all__ = [
     "OFF_POLICY_RECIPES",
     "OffPolicyRecipe",
     "ANT",
     "CARTPOLE",
+    "CARTPOLE_SAC",
+    "CARTPOLE_TD3",
     "LIBRARIES",
     "RECIPES",
     "STOCK_ANT",
@@ -41,4 +43,4 @@ __all__ = [
     "Library",
     "Only",
 ]
-__all__ += ["PpoRecipe", "Recipe", "Setting", "dialect_of", "dialects"]
+__all__ += ["PpoRecipe", "Recipe", "SacRecipe", "Setting", "Td3Recipe", "dialect_of", "dialects"]

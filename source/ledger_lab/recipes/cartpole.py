@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ledger_lab.recipes.off_policy import OffPolicyRecipe
+from ledger_lab.recipes.off_policy import SacRecipe, Td3Recipe
 from ledger_lab.recipes.ppo import PpoRecipe
 
 STOCK_CARTPOLE = PpoRecipe(
@@ -24,7 +24,7 @@ CARTPOLE = replace(STOCK_CARTPOLE, num_envs=256, horizon=32)
 many iterations as with 4096, and each iteration is much cheaper. A horizon of 32 steps keeps a learned policy
 stable."""
 
-CARTPOLE_OFF_POLICY = OffPolicyRecipe(
+CARTPOLE_SAC = SacRecipe(
     experiment_name="ledgerlab_cartpole",
     num_envs=256,
     hidden_dims=(64, 64),
@@ -46,3 +46,25 @@ CARTPOLE_OFF_POLICY = OffPolicyRecipe(
 """The bound is the effort limit of the cart's joint, 400 N, divided by the action's scale, 100 N. With ``polyak=0.01``,
 values grew too slowly: the pole stayed upright, but the cart left its rail. ``polyak=0.1`` is that of Seo et al. 2025
 (arXiv:2505.22642). With ``reward_scale=1``, the entropy outweighed the rewards, and nothing was learned."""
+
+CARTPOLE_TD3 = Td3Recipe(
+    experiment_name="ledgerlab_cartpole",
+    num_envs=256,
+    hidden_dims=(64, 64),
+    horizon=32,
+    max_iterations=150,
+    save_interval=25,
+    learning_rate=1.0e-3,
+    action_bound=4.0,
+    replay_steps=1024,
+    random_steps=16,
+    warm_up_steps=16,
+    batch_size=512,
+    updates_per_step=2,
+    observation_normalization=True,
+    polyak=0.1,
+    exploration_noise=(0.05, 0.8),
+    reward_scale=10.0,
+)
+"""The values that SAC shares are those of :data:`CARTPOLE_SAC`. The exploration noise is that of Li et al. 2023
+(arXiv:2307.12983)."""

@@ -35,9 +35,9 @@ class Library:
 
 
 LIBRARIES = {
-    "rsl_rl": Library("ledger_lab.runners.rsl_rl", "rsl-rl-lib", lacks=("sac",)),
-    "rl_games": Library("ledger_lab.runners.rl_games", "rl-games"),
-    "skrl": Library("ledger_lab.runners.skrl", "skrl", (PPO, "sac")),
+    "rsl_rl": Library("ledger_lab.runners.rsl_rl", "rsl-rl-lib", lacks=("sac", "td3")),
+    "rl_games": Library("ledger_lab.runners.rl_games", "rl-games", lacks=("td3",)),
+    "skrl": Library("ledger_lab.runners.skrl", "skrl", (PPO, "sac", "td3")),
 }
 """All libraries by their names on the command line, in the order of their columns in the documentation."""
 
@@ -130,6 +130,10 @@ def dialect_of(library: str, algorithm: str = PPO) -> Dialect:
     return dialect
 
 
-def dialects() -> list[Dialect]:
-    """Return the dialects of all libraries for PPO."""
-    return [dialect_of(library) for library in LIBRARIES]
+def dialects(algorithm: str = PPO) -> list[Dialect]:
+    """Return the dialects of all libraries that have an algorithm.
+
+    Args:
+        algorithm: Name on the command line.
+    """
+    return [dialect_of(name, algorithm) for name, library in LIBRARIES.items() if algorithm in library.algorithms]

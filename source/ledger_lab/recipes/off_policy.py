@@ -1,15 +1,16 @@
-"""A library-neutral recipe for learning from a replay memory."""
+"""Library-neutral recipes for learning from a replay memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ledger_lab.recipes.ppo import RULES as PPO_RULES
 from ledger_lab.recipes.ppo import Activation
-from ledger_lab.recipes.rules import Rule, count, positive, share
+from ledger_lab.recipes.rules import Rule, count, not_negative, positive, share
 
-RULES: Mapping[str, Rule] = {
+_SHARED_RULES: Mapping[str, Rule] = {
     **{
         name: PPO_RULES[name]
         for name in (
@@ -24,15 +25,25 @@ RULES: Mapping[str, Rule] = {
     "batch_size": count,
     "updates_per_step": count,
     "polyak": share,
-    "initial_entropy_coef": positive,
 }
-"""Rules for the values of fields; the other fields are free names and switches. They are those of PPO where the fields
-are."""
+"""Rules for the values of fields that all off-policy recipes have; the other fields are free names and switches. They
+are those of PPO where the fields are."""
+
+
+def _noise_range(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Accept a smallest and a largest standard deviation."""
+    fits = isinstance(value, list | tuple) and len(value) == 2 and not any(map(not_negative, value))
+    return None if fits and value[0] <= value[1] else "must be two finite numbers of at least 0, the smaller one first"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyRecipe:
-    """Hyperparameters of soft actor-critic (SAC; Haarnoja et al. 2018, arXiv:1812.05905) on one task family."""
+    """Hyperparameters that every algorithm with a replay memory has, on one task family."""
+
+    algorithm: ClassVar[str]
+    """Name on the command line."""
+    rules: ClassVar[Mapping[str, Rule]] = _SHARED_RULES
+    """Rules for the values of fields; the other fields are free names and switches."""
 
     experiment_name: str
     """Folder of the runs below ``<log_root>/<library>/``."""
@@ -48,11 +59,11 @@ class OffPolicyRecipe:
     hidden_dims: tuple[int, ...]
     """Widths of the hidden layers of the policy's and of each critic's network."""
     learning_rate: float
-    """Step size of Adam, for the policy, the critics and the entropy coefficient."""
+    """Step size of Adam, for everything that is learned."""
     action_bound: float
     """Largest absolute value of each action, before the task scales it. Isaac Lab's action spaces are unbounded, and
-    SAC's policy, a squashed Gaussian, needs a bound. The bound decides how the policy explores: take the joints' limits
-    divided by the scale of the action term, or the range that a trained policy of PPO uses."""
+    these algorithms need a bound. The bound decides how the policy explores: take the joints' limits divided by the
+    scale of the action term, or the range that a trained policy of PPO uses."""
     replay_steps: int
     """Most recent steps of each environment that the replay memory holds."""
     random_steps: int
@@ -61,20 +72,17 @@ class OffPolicyRecipe:
     """Steps before the first update."""
     batch_size: int
     """Transitions per gradient step, drawn uniformly. Many environments add many transitions per step, so batches are
-    larger than the 256 of the paper (Seo et al. 2025, arXiv:2505.22642)."""
+    larger than the 256 of the papers (Seo et al. 2025, arXiv:2505.22642)."""
     updates_per_step: int = 1
-    """Gradient steps after each step of all environments."""
+    """Gradient steps of the critics after each step of all environments."""
     activation: Activation = "relu"
-    """Activation between the layers; that of the paper."""
+    """Activation between the layers; that of the papers."""
     observation_normalization: bool = False
     """Whether observations are normalized by their running mean and variance."""
     discount: float = 0.99
-    """Discount factor per environment step; that of the paper."""
+    """Discount factor per environment step; that of the papers."""
     polyak: float = 0.005
-    """Share of the critics that the target critics take over at each gradient step; that of the paper."""
-    initial_entropy_coef: float = 0.2
-    """Weight of the entropy at the start. It is learned, so that the entropy of the actions, as shares of the bound,
-    becomes minus their number, as in the paper."""
+    """Share of the networks that their target networks take over at a time; that of the papers."""
     reward_scale: float = 1.0
     """Factor of the rewards that the learner sees; returns are reported without it."""
 
@@ -84,7 +92,51 @@ class OffPolicyRecipe:
         Raises:
             ValueError: If a count or a rate is not positive, a factor lies outside 0..1, or a name is unknown.
         """
-        for name, rule in RULES.items():
+        for name, rule in self.rules.items():
             value = getattr(self, name)
             if wrong := rule(value):
                 raise ValueError(f"recipe {self.experiment_name!r}: {name} {value!r}: {wrong}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SacRecipe(OffPolicyRecipe):
+    """Hyperparameters of soft actor-critic (SAC; Haarnoja et al. 2018, arXiv:1812.05905) on one task family.
+
+    The target critics follow the critics at each gradient step.
+    """
+
+    algorithm: ClassVar[str] = "sac"
+    rules: ClassVar[Mapping[str, Rule]] = {**_SHARED_RULES, "initial_entropy_coef": positive}
+
+    initial_entropy_coef: float = 0.2
+    """Weight of the entropy at the start. It is learned, so that the entropy of the actions, as shares of the bound,
+    becomes minus their number, as in the paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Td3Recipe(OffPolicyRecipe):
+    """Hyperparameters of twin delayed deterministic policy gradients (TD3; Fujimoto et al. 2018, arXiv:1802.09477).
+
+    The target networks follow their networks whenever the policy is updated. All noise is given as a share of
+    :attr:`action_bound`.
+    """
+
+    algorithm: ClassVar[str] = "td3"
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **_SHARED_RULES,
+        "exploration_noise": _noise_range,
+        "target_noise": not_negative,
+        "target_noise_clip": not_negative,
+        "policy_delay": count,
+    }
+
+    exploration_noise: tuple[float, float] = (0.1, 0.1)
+    """Smallest and largest standard deviation of the Gaussian noise that is added to actions. Each environment keeps
+    one value; the values are spread evenly over the range, as in parallel Q-learning (Li et al. 2023,
+    arXiv:2307.12983). The default is the noise of the paper of TD3, the same in all environments."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise that is added to the target policy's actions; that of the paper."""
+    target_noise_clip: float = 0.5
+    """Largest absolute value of that noise; that of the paper."""
+    policy_delay: int = 2
+    """Gradient steps of the critics for each gradient step of the policy; that of the paper."""

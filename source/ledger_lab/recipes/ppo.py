@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
+from ledger_lab.recipes.libraries import PPO
 from ledger_lab.recipes.rules import Rule, count, finite, not_negative, one_of, positive, share, widths
 
 DEFAULT_SEED = 42
@@ -44,6 +45,9 @@ class PpoRecipe:
 
     The defaults are those that Isaac Lab's own tasks share; a recipe states what differs.
     """
+
+    algorithm: ClassVar[str] = PPO
+    """Name on the command line."""
 
     experiment_name: str
     """Folder of the runs below ``<log_root>/<library>/``."""

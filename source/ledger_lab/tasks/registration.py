@@ -15,7 +15,7 @@ no task of LedgerLab has been trained with so many."""
 def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:
     """Register a task. Its recipe in :data:`ledger_lab.recipes.RECIPES` is its agent configuration in every library.
 
-    A recipe in :data:`ledger_lab.recipes.OFF_POLICY_RECIPES` is its configuration for the libraries' other algorithms.
+    Its recipes in :data:`ledger_lab.recipes.OFF_POLICY_RECIPES` are its configurations for the other algorithms.
 
     Args:
         task: Gymnasium id.
@@ -37,7 +37,7 @@ def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: st
         disable_env_checker=True,
         kwargs={
             "env_cfg_entry_point": f"{package}.env_cfg:{env_cfg}",
-            **agent_entry_points(RECIPES[task], OFF_POLICY_RECIPES.get(task)),
+            **agent_entry_points(RECIPES[task], *OFF_POLICY_RECIPES.get(task, ())),
             **mirrored,
             "default_agent": "rsl_rl",
             "default_panel": panel,

@@ -5,29 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ledger_lab.recipes import LIBRARIES, OffPolicyRecipe, PpoRecipe, Recipe, dialect_of
-from ledger_lab.recipes.libraries import PPO, agent_key
+from ledger_lab.recipes import LIBRARIES, Recipe, dialect_of
+from ledger_lab.recipes.libraries import agent_key
 
 
-def agent_entry_points(recipe: PpoRecipe, off_policy: OffPolicyRecipe | None = None) -> dict[str, Callable[[], Any]]:
+def agent_entry_points(*recipes: Recipe) -> dict[str, Callable[[], Any]]:
     """Return recipes as the agent configurations of all libraries, by the keys that a task registers them under.
 
     Args:
-        recipe: The recipe of PPO.
-        off_policy: The recipe of the other algorithms; ``None`` if the task has none.
+        recipes: The recipes, at most one per algorithm.
+
+    Raises:
+        ValueError: If two recipes are for the same algorithm.
     """
+    by_algorithm = {recipe.algorithm: recipe for recipe in recipes}
+    if len(by_algorithm) < len(recipes):
+        raise ValueError("a task has at most one recipe per algorithm")
     return {
-        agent_key(library, algorithm): _entry_point(library, algorithm, used)
+        agent_key(library, algorithm): _entry_point(library, recipe)
         for library, known in LIBRARIES.items()
-        for algorithm in known.algorithms
-        if (used := recipe if algorithm == PPO else off_policy) is not None
+        for algorithm, recipe in by_algorithm.items()
+        if algorithm in known.algorithms
     }
 
 
-def _entry_point(library: str, algorithm: str, recipe: Recipe) -> Callable[[], Any]:
+def _entry_point(library: str, recipe: Recipe) -> Callable[[], Any]:
     """Return a function that returns a recipe as a library's configuration; Isaac Lab looks for its source file."""
 
     def agent_cfg() -> Any:  # noqa: ANN401 - the library's own type
-        return dialect_of(library, algorithm).config(recipe)
+        return dialect_of(library, recipe.algorithm).config(recipe)
 
     return agent_cfg

@@ -105,9 +105,10 @@ class TrainRequest(TaskRequest):
     )
     algorithm: str | None = flag(
         None,
-        f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac is soft actor-critic, which learns from a replay "
-        "memory. Only SKRL trains it here, in one process, so it also chooses the library. --algorithm selects the "
-        "agent configuration LIBRARY_ALGORITHM_cfg_entry_point of the task.",
+        f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac is soft actor-critic, and td3 is twin delayed "
+        "deterministic policy gradients. Both learn from a replay memory. Only SKRL trains them here, in one process, "
+        "so they also choose the library. --algorithm selects the agent configuration "
+        "LIBRARY_ALGORITHM_cfg_entry_point of the task.",
         group=TASK,
         metavar="NAME",
     )

@@ -17,12 +17,6 @@ from ledger_lab.recipes.rules import count, one_of
 
 _GROUPS = ("models", "memory", "agent", "trainer")
 
-_CLASSES = {
-    ("models", "policy", "class"): "GaussianMixin",
-    ("trainer", "class"): "SequentialTrainer",
-}
-"""Components that LedgerLab can train and judge with."""
-
 _CALLED = frozenset(
     {
         *("concatenate", "permute", "one_hot_encoding"),
@@ -48,12 +42,15 @@ _ALLOWED = (
 """Nodes of the plain expressions that may describe a network."""
 
 
-def require_trainable(cfg: Mapping[str, Any], agent: str, *, several_processes: bool) -> None:
+def require_trainable(
+    cfg: Mapping[str, Any], agent: str, *, policy: str = "GaussianMixin", several_processes: bool
+) -> None:
     """Check that LedgerLab can train a configuration, and that nothing in it runs a program.
 
     Args:
         cfg: The configuration.
         agent: Class of the agent.
+        policy: Class of the policy's network.
         several_processes: Whether several processes train together.
 
     Raises:
@@ -62,7 +59,12 @@ def require_trainable(cfg: Mapping[str, Any], agent: str, *, several_processes: 
     for group in _GROUPS:
         if not isinstance(cfg.get(group), Mapping):
             raise UserError(f"agent.{group} is missing: a configuration of SKRL needs this group of settings")
-    for path, known in {("agent", "class"): agent, **_CLASSES}.items():
+    classes = {
+        ("agent", "class"): agent,
+        ("models", "policy", "class"): policy,
+        ("trainer", "class"): "SequentialTrainer",
+    }
+    for path, known in classes.items():
         chosen: Any = functools.reduce(lambda node, name: node.get(name, {}), path, cfg)
         if chosen != known:
             raise UserError(f"agent.{'.'.join(path)} {chosen!r}: LedgerLab supports only {known}")

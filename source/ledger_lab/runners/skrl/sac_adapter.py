@@ -1,216 +1,69 @@
-"""Soft actor-critic of SKRL behind the protocol of :mod:`ledger_lab.runners.adapter`.
+"""Soft actor-critic of SKRL.
 
-Besides what :mod:`ledger_lab.runners.skrl.adapter` corrects, this module corrects the following behaviour of the
-library: its policy is not bounded; its random actions are drawn from the unbounded action space; its checkpoints lack
-the entropy coefficient; it shuffles the whole replay memory for each batch. Several processes are refused, because the
-library does not average the entropy coefficient over them.
+Besides what :mod:`ledger_lab.runners.skrl.off_policy_adapter` corrects, this module corrects that the library's
+checkpoints lack the entropy coefficient. Several processes are refused, because the library does not average the
+entropy coefficient over them.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import gymnasium as gym
 import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
-from ledger_lab.meters.probes import Part
-from ledger_lab.recipes.rules import positive
-from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.adapter import BatchPlan
-from ledger_lab.runners.checkpoint_file import loading_policy
-from ledger_lab.runners.recorded_calls import episode_means, largest_norm
-from ledger_lab.runners.replay import ReplayPlan
-from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, config, inputs_of
-from ledger_lab.runners.skrl.configuration import require_replay_counts, require_trainable
+from ledger_lab.runners.skrl.off_policy_adapter import OffPolicyAdapter, OffPolicyTrainer
 from ledger_lab.runners.skrl.sac_dialect import DIALECT
-from ledger_lab.runners.skrl.squashed import SquashedPolicy, squashed
-
-if TYPE_CHECKING:
-    from isaaclab.envs import ManagerBasedRLEnv
-
-_STORED_GROUPS = ("policy", "critic")
-"""Observation groups that the library stores, if a task has them."""
-
-_INDEX_BYTES = 8
-"""The library keeps a list of all indexes of the replay memory, which only sequences use."""
+from ledger_lab.runners.skrl.squashed import SquashedGaussian
 
 _TEMPERATURE = "log_entropy_coefficient"
 """Part of a state that holds the logarithm of the entropy coefficient."""
 
 
-class SacTrainer(SkrlTrainer):
-    """SKRL's own training loop, with a replay memory."""
-
-    inexact = "the replay memory is not saved, and refills"
+class SacTrainer(OffPolicyTrainer):
+    """SKRL's own training loop, with a squashed Gaussian policy."""
 
     def _build(self) -> list[tuple[object, str, Phase]]:
-        """Check that the replay memory fits, and build agent and trainer."""
-        env, replay = self._env.unwrapped, self._batch.replay
-        assert replay is not None
-        actions, groups = env.single_action_space, env.single_observation_space
-        if not isinstance(actions, gym.spaces.Box):
-            raise UserError(f"the task's actions are {actions}, and SAC needs continuous actions: use --algorithm ppo")
-        observed = sum(gym.spaces.flatdim(groups[name]) for name in _STORED_GROUPS if name in groups.spaces)
-        replay.require_memory(env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device))
+        """Build agent and trainer, and bound the policy."""
         metered = super()._build()
-        self._policy = SquashedPolicy(self._agent.policy, self._agent_cfg["action_bound"])
+        self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"])
         return metered
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load a state. The replay memory is empty again; the policy acts until the first update, as before it."""
+        """Load a state, and the entropy coefficient in it."""
         super().restore(state)
         agent = self._agent
         with torch.no_grad():
             agent.log_entropy_coefficient.copy_(state[_TEMPERATURE])
         agent._entropy_coefficient = agent.log_entropy_coefficient.detach().exp()
-        agent.cfg.learning_starts += self._iterations * self._batch.horizon  # the library counts over all attempts
-        agent.cfg.random_timesteps = 0
 
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, the entropy coefficient, and the completed iterations."""
         return {**super().state(), _TEMPERATURE: self._agent.log_entropy_coefficient.detach().clone()}
 
-    def parts(self) -> list[Part]:
-        """Return the callables of the library's loop."""
-        agent = self._agent
-        return [
-            Part(agent, "act", "act"),
-            Part(self._wrapper, "step", "environment step"),
-            Part(agent, "record_transition", "store transition"),
-            Part(agent, "update", "update"),
-            Part(agent.memory, "sample", "sample the replay memory"),
-            Part(agent.policy, "act", "policy forward"),
-            *(Part(model, "act", f"{role} forward") for role, model in agent.models.items() if role != "policy"),
-            Part(agent.critic_optimizer, "step", "optimizer step of the critics"),
-            Part(agent.policy_optimizer, "step", "optimizer step of the policy"),
-            Part(agent, "write_tracking_data", "log"),
-        ]
-
-    def _schedule(self) -> None:
-        """Return that there is no learning-rate schedule."""
-
-    def _bootstraps(self) -> bool:
-        """Tell that the value after a timeout is estimated; the library stores only terminations."""
-        return True
-
-    def _update(self, **when: int) -> None:
-        """Update, and keep the figures of the last update of an iteration."""
-        self._library["update"](**when)
-        if (when["timestep"] + 1) % self._batch.horizon == 0:
-            self._figures |= self._read_figures()
-
-    def _post_interaction(self, *, timestep: int, timesteps: int) -> None:
-        """Keep the figures of episodes before the library clears them at the end of an iteration."""
-        if (timestep + 1) % self._batch.horizon == 0:
-            self._remember_episodes()
-            self._figures = episode_means(self._returns, self._lengths)
-        super()._post_interaction(timestep=timestep, timesteps=timesteps)
-
     def _read_figures(self) -> dict[str, float]:
-        """Return the library's figures of an update, by the ledger's names."""
-        agent, tracked = self._agent, self._agent.tracking_data
-        figures = {
-            "policy_loss": float(tracked["Loss / Policy loss"][-1]),
-            "value_loss": float(tracked["Loss / Critic loss"][-1]),
-            "entropy": self._policy.entropy_of_last(),
-            "action_std": self._policy.std(),
-            "learning_rate": float(agent.policy_optimizer.param_groups[0]["lr"]),
-        }
-        if (norm := largest_norm(self._norms, agent.scaler)) is not None:
-            figures["grad_norm"] = float(norm)
-        return figures
+        """Return the library's figures of an update, and those of the policy's distribution."""
+        return super()._read_figures() | {"entropy": self._policy.entropy_of_last(), "action_std": self._policy.std()}
 
 
-class SacAdapter(SkrlAdapter):
+class SacAdapter(OffPolicyAdapter):
     """Soft actor-critic of SKRL (skrl 2, torch)."""
 
     dialect = DIALECT
     trainer_type = SacTrainer
+    policy_class = "GaussianMixin"
+    alone = "because it does not average its entropy coefficient over processes"
 
     def prepare(
         self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> dict[str, Any]:
         """Set the requested values. The agent uses the device of the environment."""
-        if config.torch.is_distributed:
-            raise UserError(
-                "SAC of SKRL trains in one process only, because it does not average its entropy coefficient over "
-                "processes: leave out --nproc and --distributed"
-            )
-        cfg = copy.deepcopy(agent_cfg)
-        require_trainable(cfg, "SAC", several_processes=False)
-        cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
-        if wrong := positive(bound := cfg.get("action_bound")):
-            raise UserError(f"agent.action_bound {bound!r}: {wrong}: Isaac Lab's action spaces have no bounds")
+        cfg = super().prepare(agent_cfg, device, seed=seed, max_iterations=max_iterations)
         if not cfg["agent"].get("learn_entropy", True):
             raise UserError("agent.agent.learn_entropy False: LedgerLab supports only a learned entropy coefficient")
-        if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
-            raise UserError(
-                f"agent.agent.learning_rate_scheduler {schedule!r}: SAC of SKRL gives a schedule no KL divergence, so "
-                "the learning rate would not change: leave it out"
-            )
-        if seed is not None:
-            cfg["seed"] = seed
-        require_replay_counts(cfg)
-        if max_iterations is not None:
-            cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
-        if (first := cfg["agent"]["learning_starts"]) >= (steps := cfg["trainer"]["timesteps"]):
-            raise UserError(
-                f"agent.agent.learning_starts {first}: the training ends after {steps} steps, before its first update: "
-                "lower it, or raise --max_iterations"
-            )
         return cfg
-
-    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
-        """Read the arithmetic of the updates. SKRL counts environment steps instead of iterations."""
-        agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
-        horizon, interval = agent["experiment"]["write_interval"], agent["experiment"]["checkpoint_interval"]
-        steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
-        settings = self.dialect.overrides
-        return BatchPlan(
-            max_iterations=timesteps // horizon,
-            horizon=horizon,
-            epochs=1,
-            minibatches=horizon * agent["gradient_steps"],
-            minibatch_setting=settings["updates_per_step"],
-            save_interval=max(1, steps // horizon),
-            replay=ReplayPlan(
-                steps=agent_cfg["memory"]["memory_size"],
-                setting=settings["replay_steps"],
-                batch_size=agent["batch_size"],
-                updates_per_step=agent["gradient_steps"],
-                index_bytes=_INDEX_BYTES,
-            ),
-        )
-
-    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
-        """Load the policy of a checkpoint, and the normalizer of its observations."""
-        wrapper = IsaacLabWrapper(env)
-        components = Components(wrapper, agent_cfg)
-        drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
-        with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
-            policy = components.models()["agent"]["policy"]
-        scalers = components.scalers()
-        with loading_policy(checkpoint, f"{DIALECT.title}'s SAC", wrapper.device) as content:
-            content["critic_1"]  # a checkpoint of another algorithm has none
-            policy.load_state_dict(content["policy"])
-            for name, scaler in scalers.items():
-                scaler.load_state_dict(content[f"{name}_preprocessor"])
-        policy.eval()
-        bound = torch.tensor(agent_cfg["action_bound"], device=wrapper.device)
-
-        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            inputs = {
-                name: scalers[name](raw) if name in scalers else raw for name, raw in inputs_of(wrapper, groups).items()
-            }
-            mean, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
-            return squashed(mean, bound)
-
-        return ActingModule(act, policy=policy, **scalers, bound=bound)
 
 
 ADAPTER = SacAdapter()

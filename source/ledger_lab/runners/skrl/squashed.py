@@ -1,12 +1,13 @@
-"""A bounded stochastic policy, made of a network of SKRL.
+"""Bounded policies, made of networks of SKRL.
 
-SKRL's own Gaussian policy is unbounded. Clipping its actions at the bound would give the wrong probabilities, and no
-gradient beyond it. SAC uses a Gaussian that is squashed by tanh (Haarnoja et al. 2018, arXiv:1812.05905, appendix C).
+The outputs of SKRL's own policies are unbounded. Clipping them at the bound would leave no gradient beyond it, and
+would give a Gaussian the wrong probabilities. Here, tanh squashes them.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -16,18 +17,37 @@ _LOG_STD = (-5.0, 2.0)
 """Smallest and largest logarithm of the standard deviation before squashing."""
 
 
-class SquashedPolicy:
-    """Functions that replace those of a Gaussian model of SKRL. Its parameters stay where they are."""
+class SquashedPolicy(ABC):
+    """Functions that replace those of a model of SKRL. Its parameters stay where they are."""
 
     def __init__(self, model: Any, bound: float) -> None:  # noqa: ANN401 - the library generates its class
         """Replace the functions with which the library's agent acts.
 
         Args:
-            model: The library's Gaussian model.
+            model: The library's model.
             bound: Largest absolute value of an action.
         """
         self._model, self._bound = model, bound
         model.act, model.random_act = self.act, self.random_act
+
+    @abstractmethod
+    def act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Return actions of shape (n, actions), and further outputs that the library's agent needs.
+
+        Args:
+            inputs: Inputs of the network, of shape (n, ...).
+            role: Role of the model.
+        """
+
+    def random_act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Draw actions uniformly within the bound."""
+        like = inputs["observations"]
+        shares = torch.rand(len(like), self._model.num_actions, device=like.device)
+        return self._bound * (2.0 * shares - 1.0), {}
+
+
+class SquashedGaussian(SquashedPolicy):
+    """The stochastic policy of SAC, a squashed Gaussian (Haarnoja et al. 2018, arXiv:1812.05905, appendix C)."""
 
     def act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
         """Sample actions.
@@ -49,12 +69,6 @@ class SquashedPolicy:
         self._log_prob = log_prob.detach()
         return self._bound * torch.tanh(raw), {"log_prob": log_prob, "mean_actions": squashed(mean, self._bound)}
 
-    def random_act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
-        """Draw actions uniformly within the bound."""
-        like = inputs["observations"]
-        shares = torch.rand(len(like), self._model.num_actions, device=like.device)
-        return self._bound * (2.0 * shares - 1.0), {}
-
     def std(self) -> float:
         """Return the mean standard deviation of the actions before they are squashed, as shares of the bound."""
         return float(self._model.log_std_parameter.detach().clamp(*_LOG_STD).exp().mean())
@@ -64,11 +78,20 @@ class SquashedPolicy:
         return -float(self._log_prob.mean())
 
 
-def squashed(mean: torch.Tensor, bound: torch.Tensor | float) -> torch.Tensor:
+class SquashedDeterministic(SquashedPolicy):
+    """The deterministic policy of TD3 (Fujimoto et al. 2018, arXiv:1802.09477)."""
+
+    def act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Return the policy's actions, in full precision also if the network computes in half precision."""
+        raw, outputs = self._model.compute(inputs, role)
+        return squashed(raw.float(), self._bound), outputs
+
+
+def squashed(raw: torch.Tensor, bound: torch.Tensor | float) -> torch.Tensor:
     """Return the deterministic actions of a squashed policy.
 
     Args:
-        mean: Output of its network.
+        raw: Output of its network.
         bound: Largest absolute value of an action.
     """
-    return bound * torch.tanh(mean)
+    return bound * torch.tanh(raw)

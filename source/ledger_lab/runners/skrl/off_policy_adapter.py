@@ -1,0 +1,208 @@
+"""What all algorithms of SKRL with a replay memory share, behind the protocol of :mod:`ledger_lab.runners.adapter`.
+
+Besides what :mod:`ledger_lab.runners.skrl.adapter` corrects, this module corrects the following behaviour of the
+library: its policies are not bounded; its random actions are drawn from the unbounded action space; it shuffles the
+whole replay memory for each batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gymnasium as gym
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters import Phase
+from ledger_lab.meters.probes import Part
+from ledger_lab.recipes.rules import positive
+from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.runners.adapter import BatchPlan
+from ledger_lab.runners.checkpoint_file import loading_policy
+from ledger_lab.runners.recorded_calls import episode_means, largest_norm
+from ledger_lab.runners.replay import ReplayPlan
+from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, config, inputs_of
+from ledger_lab.runners.skrl.configuration import require_replay_counts, require_trainable
+from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
+from ledger_lab.runners.skrl.squashed import squashed
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+_STORED_GROUPS = ("policy", "critic")
+"""Observation groups that the library stores, if a task has them."""
+
+_INDEX_BYTES = 8
+"""The library keeps a list of all indexes of the replay memory, which only sequences use."""
+
+
+class OffPolicyTrainer(SkrlTrainer):
+    """SKRL's own training loop, with a replay memory."""
+
+    inexact = "the replay memory is not saved, and refills"
+
+    def _build(self) -> list[tuple[object, str, Phase]]:
+        """Check that the replay memory fits, and build agent and trainer."""
+        env, replay = self._env.unwrapped, self._batch.replay
+        assert replay is not None
+        actions, groups = env.single_action_space, env.single_observation_space
+        if not isinstance(actions, gym.spaces.Box):
+            raise UserError(
+                f"the task's actions are {actions}, and {self._agent_cfg['agent']['class']} needs continuous actions: "
+                "use --algorithm ppo"
+            )
+        observed = sum(gym.spaces.flatdim(groups[name]) for name in _STORED_GROUPS if name in groups.spaces)
+        replay.require_memory(env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device))
+        return super()._build()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Load a state. The replay memory is empty again; the policy acts until the first update, as before it."""
+        super().restore(state)
+        cfg = self._agent.cfg
+        cfg.learning_starts += self._iterations * self._batch.horizon  # the library counts over all attempts
+        cfg.random_timesteps = 0
+
+    def parts(self) -> list[Part]:
+        """Return the callables of the library's loop."""
+        agent = self._agent
+        return [
+            Part(agent, "act", "act"),
+            Part(self._wrapper, "step", "environment step"),
+            Part(agent, "record_transition", "store transition"),
+            Part(agent, "update", "update"),
+            Part(agent.memory, "sample", "sample the replay memory"),
+            *(Part(model, "act", f"{role} forward") for role, model in agent.models.items()),
+            Part(agent.critic_optimizer, "step", "optimizer step of the critics"),
+            Part(agent.policy_optimizer, "step", "optimizer step of the policy"),
+            Part(agent, "write_tracking_data", "log"),
+        ]
+
+    def _schedule(self) -> None:
+        """Return that there is no learning-rate schedule."""
+
+    def _bootstraps(self) -> bool:
+        """Tell that the value after a timeout is estimated; the library stores only terminations."""
+        return True
+
+    def _update(self, **when: int) -> None:
+        """Update, and keep the figures of the last update of an iteration."""
+        self._library["update"](**when)
+        if (when["timestep"] + 1) % self._batch.horizon == 0:
+            self._figures |= self._read_figures()
+
+    def _post_interaction(self, *, timestep: int, timesteps: int) -> None:
+        """Keep the figures of episodes before the library clears them at the end of an iteration."""
+        if (timestep + 1) % self._batch.horizon == 0:
+            self._remember_episodes()
+            self._figures = episode_means(self._returns, self._lengths)
+        super()._post_interaction(timestep=timestep, timesteps=timesteps)
+
+    def _read_figures(self) -> dict[str, float]:
+        """Return the library's figures of an update, by the ledger's names. Leaves out what no update computed."""
+        agent = self._agent
+        figures = {"learning_rate": float(agent.policy_optimizer.param_groups[0]["lr"])}
+        for name, title in (("policy_loss", "Loss / Policy loss"), ("value_loss", "Loss / Critic loss")):
+            if tracked := agent.tracking_data.get(title):
+                figures[name] = float(tracked[-1])
+        if (norm := largest_norm(self._norms, agent.scaler)) is not None:
+            figures["grad_norm"] = float(norm)
+        return figures
+
+
+class OffPolicyAdapter(SkrlAdapter):
+    """An algorithm of SKRL with a replay memory (skrl 2, torch)."""
+
+    policy_class: ClassVar[str]
+    """The library's class of the policy's network."""
+    policies: ClassVar[tuple[str, ...]] = ("policy",)
+    """Roles of the policies' networks."""
+    alone: ClassVar[str]
+    """Why it trains in one process only, as the end of a sentence."""
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm in prose, and of the library's agent."""
+        return self.dialect.algorithm.upper()
+
+    def prepare(
+        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
+    ) -> dict[str, Any]:
+        """Set the requested values. The agent uses the device of the environment."""
+        if config.torch.is_distributed:
+            raise UserError(
+                f"{self.name} of SKRL trains in one process only, {self.alone}: leave out --nproc and --distributed"
+            )
+        cfg = copy.deepcopy(agent_cfg)
+        require_trainable(cfg, self.name, policy=self.policy_class, several_processes=False)
+        for role in (*self.policies, *CRITICS):
+            if role not in cfg["models"]:
+                raise UserError(f"agent.models.{role} is missing: {self.name} of SKRL needs this network")
+        cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
+        if wrong := positive(bound := cfg.get("action_bound")):
+            raise UserError(f"agent.action_bound {bound!r}: {wrong}: Isaac Lab's action spaces have no bounds")
+        if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
+            raise UserError(
+                f"agent.agent.learning_rate_scheduler {schedule!r}: {self.name} of SKRL gives a schedule no KL "
+                "divergence, so the learning rate would not change: leave it out"
+            )
+        if seed is not None:
+            cfg["seed"] = seed
+        require_replay_counts(cfg)
+        if max_iterations is not None:
+            cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
+        if (first := cfg["agent"]["learning_starts"]) >= (steps := cfg["trainer"]["timesteps"]):
+            raise UserError(
+                f"agent.agent.learning_starts {first}: the training ends after {steps} steps, before its first update: "
+                "lower it, or raise --max_iterations"
+            )
+        return cfg
+
+    def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
+        """Read the arithmetic of the updates. SKRL counts environment steps instead of iterations."""
+        agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
+        horizon, interval = agent["experiment"]["write_interval"], agent["experiment"]["checkpoint_interval"]
+        steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
+        settings = self.dialect.overrides
+        return BatchPlan(
+            max_iterations=timesteps // horizon,
+            horizon=horizon,
+            epochs=1,
+            minibatches=horizon * agent["gradient_steps"],
+            minibatch_setting=settings["updates_per_step"],
+            save_interval=max(1, steps // horizon),
+            replay=ReplayPlan(
+                steps=agent_cfg["memory"]["memory_size"],
+                setting=settings["replay_steps"],
+                batch_size=agent["batch_size"],
+                updates_per_step=agent["gradient_steps"],
+                index_bytes=_INDEX_BYTES,
+            ),
+        )
+
+    def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
+        """Load the policy of a checkpoint, and the normalizer of its observations."""
+        wrapper = IsaacLabWrapper(env)
+        components = Components(wrapper, agent_cfg)
+        drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
+        with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
+            policy = components.models()["agent"]["policy"]
+        scalers = components.scalers()
+        with loading_policy(checkpoint, f"{self.dialect.title}'s {self.name}", wrapper.device) as content:
+            content["critic_1"]  # a checkpoint of PPO has none
+            policy.load_state_dict(content["policy"])  # that of another off-policy algorithm has other parameters
+            for name, scaler in scalers.items():
+                scaler.load_state_dict(content[f"{name}_preprocessor"])
+        policy.eval()
+        bound = torch.tensor(agent_cfg["action_bound"], device=wrapper.device)
+
+        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            inputs = {
+                name: scalers[name](raw) if name in scalers else raw for name, raw in inputs_of(wrapper, groups).items()
+            }
+            raw, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
+            return squashed(raw, bound)
+
+        return ActingModule(act, policy=policy, **scalers, bound=bound)
