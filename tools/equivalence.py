@@ -1,32 +1,37 @@
-"""The table of each library's settings for the fields of a recipe; the page of recipe fields shows it."""
+"""The tables of each library's settings for the fields of a recipe; the page of recipe fields shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from ledger_lab.recipes.dialect import Dialect
-from ledger_lab.recipes.ppo import PpoRecipe
+from ledger_lab.recipes import Dialect, PpoRecipe, SacRecipe, Td3Recipe
 
 TASK_FIELDS = frozenset({"num_envs"})
 """Fields that belong to the task and not to a library."""
 
+_RECIPES = {recipe.algorithm: recipe for recipe in (PpoRecipe, SacRecipe, Td3Recipe)}
+
 
 def equivalence_table(dialects: Sequence[Dialect]) -> str:
-    """Return the translations of all fields, and the differences between libraries, in Markdown.
+    """Return the translations of all fields, and the differences between the columns, in Markdown.
 
     Args:
-        dialects: The libraries, in the order of the columns.
+        dialects: Libraries, or algorithms of them, in the order of the columns.
 
     Returns:
         A table and a list, without a line break at the end.
     """
-    lines = [_row("recipe", *(dialect.title for dialect in dialects)), "|" + "---|" * (1 + len(dialects))]
-    names = [field.name for field in fields(PpoRecipe) if field.name not in TASK_FIELDS]
+    algorithms = dict.fromkeys(dialect.algorithm for dialect in dialects)
+    heads = [each.title if len(algorithms) == 1 else f"{each.algorithm.upper()} of {each.title}" for each in dialects]
+    by_head = dict(zip(heads, dialects, strict=True))
+    known = dict.fromkeys(field.name for algorithm in algorithms for field in fields(_RECIPES[algorithm]))
+    names = [name for name in known if name not in TASK_FIELDS]
+    lines = [_row("recipe", *heads), "|" + "---|" * (1 + len(heads))]
     lines += [_row(f"`{name}`", *(_cell(dialect, name) for dialect in dialects)) for name in names]
     matters = dict.fromkeys(matter for dialect in dialects for matter in dialect.differences)
     lines.append("")
-    lines += [_difference(dialects, matter, matter in names) for matter in matters]
+    lines += [_difference(by_head, matter, matter in names) for matter in matters]
     return "\n".join(lines)
 
 
@@ -36,7 +41,7 @@ def _row(*cells: str) -> str:
 
 
 def _cell(dialect: Dialect, name: str) -> str:
-    """Return a library's name for a field."""
+    """Return the settings of a field; empty if the algorithm has no such field."""
     only, setting = dialect.only.get(name), dialect.settings.get(name)
     words = [] if setting is None else [f"`{setting.override.removeprefix('agent.')}`"]
     if setting is not None and setting.note:
@@ -46,7 +51,7 @@ def _cell(dialect: Dialect, name: str) -> str:
     return ", ".join(words)
 
 
-def _difference(dialects: Sequence[Dialect], matter: str, is_field: bool) -> str:
-    """Return how the libraries differ in one field or topic."""
-    ways = [f"*{each.title}:* {each.differences[matter]}" for each in dialects if matter in each.differences]
+def _difference(by_head: Mapping[str, Dialect], matter: str, is_field: bool) -> str:
+    """Return how the columns differ in one field or topic."""
+    ways = [f"*{head}:* {each.differences[matter]}" for head, each in by_head.items() if matter in each.differences]
     return f"- {f'`{matter}`' if is_field else matter} – {'; '.join(ways)}."

@@ -15,6 +15,7 @@ from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.meters.health import Event
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import dialects
+from ledger_lab.recipes.libraries import PPO, algorithms
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.columns import attribute_docs, columns_of, in_one_line
 from ledger_lab.reports.ledger_tables import TABLES
@@ -168,10 +169,13 @@ def _phases_page() -> str:
 
 def _recipes_page() -> str:
     """Return the page of the recipe fields in each library."""
+    others = [dialect for algorithm in algorithms() if algorithm != PPO for dialect in dialects(algorithm)]
     return (
-        "# Recipe fields by library\n\nThe table shows where each library keeps a field of the recipe. On the command "
-        "line, write `agent.` in front. The list below the table says how the libraries differ.\n\n"
-        f"{equivalence_table(dialects())}\n"
+        "# Recipe fields by library\n\nThe tables show where each library keeps a field of the recipe. On the command "
+        "line, write `agent.` in front. The list below a table says how its columns differ.\n\n"
+        f"## {PPO.upper()}\n\n{equivalence_table(dialects())}\n\n"
+        "## Algorithms with a replay memory\n\nAn empty cell means that the algorithm has no such field.\n\n"
+        f"{equivalence_table(others)}\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The off-policy recipe is translated completely, and only to libraries that have the algorithm."""
+"""Off-policy recipes are translated completely, and only to libraries that have the algorithm."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes import CARTPOLE_OFF_POLICY, OffPolicyRecipe
-from ledger_lab.recipes.libraries import agent_key, algorithm_of, dialect_of, library_with
+from ledger_lab.recipes import CARTPOLE, CARTPOLE_SAC, CARTPOLE_TD3, Dialect, OffPolicyRecipe, Recipe
+from ledger_lab.recipes.libraries import agent_key, algorithm_of, algorithms, dialect_of, dialects, library_with
 from ledger_lab.recipes.settings import read_setting
+from ledger_lab.tasks.translations import agent_entry_points
 
 CHANGED: dict[str, object] = {
     "experiment_name": "another",
@@ -29,54 +30,97 @@ CHANGED: dict[str, object] = {
     "observation_normalization": False,
     "discount": 0.5,
     "polyak": 0.5,
-    "initial_entropy_coef": 0.5,
     "reward_scale": 0.5,
 }
-DIALECT = dialect_of("skrl", "sac")
+ONLY: dict[str, dict[str, object]] = {
+    "sac": {"initial_entropy_coef": 0.5},
+    "td3": {"exploration_noise": (0.3, 0.6), "target_noise": 0.6, "target_noise_clip": 0.7, "policy_delay": 3},
+}
+RECIPES: dict[str, OffPolicyRecipe] = {recipe.algorithm: recipe for recipe in (CARTPOLE_SAC, CARTPOLE_TD3)}
+each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 
 
-def test_there_is_another_value_of_every_field_to_test_with() -> None:
-    assert set(CHANGED) == {field.name for field in fields(OffPolicyRecipe)} - {"num_envs"} == set(DIALECT.settings)
+def dialects_of(recipe: OffPolicyRecipe) -> list[Dialect]:
+    """Return the dialects of the libraries that have the algorithm of a recipe."""
+    return dialects(recipe.algorithm)
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_every_field_changes_its_settings(name: str) -> None:
-    def written(recipe: OffPolicyRecipe) -> list[Any]:
-        setting, config = DIALECT.settings[name], DIALECT.translate(recipe)
-        return [read_setting(config, override) for override in (setting.override, *setting.also)]
-
-    assert all(
-        before != after
-        for before, after in zip(
-            written(CARTPOLE_OFF_POLICY),
-            written(replace(CARTPOLE_OFF_POLICY, **{name: CHANGED[name]})),  # type: ignore[arg-type]
-            strict=True,
-        )
-    )
+@each_recipe
+def test_there_is_another_value_of_every_field_to_test_with(recipe: OffPolicyRecipe) -> None:
+    known = {field.name for field in fields(recipe)} - {"num_envs"}
+    assert known == {*CHANGED, *ONLY[recipe.algorithm]}
+    assert all(set(dialect.settings) == known for dialect in dialects_of(recipe))
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "name"), [(algorithm, name) for algorithm in RECIPES for name in {**CHANGED, **ONLY[algorithm]}]
+)
+def test_every_field_changes_its_settings(algorithm: str, name: str) -> None:
+    recipe, value = RECIPES[algorithm], {**CHANGED, **ONLY[algorithm]}[name]
+    for dialect in dialects_of(recipe):
+        setting = dialect.settings[name]
+        before, after = (
+            [read_setting(dialect.translate(each), override) for override in (setting.override, *setting.also)]
+            for each in (recipe, replace(recipe, **{name: value}))  # type: ignore[arg-type]
+        )
+        assert all(then != now for then, now in zip(before, after, strict=True))
+
+
+@each_recipe
+@pytest.mark.parametrize(
     ("name", "value"), [("action_bound", 0.0), ("action_bound", float("inf")), ("batch_size", 0), ("polyak", 1.5)]
 )
-def test_impossible_values_are_refused(name: str, value: object) -> None:
+def test_impossible_values_are_refused(recipe: OffPolicyRecipe, name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{name} .*: must "):
-        replace(CARTPOLE_OFF_POLICY, **{name: value})  # type: ignore[arg-type]
+        replace(recipe, **{name: value})  # type: ignore[arg-type]
 
 
-def test_the_key_of_an_agent_tells_its_algorithm() -> None:
-    assert algorithm_of("skrl", agent_key("skrl", "sac")) == "sac"
-    assert algorithm_of("skrl", agent_key("skrl", "ppo")) == "ppo"
+@pytest.mark.parametrize("noise", [(0.5, 0.1), (-0.1, 0.1), (0.1,), 0.1, (0.1, float("nan"))])
+def test_an_impossible_range_of_noise_is_refused(noise: Any) -> None:
+    with pytest.raises(ValueError, match=r"exploration_noise .*: must be two finite numbers"):
+        replace(CARTPOLE_TD3, exploration_noise=noise)
+
+
+def test_a_recipe_has_no_field_of_another_algorithm() -> None:
+    with pytest.raises(TypeError, match="policy_delay"):
+        replace(CARTPOLE_SAC, policy_delay=2)  # type: ignore[call-arg]
+
+
+def test_a_task_registers_each_recipe_for_the_libraries_that_have_its_algorithm() -> None:
+    recipes: tuple[Recipe, ...] = (CARTPOLE, CARTPOLE_SAC, CARTPOLE_TD3)
+    entry_points = agent_entry_points(*recipes)
+    assert set(entry_points) == {
+        "rsl_rl_cfg_entry_point",
+        "rl_games_cfg_entry_point",
+        "skrl_cfg_entry_point",
+        "skrl_sac_cfg_entry_point",
+        "skrl_td3_cfg_entry_point",
+    }
+    assert entry_points["skrl_td3_cfg_entry_point"]() == dialect_of("skrl", "td3").translate(CARTPOLE_TD3)
+    with pytest.raises(ValueError, match="at most one recipe per algorithm"):
+        agent_entry_points(CARTPOLE, CARTPOLE)
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_the_key_of_an_agent_tells_its_algorithm(algorithm: str) -> None:
+    assert algorithm_of("skrl", agent_key("skrl", algorithm)) == algorithm
+
+
+def test_other_keys_are_those_of_ppo() -> None:
     assert algorithm_of("rsl_rl", "rsl_rl_with_symmetry_cfg_entry_point") == "ppo"
     assert algorithm_of("rsl_rl", None) == "ppo"
 
 
 def test_an_algorithm_chooses_a_library_that_has_it() -> None:
     assert library_with("sac", "rsl_rl") == "skrl"
+    assert library_with("td3", "rl_games") == "skrl"
     assert library_with("ppo", "rl_games") == "rl_games"
 
 
 def test_a_library_without_the_algorithm_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"sac: RSL-RL has no SAC: use --rl_library skrl"):
         agent_key("rsl_rl", "sac")
+    with pytest.raises(UserError, match=r"td3: rl_games has no TD3: use --rl_library skrl"):
+        agent_key("rl_games", "td3")
     with pytest.raises(UserError, match=r"--algorithm saq: .*sac"):
         agent_key("skrl", "saq")

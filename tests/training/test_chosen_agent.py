@@ -27,17 +27,20 @@ def test_without_an_algorithm_nothing_changes() -> None:
 def test_an_algorithm_selects_a_library_and_a_configuration() -> None:
     assert chosen(algorithm="ppo") == ("rsl_rl", None)
     assert chosen(algorithm="sac") == ("skrl", "skrl_sac_cfg_entry_point")
+    assert chosen(algorithm="td3") == ("skrl", "skrl_td3_cfg_entry_point")
     assert chosen(algorithm="sac", agent="skrl_sac_cfg_entry_point") == ("skrl", "skrl_sac_cfg_entry_point")
 
 
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        ({"algorithm": "td3"}, "--algorithm td3: known: ppo, sac"),
+        ({"algorithm": "ddpg"}, "--algorithm ddpg: known: ppo, sac, td3"),
         ({"algorithm": "sac", "rl_library": "rsl_rl"}, "RSL-RL has no SAC: use --rl_library skrl"),
         ({"algorithm": "sac", "rl_library": "rl_games"}, "trains rl_games with ppo only: use --rl_library skrl"),
+        ({"algorithm": "td3", "rl_library": "rl_games"}, "rl_games has no TD3: use --rl_library skrl"),
         ({"algorithm": "sac", "task": "LedgerLab-Ant"}, "task LedgerLab-Ant has no configuration for it: register one"),
         ({"algorithm": "sac", "agent": "skrl_cfg_entry_point"}, "it is no configuration of --algorithm sac"),
+        ({"algorithm": "td3", "agent": "skrl_sac_cfg_entry_point"}, "it is no configuration of --algorithm td3"),
         (
             {"algorithm": "ppo", "rl_library": "skrl", "agent": "skrl_sac_cfg_entry_point"},
             "it is no configuration of --algorithm ppo",

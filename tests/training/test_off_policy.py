@@ -1,4 +1,4 @@
-"""A training with SAC goes from the first step to an exported policy, and through an interruption."""
+"""A training with SAC or TD3 goes from the first step to an exported policy, and through an interruption."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ import pytest
 from ledger_lab.ledger import PhaseWindow, Run, StateRestored, Status, read_ledger
 from tests.conftest import fake, one_run_dir, script
 
-SHORT = ("--algorithm", "sac", "--device", "cpu", "--num_envs", "64", "--max_iterations", "3")
+SHORT = ("--device", "cpu", "--num_envs", "64", "--max_iterations", "3")
+FIGURES = {"sac": {"entropy", "action_std"}, "td3": set()}
+"""Figures of an update that only one of the algorithms has."""
+
+
+@pytest.fixture(scope="module", params=["sac", pytest.param("td3", marks=pytest.mark.slow)])
+def algorithm(request: pytest.FixtureRequest) -> str:
+    """Name on the command line."""
+    name: str = request.param
+    return name
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(algorithm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Root of a ledger that holds a training in two attempts."""
-    log_root = tmp_path_factory.mktemp("sac")
-    asked = fake("interrupted", *SHORT, "--log_root", log_root, "2:SIGTERM")
+    log_root = tmp_path_factory.mktemp(algorithm)
+    asked = fake("interrupted", "--algorithm", algorithm, *SHORT, "--log_root", log_root, "2:SIGTERM")
     assert asked.returncode == 75, asked.stdout + asked.stderr
     assert "replay memory 1024 steps × 64 = 65536 transitions · 2 updates of 512" in asked.stdout
     assert "each transition is used 16 times" in asked.stdout
@@ -32,20 +41,20 @@ def run_of(log_root: Path) -> Run:
     return run
 
 
-def test_a_resumed_training_says_that_its_replay_memory_refills(root: Path) -> None:
+def test_a_resumed_training_says_that_its_replay_memory_refills(algorithm: str, root: Path) -> None:
     run = run_of(root)
-    assert (run.declared.rl_library, run.declared.agent) == ("skrl", "skrl_sac_cfg_entry_point")
+    assert (run.declared.rl_library, run.declared.agent) == ("skrl", f"skrl_{algorithm}_cfg_entry_point")
     assert run.attempts[-1].status is Status.COMPLETED
     (restored,) = run.attempts[1].of(StateRestored)
     assert (restored.iteration, restored.exactness) == (2, "statistical")
     assert restored.reasons == ["the replay memory is not saved, and refills"]
     windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
     assert [row.iteration for row in windows] == [1, 2, 3]
-    assert all({"value_loss", "policy_loss", "entropy", "action_std"} <= set(row.figures) for row in windows)
+    assert all({"value_loss", "policy_loss", *FIGURES[algorithm]} <= set(row.figures) for row in windows)
 
 
 @pytest.mark.slow
-def test_its_checkpoints_are_scored_alike_and_exported(root: Path, tmp_path: Path) -> None:
+def test_its_checkpoints_are_scored_alike_and_exported(algorithm: str, root: Path, tmp_path: Path) -> None:
     judged = {row.checkpoint: row.outcomes for row in run_of(root).results if row.purpose == "screening"}
     scored = script("evaluate", one_run_dir(root), "--log_root", root, "--device", "cpu")
     assert scored.returncode == 0, scored.stdout + scored.stderr
@@ -58,4 +67,7 @@ def test_its_checkpoints_are_scored_alike_and_exported(root: Path, tmp_path: Pat
     assert "policy.pt: largest error " in exported.stdout and "policy.onnx: largest error " in exported.stdout
     begun = script("train", "--rl_library", "skrl", "--checkpoint", checkpoint, "--log_root", root, "--device", "cpu")
     assert begun.returncode == 2
-    assert "was trained by sac, and another algorithm cannot use its networks: use --algorithm sac" in begun.stderr
+    complaint = (
+        f"was trained by {algorithm}, and another algorithm cannot use its networks: use --algorithm {algorithm}"
+    )
+    assert complaint in begun.stderr

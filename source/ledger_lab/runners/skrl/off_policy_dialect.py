@@ -42,7 +42,7 @@ def off_policy_dialect(
     def of_all_networks(name: str) -> Setting:
         """Return the setting of all networks for a field of their hidden layers."""
         first, *others = (f"agent.models.{role}.network.0.{name}" for role in roles)
-        return Setting(first, "and the critics'", tuple(others), layers if name == "layers" else None)
+        return Setting(first, "and the other networks'", tuple(others), layers if name == "layers" else None)
 
     def template(_: OffPolicyRecipe) -> dict[str, Any]:
         """Return the other settings, in the shape of the YAML files that the library's runner takes."""

@@ -14,6 +14,7 @@ DIALECT = off_policy_dialect(
     settings={"initial_entropy_coef": Setting("agent.agent.initial_entropy_value")},
     differences={
         "action_bound": "the library samples from an unbounded Gaussian; LedgerLab squashes it with tanh",
-        "initial_noise_std": "one learned standard deviation per action, the same in all states",
+        "polyak": "applied at each gradient step",
+        "noise of the actions": "one learned standard deviation per action, the same in all states",
     },
 )

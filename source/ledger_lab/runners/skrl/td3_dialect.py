@@ -23,7 +23,7 @@ DIALECT = off_policy_dialect(
     },
     differences={
         "action_bound": "the library's policy is unbounded; LedgerLab squashes it with tanh",
-        "exploration_noise": "the library adds the same noise in all environments; LedgerLab spreads it over them",
-        "polyak": "applied at each update of the policy",
+        "noise of the actions": "the library adds the same noise in all environments; LedgerLab spreads it over them",
+        "polyak": "applied at each gradient step of the policy",
     },
 )
