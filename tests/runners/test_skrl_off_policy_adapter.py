@@ -89,6 +89,12 @@ def test_the_gradient_norm_is_reported_if_gradients_are_clipped(algorithm: str, 
     assert not training.trainer._norms, "does not grow over the training"
 
 
+def test_every_network_is_in_the_profile(trained: Training) -> None:
+    parts = trained.trainer.parts()
+    assert all(callable(getattr(part.owner, part.attribute)) for part in parts)
+    assert {f"{role} forward" for role in trained.agent.models} <= {part.name for part in parts}
+
+
 def test_actions_stay_within_the_bound(trained: Training) -> None:
     done = torch.stack(trained.env.actions)
     assert done.abs().max() <= 2.0
