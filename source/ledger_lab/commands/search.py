@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ledger_lab.commands.batches import batches_of
 from ledger_lab.commands.search_on import SearchJobs
-from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, search_folder
+from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, scored_trainings, search_folder
 from ledger_lab.commands.study_requests import library_of
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.costs import Price, load_price_book, resolve_price
@@ -36,6 +36,7 @@ from ledger_lab.reports.page.search import write_search_page
 from ledger_lab.reports.search_view import (
     end_lines,
     importance_table,
+    prediction_lines,
     search_json,
     search_lines,
     trial_notes,
@@ -388,6 +389,8 @@ def _show(search: _Search, request: SearchRequest, console: Console) -> None:
     console.print(*trial_notes(result, every=request.all), sep="\n", soft_wrap=True)
     if result.importances:
         console.print("", importance_table(result), sep="\n")
+    if lines := prediction_lines(result, scored_trainings(runs)):
+        console.print("", *lines, sep="\n", soft_wrap=True)
     if lines := end_lines(result):
         console.print("", *lines, sep="\n", soft_wrap=True)
     if result.winner is not None:
