@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +20,10 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.recipes.recipe_file import read_recipe
+from ledger_lab.search.declaration import load_search
+from ledger_lab.search.trials import Place, cohort_of
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from tests.fakes.ledgers import write_run
 from tests.fakes.searches import FILE, search_file, train
 
 type Trainer = Callable[[Sequence[str], float | None], int]
@@ -145,6 +150,22 @@ def test_an_interrupted_training_that_has_used_up_its_time_is_capped(tmp_path: P
     assert told(path, log_root)["trials"][1]["runs"][0]["outcome"] in ("capped", "reached")
 
 
+def test_a_training_that_gets_on_between_interruptions_does_not_hang(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [partial(train, interrupted_after_s=3.0)] * 8
+    assert searched(path, log_root) == 0
+    (run,) = (run for run in told(path, log_root)["trials"][0]["runs"] if run["seed"] == 1 and not run["sealed"])
+    assert run["outcome"] == "reached" and run["wall_s"] > 8 * 3.0
+
+
+def test_a_training_that_never_gets_on_hangs(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, *[partial(train, interrupted_after_s=1.0, state=False)] * 5]
+    searched(path, log_root)
+    (run,) = (run for run in told(path, log_root)["trials"][1]["runs"] if run["seed"] == 1)
+    assert run["outcome"] == "hung"
+
+
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(lambda command, longest_s: 2)
@@ -189,6 +210,53 @@ def test_foreign_trainings_are_refused(tmp_path: Path, trainings: list[Trainer])
         searched(path, log_root, "--status")
 
 
+def test_nothing_is_trained_again_while_a_run_of_the_search_is_damaged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
+    searched(path, log_root)
+    runs = sorted(read_ledger(log_root).runs, key=lambda run: run.declared_at)
+    journal = runs[-1].directory / "journal-1-0.jsonl"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole.replace(b"LedgerLab-Cartpole", b"LedgerLab-Cartpale", 1))
+    capfd.readouterr()
+    for more in ([], ["--dry_run"]):
+        with pytest.raises(UserError, match="a training of it may be left out"):
+            searched(path, log_root, *more)
+    assert searched(path, log_root, "--status") == 0
+    assert capfd.readouterr().err.count("left out:") == 3, "once for each call"
+    journal.write_bytes(whole)
+    shutil.copytree(runs[0].directory, runs[0].directory.with_name("copy"))
+    with pytest.raises(UserError, match="a training of it may be left out"):
+        searched(path, log_root)
+    assert len(list(log_root.rglob("journal-1-0.jsonl"))) == len(runs) + 1
+
+
+def test_damage_of_other_runs_does_not_matter(tmp_path: Path) -> None:
+    path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
+    journal = write_run(log_root, "other", cohort="mine") / "journal-1-0.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"seed"', b'"sead"', 1))
+    assert searched(path, log_root) == 0
+
+
+@pytest.mark.parametrize("limit_s", ["1", True, [1], -5])
+def test_a_run_with_an_odd_limit_is_refused(tmp_path: Path, limit_s: object) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    cohort = cohort_of(load_search(path), Place(0))
+    write_run(log_root, "odd", cohort=cohort, seed=1, request={"limit_s": limit_s})
+    with pytest.raises(UserError, match=r"run odd: limit_s .* is no time: move it away"):
+        searched(path, log_root, "--status")
+
+
+def test_a_confirmed_run_counts_when_its_processes_have_ended(tmp_path: Path) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    cohort = cohort_of(load_search(path), Place(0))
+    write_run(log_root, "one", cohort=cohort, seed=1, confirmation=10, status=None, pid=os.getpid())
+    write_run(log_root, "two", cohort=cohort, seed=2, confirmation=10, status=Status.CRASHED)
+    first, second = told(path, log_root)["trials"][0]["runs"]
+    assert (first["outcome"], second["outcome"]) == ("running", "reached")
+
+
 def test_a_changed_file_is_another_search(tmp_path: Path) -> None:
     log_root = tmp_path / "logs"
     searched(search_file(tmp_path, budget_h=0.1), log_root)
@@ -216,6 +284,10 @@ def test_costs_need_a_price(tmp_path: Path) -> None:
         ("[stock]\nminibatches = 7\n", "the stock recipe can't be trained: a batch of"),
         ("[stock]\nclip = -1\n", "clip -1: must be positive"),
         ("[space.num_env]\ntype = 'int'\nlow = 1\nhigh = 2\n", "a recipe has no 'num_env'"),
+        ("[stock]\n'env.a.func' = 'os:system'\n", "may load code"),
+        ("[stock]\n'env.session_token' = 'fixed'\n", "looks like a secret"),
+        ("[space.'env.a.func']\ntype = 'choice'\nchoices = ['os:system', 'os:kill']\n", "may load code"),
+        ("[space.'env.x']\ntype = 'float'\nlow = -1.7e308\nhigh = 1.7e308\n", "is too wide to draw numbers from"),
     ],
 )
 def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, complaint: str) -> None:
@@ -225,6 +297,43 @@ def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, c
         searched(path, tmp_path / "logs")
     assert complaint in str(refused.value) and "\n" not in str(refused.value)
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("['--no_eval']", "--no_eval: no training would end at a proven target"),
+        ("['--no-stop_at_target']", "--no-stop_at_target: no training would end at a proven target"),
+        ("['--algorithm', 'sac']", "leave --algorithm and --agent out"),
+        ("['--agent', 'skrl_sac_cfg_entry_point', '--rl_library', 'skrl']", "leave --algorithm and --agent out"),
+        ("['agent.algorithm.learning_rate=0.1']", "agent.algorithm.learning_rate=0.1: the recipe sets"),
+        ("['--nproc', '10', '--device', 'cpu']", "with 10 processes, trainings with seed 2 and with sealed seed 11"),
+    ],
+)
+def test_arguments_that_fail_after_the_stock_recipe_are_refused_before_it(
+    tmp_path: Path, arguments: str, complaint: str
+) -> None:
+    path, log_root = search_file(tmp_path, arguments=arguments), tmp_path / "logs"
+    with pytest.raises(UserError) as refused:
+        searched(path, log_root)
+    assert complaint in str(refused.value) and "\n" not in str(refused.value)
+    assert not log_root.exists()
+
+
+def test_optuna_is_missed_before_the_stock_recipe_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match=r"pip install ledger_lab\[search\]"):
+        searched(search_file(tmp_path), tmp_path / "logs")
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(program.fcntl, "flock", lock)
+    with pytest.raises(UserError, match=r"cannot lock .*: No locks available: use a log root"):
+        searched(search_file(tmp_path), tmp_path / "logs")
 
 
 def test_a_page_and_figures_show_the_search(tmp_path: Path) -> None:

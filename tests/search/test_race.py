@@ -124,6 +124,14 @@ def test_a_control_shows_the_drift_of_a_machine() -> None:
     assert (drift.at(9), drift.at(10)) == (1.0, 1.5)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.HUNG])
+def test_a_control_without_a_result_shows_no_drift(outcome: Outcome) -> None:
+    runs = (run(1, 100, step_s=1.0), run(1, 3, outcome, step_s=9.0, repeat=1, started_s=10.0))
+    assert Drift.of("", [Trial(number=0, values={}, runs=runs)]).at(10) == 1.0
+    runs = (run(1, 3, outcome, step_s=9.0), run(1, 100, step_s=1.0, repeat=1, started_s=10.0))
+    assert Drift.of("", [Trial(number=1, values=VALUES, runs=runs)]).at(10) == 1.0
+
+
 def test_a_slower_machine_raises_caps() -> None:
     first = replace(stock(100, 110, 120), runs=tuple(replace(each, step_s=1.0) for each in stock(100, 110, 120).runs))
     control = run(1, 200, step_s=2.0, repeat=1, started_s=10.0)

@@ -26,9 +26,11 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.files import make_folder
 from ledger_lab.launch import requested_processes
 from ledger_lab.ledger.endings import Terminated
+from ledger_lab.ledger.find import tell_damage
+from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.paths import config_root
 from ledger_lab.recipes import dialect_of
-from ledger_lab.recipes.libraries import require_library
+from ledger_lab.recipes.libraries import PPO, algorithm_of, require_library
 from ledger_lab.recipes.recipe_file import check_recipe
 from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.figures.searches import draw_search
@@ -43,13 +45,15 @@ from ledger_lab.reports.search_view import (
     trials_table,
     values_words,
 )
+from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration, load_search
 from ledger_lab.search.ending import decide_next
+from ledger_lab.search.proposals import propose
 from ledger_lab.search.race import Decision, End, Start
 from ledger_lab.search.result import SearchResult, summarize_search
 from ledger_lab.search.space import LIBRARY, Values
 from ledger_lab.search.trial_recipe import recipe_text
-from ledger_lab.search.trials import Outcome, Place
+from ledger_lab.search.trials import STOCK, Outcome, Place
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.flags import Program
@@ -165,7 +169,8 @@ def run_search(argv: Sequence[str]) -> int:
     jobs = None if request.on is None else SearchJobs(declaration, request.on)
     search = _Search(declaration, request.log_root if jobs is None else jobs.log_root, jobs)
     if request.cancel:
-        ended = [] if jobs is None else jobs.cancel()
+        with _alone(declaration, search.log_root):  # a program that goes on would submit them again
+            ended = [] if jobs is None else jobs.cancel()
         console.print(f"cancelled job {', '.join(ended)}" if ended else "nothing to cancel: no training is queued")
         return 0
     if request.status:
@@ -218,9 +223,11 @@ class _Search:
         arguments = [*declaration.arguments, "--task", declaration.task]
         if declaration.panel is not None:
             arguments += ["--panel", declaration.panel]
-        processes, own = requested_processes(arguments)
+        self._processes, own = requested_processes(arguments)
         self._request = TrainRequest.parse(own)
-        self.usd_per_s = self._price(processes)
+        self.usd_per_s = self._price(self._processes)
+        self._told: set[str] = set()
+        """Damage of the ledger that was printed: the search reads the ledger often."""
 
     def _price(self, processes: int | None) -> float | None:
         """Return the price of a second of training [USD/s]; ``None`` if neither budget nor objective needs it."""
@@ -242,15 +249,25 @@ class _Search:
         return billed_instances(devices, 1, price) * price.usd_per_hour / 3600.0
 
     def require_possible(self) -> None:
-        """Refuse a search whose stock recipe can't be trained.
+        """Refuse a search whose stock recipe or first trial can't be trained, before the stock recipe costs anything.
 
         Raises:
-            UserError: If it can't.
+            UserError: If one of them can't, or Optuna is not installed.
         """
-        if self._request.rl_library is not None:
-            require_library(self._request.rl_library)
+        request, declaration = self._request, self.declaration
+        where = f"search {declaration.name}: arguments"
+        for is_set, name in ((request.no_eval, "no_eval"), (not request.stop_at_target, "no-stop_at_target")):
+            if is_set:
+                raise UserError(f"{where}: --{name}: no training would end at a proven target: leave it out")
+        if request.rl_library is not None:
+            require_library(request.rl_library)
+        if (request.algorithm or algorithm_of(library_of(request), request.agent)) != PPO:
+            raise UserError(f"{where}: a recipe holds fields of {PPO}: leave --algorithm and --agent out")
+        gpus = 0 if self.jobs is None else self.jobs.site.gpus_per_node
+        declaration.require_seeds_for(self._processes or max(1, gpus))
         if reason := self.refuses({}):
-            raise UserError(f"search {self.declaration.name}: the stock recipe can't be trained: {reason}")
+            raise UserError(f"search {declaration.name}: the stock recipe can't be trained: {reason}")
+        propose(declaration, (), Charges.of(declaration, (), self.usd_per_s), STOCK + 1, self.refuses)
 
     def refuses(self, values: Values) -> str | None:
         """Return why the values of a trial can't be trained with; ``None`` if they can."""
@@ -258,7 +275,9 @@ class _Search:
         try:
             require_library(library_of(asked))
             file = check_recipe(Path("the recipe"), tomllib.loads(recipe_text(self.declaration.recipe(values), "")))
-            if file.to_data() != {"fields": {}, "num_envs": None, "overrides": []}:
+            if (data := file.to_data()) != {"fields": {}, "num_envs": None, "overrides": []}:
+                if Redactor().value(data) != data:
+                    return f"the ledger would replace a value by [redacted], because it looks like a secret: {data}"
                 asked = with_recipe(asked, file, dialect_of(library_of(asked)))
             batch = batches_of({"trial": asked}).get("trial")
         except UserError as error:
@@ -274,6 +293,8 @@ class _Search:
             The trainings; and where the output of those is that were submitted, ended, and left no run.
         """
         runs = SearchRuns(self.declaration, self.log_root)
+        tell_damage(each for each in runs.damage if str(each) not in self._told)
+        self._told |= {str(each) for each in runs.damage}
         if self.jobs is None:
             return runs, {}
         waiting, gone = self.jobs.ask(_ended(runs))
@@ -331,6 +352,7 @@ def _start(search: _Search, runs: SearchRuns, start: Start, console: Console) ->
     Raises:
         UserError: If the training or its submission is refused.
     """
+    runs.require_whole()
     arguments = runs.arguments(start)
     console.print("", *_start_lines(search, runs, start), sep="\n", soft_wrap=True)
     training = SearchTraining(start.place, start.seed)
@@ -362,6 +384,7 @@ def _print_next(search: _Search, console: Console) -> None:
     runs, _ = search.look()
     decision = search.next(runs)
     if isinstance(decision, Start):
+        runs.require_whole()
         command = train_command(runs.arguments(decision), search.log_root)
         console.print(shlex.join(command), soft_wrap=True)
     else:
@@ -423,6 +446,10 @@ def _alone(declaration: SearchDeclaration, log_root: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise UserError(
                 f"search {declaration.name}: another search.py works on it: wait for it, or end it first"
+            ) from error
+        except OSError as error:
+            raise UserError(
+                f"cannot lock {folder / 'lock'}: {error.strerror}: use a log root on a file system with locks"
             ) from error
         yield
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +12,9 @@ from pathlib import Path
 from ledger_lab.commands.study_runs import has_state, repeated_flags
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
-from ledger_lab.ledger import Run
-from ledger_lab.ledger.find import read_runs
+from ledger_lab.ledger import Run, StateSaved, read_ledger
+from ledger_lab.ledger.listing import COMPRESSED
+from ledger_lab.recipes.rules import positive
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.search.declaration import SearchDeclaration
@@ -63,13 +66,29 @@ class SearchRuns:
         self._declaration, self._log_root = declaration, log_root
         self.runs: dict[SearchTraining, list[Run]] = defaultdict(list)
         """Runs of each training, oldest first. There are several if one was interrupted before it saved a state."""
-        for run in read_runs(log_root):
+        ledger = read_ledger(log_root.resolve(), tolerate_damage=True)
+        self.damage = ledger.damage
+        """Damage of the ledger. Runs with damage are left out."""
+        for run in ledger.runs:
             place = place_of(declaration, run.cohort)
             if place is not None and run.attempts:
                 self.runs[SearchTraining(place, run.declared.seed)].append(run)
         records = [record for task, runs in self.runs.items() for record in self._records(task, runs)]
         self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}))
         """The trials."""
+
+    def require_whole(self) -> None:
+        """Refuse to go on while a training of the search may be left out: it would be trained and paid for again.
+
+        Raises:
+            UserError: If there is one.
+        """
+        stem = self._declaration.cohort_stem.encode()
+        if found := next((each for each in self.damage if _may_hold(each.path, stem)), None):
+            raise UserError(
+                f"search {self._declaration.name}: a training of it may be left out: {found}: restore it, or move it "
+                "out of the ledger"
+            )
 
     def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[tuple[Place, Values, SeedRun]]:
         """Return what the runs of a training say: one record, or one each if several of them have ended."""
@@ -79,8 +98,8 @@ class SearchRuns:
                 f"search {self._declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
                 f"{runs[0].cohort} have different values: move those away that the search did not start"
             )
-        ended = [run for run in runs if _outcome(run, 1).is_final]
-        others = [run for run in runs if not _outcome(run, 1).is_final]
+        ended = [run for run in runs if _outcome(run).is_final]
+        others = [run for run in runs if run not in ended]
         if len(ended) > 1:  # one training has one result; gather() refuses more
             return [(training.place, values[-1], _seed_run(training, [run])) for run in ended]
         return [(training.place, values[-1], _seed_run(training, [*others, *ended]))]
@@ -196,9 +215,9 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
     last, summaries = runs[-1], [summarize_run(run) for run in runs]
     wall_s = sum(summary.wall_s for summary in summaries)
     usd = [summary.declared_usd for summary in summaries]
-    limit_s = (last.declared.request or {}).get("limit_s")
+    limit_s = _limit_s(last)
     cap_s = None if limit_s is None else limit_s + sum(summary.wall_s for summary in summaries[:-1])
-    outcome = _outcome(last, sum(len(run.attempts) for run in runs))
+    outcome = _outcome(last, _attempts_without_state(runs))
     if outcome is Outcome.CONTINUES and cap_s is not None and wall_s >= cap_s:
         outcome = Outcome.CAPPED  # it was interrupted with its time used up
     summary, first = summaries[-1], runs[0].attempts[0].first_start
@@ -216,9 +235,52 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
     )
 
 
-def _outcome(run: Run, attempts: int) -> Outcome:
-    """Return how a training with one run stands."""
-    return Outcome.REACHED if run.proven else outcome_of(run.attempts[-1].status, attempts)
+def _outcome(run: Run, attempts: int = 0) -> Outcome:
+    """Return how a training with one run stands. Its time is known only when its processes have ended."""
+    outcome = outcome_of(run.attempts[-1].status, attempts)
+    return Outcome.REACHED if outcome is not Outcome.RUNNING and run.proven else outcome
+
+
+def _attempts_without_state(runs: Sequence[Run]) -> int:
+    """Return the number of the latest attempts of a training that saved no state."""
+    attempts = [attempt for run in runs for attempt in run.attempts]
+    saved = (number for number, attempt in enumerate(reversed(attempts)) if attempt.of(StateSaved))
+    return next(saved, len(attempts))
+
+
+def _limit_s(run: Run) -> float | None:
+    """Return the limit that a run was started with [s]; ``None`` without a limit.
+
+    Raises:
+        UserError: If it is no limit.
+    """
+    found: object = (run.declared.request or {}).get("limit_s")
+    if found is None:
+        return None
+    if isinstance(found, int | float) and positive(found) is None:
+        return float(found)
+    raise UserError(f"run {run.run_id}: limit_s {found!r} is no time: move it away, because no search started it")
+
+
+def _may_hold(path: Path, cohort: bytes) -> bool:
+    """Tell whether damaged journals may be those of a run of some cohorts; true if they don't tell their cohort.
+
+    Args:
+        path: A journal, or a directory.
+        cohort: Beginning of the names of the cohorts.
+    """
+    directory = path if path.is_dir() else path.parent
+    try:
+        written = b"".join(_content(each) for each in sorted(directory.glob("journal-*")))
+    except (OSError, EOFError, zlib.error):
+        return True
+    return cohort in written or b'"cohort":' not in written
+
+
+def _content(journal: Path) -> bytes:
+    """Return what is in a journal, compressed or not."""
+    data = journal.read_bytes()
+    return gzip.decompress(data) if journal.name.endswith(COMPRESSED) else data
 
 
 def scored_trainings(runs: SearchRuns) -> list[ScoredTraining]:

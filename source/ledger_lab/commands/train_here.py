@@ -35,23 +35,31 @@ def train_here(command: Sequence[str], longest_s: float | None = None) -> int:
         Terminated: If another signal did.
     """
     asked: list[signal.Signals] = []
-    with subprocess.Popen(command) as process:
+    early: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
 
-        def pass_on(signum: int, _: FrameType | None) -> None:
-            asked.append(signal.Signals(signum))
+    def pass_on(signum: int, _: FrameType | None) -> None:
+        asked.append(signal.Signals(signum))
+        for process in started:
             process.send_signal(signum)
+        if not started:
+            early.append(signum)
 
-        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
-        former = {signum: signal.signal(signum, pass_on) for signum in heard}
-        try:
+    heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    former = {signum: signal.signal(signum, pass_on) for signum in heard}
+    try:
+        with subprocess.Popen(command) as process:
+            started.append(process)
+            for signum in early:  # they came while the process was being started
+                process.send_signal(signum)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(longest_s)
             if process.returncode is None:
                 process.terminate()
             status = process.wait()
-        finally:
-            for signum, handler in former.items():
-                signal.signal(signum, handler)
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
     if asked:
         raise exception_of(asked[0])
     return status

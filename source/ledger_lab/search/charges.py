@@ -9,7 +9,10 @@ from typing import Self
 
 from ledger_lab.errors import UserError
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.trials import SeedRun, Trial
+from ledger_lab.search.trials import Outcome, SeedRun, Trial
+
+_COMPARABLE = (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
+"""Outcomes of trainings whose speed is compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,8 @@ class Drift:
         """Measure the drift of a machine by the controls that ran on it.
 
         A control repeats an earlier training, so both do the same work. Only the time per environment step is
-        compared, because the number of steps to the target can differ between repetitions.
+        compared, because the number of steps to the target can differ between repetitions. Trainings that crashed or
+        hung don't count: after few steps, the time per step is mostly that of the start.
 
         Args:
             machine: The machine.
@@ -36,7 +40,7 @@ class Drift:
         controls: list[tuple[float, int, SeedRun]] = []
         for trial in trials:
             for run in trial.runs:
-                if run.machine != machine or not run.step_s or not run.outcome.is_final:
+                if run.machine != machine or not run.step_s or run.outcome not in _COMPARABLE:
                     continue
                 if run.repeat:
                     controls.append((run.started_s, trial.number, run))

@@ -23,6 +23,8 @@ type Strategy = Literal["race", "random"]
 
 FEWEST_SEALED = 10
 """Sealed seeds that the end of a search needs at least."""
+_SEED_LIMIT = 2**32
+"""``train.py`` accepts seeds below this number."""
 _VERSION = 1
 _REQUIRED = ("task", "search_seeds", "sealed_seeds", "space")
 _KEYS = (
@@ -79,6 +81,25 @@ class SearchDeclaration:
             values: Values of the trial; empty for the stock recipe.
         """
         return {**self.stock, **values}
+
+    def require_seeds_for(self, processes: int) -> None:
+        """Refuse sealed seeds that a training of the race would use in one of its processes.
+
+        The processes of a training have its seed, its seed + 1, and so on.
+
+        Args:
+            processes: Number of processes of a training.
+
+        Raises:
+            UserError: If there is one.
+        """
+        for seed in self.search_seeds:
+            if near := [sealed for sealed in self.sealed_seeds if abs(sealed - seed) < processes]:
+                raise UserError(
+                    f"search {self.name}: with {processes} processes, trainings with seed {seed} and with sealed seed "
+                    f"{near[0]} share seeds, because each process adds its number: let sealed seeds differ from the "
+                    f"search seeds by at least {processes}"
+                )
 
     @property
     def cohort_stem(self) -> str:
@@ -141,6 +162,8 @@ def _seeds(path: Path, content: dict[str, Any]) -> tuple[tuple[int, ...], tuple[
         seeds = content[key]
         if not isinstance(seeds, list) or not seeds or not all(type(each) is int and each >= 0 for each in seeds):
             raise UserError(f"{path}: {key} must be a list of whole numbers of at least 0, like [1, 2, 3]")
+        if max(seeds) >= _SEED_LIMIT:
+            raise UserError(f"{path}: {key}: seed {max(seeds)} is too large: training seeds lie below {_SEED_LIMIT}")
         if len(set(seeds)) != len(seeds):
             raise UserError(f"{path}: {key}: list each seed once")
     search, sealed = tuple(content["search_seeds"]), tuple(content["sealed_seeds"])

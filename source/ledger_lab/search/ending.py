@@ -83,7 +83,8 @@ def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges:
     """Decide which training on a sealed seed comes next, after the race has ended.
 
     Seed by seed, the task's own recipe runs first and without a cap, and then the finalists. So all of them meet the
-    same drift of the machine.
+    same drift of the machine. The cap of a finalist follows from the slowest training of the task's own recipe so far,
+    those of the race included: a crash on the first sealed seed must not cap the finalists.
 
     Args:
         declaration: The search.
@@ -95,7 +96,7 @@ def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges:
     if not finals:
         return End("no trial reached the target on all search seeds, so that nothing is compared on the sealed seeds")
     stock = next(trial for trial in trials if trial.number == STOCK)
-    slowest_s = 0.0
+    slowest_s = max((run.wall_s for run in stock.raced().values()), default=0.0)
     for seed in declaration.sealed_seeds:
         for trial in (stock, *finals):
             run = next((run for run in trial.runs if run.sealed and run.seed == seed), None)

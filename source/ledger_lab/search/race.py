@@ -121,7 +121,7 @@ def _stock(declaration: SearchDeclaration, stock: Trial, trials: Sequence[Trial]
         if run.outcome in bad:
             return End(
                 f"the task's own recipe {bad[run.outcome]} on seed {seed}, so there is nothing to compare with"
-                + ("; raise the budget" if run.outcome is Outcome.CAPPED else "")
+                + ("; raise the budget" if run.outcome is Outcome.CAPPED else "; move its run away to train it again")
             )
     missing = [seed for seed in declaration.search_seeds if seed not in runs]
     if missing:

@@ -98,9 +98,8 @@ class SearchResult:
 
     @property
     def winner(self) -> Comparison | None:
-        """The best finalist, if the whole interval of its ratio shows a gain."""
-        first = next(iter(self.comparisons), None)
-        return first if first is not None and first.is_better else None
+        """The best of those finalists whose whole interval of the ratio shows a gain; ``None`` if there is none."""
+        return next((each for each in self.comparisons if each.is_better), None)
 
     def trial(self, number: int) -> Trial:
         """Return a trial by its number."""

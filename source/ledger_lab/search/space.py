@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -161,6 +162,8 @@ def _parameter(where: str, name: str, table: object, earlier: Mapping[str, Param
         raise UserError(f"{where}: log must be true or false")
     if not low < high:  # type: ignore[operator]  # checked above
         raise UserError(f"{where}: low must be smaller than high, not {low!r} and {high!r}")
+    if not math.isfinite(high - low):  # type: ignore[operator]
+        raise UserError(f"{where}: the range from {low!r} to {high!r} is too wide to draw numbers from: narrow it")
     if log and low <= 0:  # type: ignore[operator]
         raise UserError(f"{where}: low must be positive if log = true, not {low!r}")
     return Parameter(name=name, low=number(low), high=number(high), log=log, when=when)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.space import Values
 
 MOST_ATTEMPTS: Final = 5
-"""Attempts after which a training that still did not end counts as hung."""
+"""Attempts in a row without a saved state, after which a training that still did not end counts as hung."""
 STOCK: Final = 0
 """Number of the trial that trains the task's own recipe."""
 _COHORT = re.compile(r"t(?P<trial>\d{4,9})(?:-(?:r(?P<repeat>[1-9]\d{0,5})|(?P<sealed>sealed)))?")
@@ -32,7 +32,7 @@ class Outcome(StrEnum):
     CRASHED = "crashed"
     """An error ended it, which another attempt would meet again."""
     HUNG = "hung"
-    """It ended without a result in :data:`MOST_ATTEMPTS` attempts."""
+    """It ended without a result, and without a saved state in the last :data:`MOST_ATTEMPTS` attempts."""
     CONTINUES = "continues"
     """It was preempted, interrupted, killed or lost, and has to be resumed."""
     RUNNING = "running"
@@ -58,7 +58,7 @@ def outcome_of(status: Status, attempts: int) -> Outcome:
 
     Args:
         status: Status of its latest attempt.
-        attempts: Number of its attempts.
+        attempts: Number of its latest attempts that saved no state.
     """
     return _FINAL.get(status.value, Outcome.HUNG if attempts >= MOST_ATTEMPTS else Outcome.CONTINUES)
 
