@@ -155,7 +155,7 @@ def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trai
 def test_a_stock_recipe_that_crashes_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(partial(train, status=Status.CRASHED))
-    with pytest.raises(UserError, match="the task's own recipe crashed on seed 1"):
+    with pytest.raises(UserError, match="the stock recipe crashed on seed 1"):
         searched(path, log_root)
 
 
@@ -185,7 +185,7 @@ def test_foreign_trainings_are_refused(tmp_path: Path, trainings: list[Trainer])
     (cohort,) = {cohort for cohort, _, _ in decided(log_root) if (cohort or "").endswith("t0001")}
     strange = ["python", "train.py", "--task", "T", "--log_root", str(log_root), "--cohort", str(cohort)]
     train([*strange, "--seed", "1"])
-    with pytest.raises(UserError, match="have different values: move those away"):
+    with pytest.raises(UserError, match="have different values: move away those"):
         searched(path, log_root, "--status")
 
 

@@ -82,7 +82,7 @@ def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
         ('["adaptive", "fixed"]', '["adaptive", "fix"]', "choice 'fix'"),
         ('schedule = ["adaptive"]', 'schedules = ["adaptive"]', "stands above"),
         ('schedule = ["adaptive"]', 'schedule = ["x"]', "none of the choices"),
-        ('"--max_iterations", "100"', '"--seed", "1"', "because the study sets it"),
+        ('"--max_iterations", "100"', '"--seed", "1"', "because the search sets it"),
         ("version = 1", "version = 2", "version 2"),
         ('task = "LedgerLab-Ant"', "", "task is missing"),
     ],

@@ -1,4 +1,4 @@
-"""Trainings of a search on a cluster: they are submitted one by one, as the race decides."""
+"""Trainings of a search on a cluster: each is a submission of its own, as soon as the search decides on it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SearchJobs:
             ended: Trainings that the ledger shows to have ended.
 
         Returns:
-            Trainings that wait or run; and where the output of those is that neither wait nor run.
+            The trainings that wait or run; and for each of the others, the file with its output.
 
         Raises:
             UserError: If an engine does not answer.
@@ -72,7 +72,7 @@ class SearchJobs:
         complete_drafts(read_drafts(self.log_root, self._declaration.cohort_stem))
         waiting: dict[SearchTraining, Waiting] = {}
         gone: dict[SearchTraining, str] = {}
-        names = {self._name(each): each for each in ended}
+        names = {self._name(each) for each in ended}
         for name, (submission, index) in self._latest().items():
             if name in names:
                 continue
@@ -103,11 +103,13 @@ class SearchJobs:
         return f"{cohort_of(self._declaration, training.place)} seed {training.seed}"
 
     def _training(self, planned: PlannedTraining) -> SearchTraining:
-        """Return which training a line of a plan is."""
+        """Return which training of the search a planned training is."""
         cohort, _, seed = planned.what.rpartition(" seed ")
         place = place_of(self._declaration, cohort)
         if place is None or not seed.isdecimal():
-            raise UserError(f"search {self._declaration.name}: {planned.what!r} is no training of it")
+            raise UserError(
+                f"search {self._declaration.name}: a submission has {planned.what!r}, which is none of its trainings"
+            )
         return SearchTraining(place, int(seed))
 
     def _waiting(self, training: SearchTraining, planned: PlannedTraining, submission: Submission) -> Waiting:
@@ -120,10 +122,10 @@ class SearchJobs:
         )
 
     def _values(self, training: SearchTraining, asked: TrainRequest) -> Values:
-        """Return the values of a submitted training; a resumed one has them in the ledger."""
-        recipe = None if asked.recipe is None else read_recipe(Path(asked.recipe)).to_data()
+        """Return the values of a submitted training; none for a resumed one, whose values are in the ledger."""
         if asked.resume is not None:
             return {}
+        recipe = None if asked.recipe is None else read_recipe(Path(asked.recipe)).to_data()
         return recorded_values(
             self._declaration, recipe, asked.rl_library or "", is_stock=training.place.trial == STOCK
         )

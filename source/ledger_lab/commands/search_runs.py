@@ -1,4 +1,4 @@
-"""The trainings of a search: what the ledger says of them, and how the others start."""
+"""The trainings of a search: what the ledger says of them, and how they start or resume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDER = "searches"
 
 @dataclass(frozen=True)
 class SearchTraining:
-    """One training of a search: where it belongs, and its seed."""
+    """One training of a search: its place, and its seed."""
 
     place: Place
     seed: int
@@ -65,21 +65,21 @@ class SearchRuns:
             place = place_of(declaration, run.cohort)
             if place is not None and run.attempts:
                 self.runs[SearchTraining(place, run.declared.seed)].append(run)
-        records = [record for task, runs in self.runs.items() for record in self._records(task, runs)]
+        records = [record for training, runs in self.runs.items() for record in self._records(training, runs)]
         self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}))
-        """The trials."""
+        """The trials, by number."""
 
     def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[tuple[Place, Values, SeedRun]]:
-        """Return what the runs of a training say: one record, or one each if several of them have ended."""
+        """Return the records of a training: one, or one for each run that has ended if there are several."""
         values = [self._values(run, training.place) for run in runs]
         if any(each != values[-1] for each in values):
             raise UserError(
                 f"search {self._declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
-                f"{runs[0].cohort} have different values: move those away that the search did not start"
+                f"{runs[0].cohort} have different values: move away those that the search did not start"
             )
         ended = [run for run in runs if _outcome(run, 1).is_final]
         others = [run for run in runs if not _outcome(run, 1).is_final]
-        if len(ended) > 1:  # one training has one result; gather() refuses more
+        if len(ended) > 1:  # a training has one result: gather() refuses these records
             return [(training.place, values[-1], _seed_run(training, [run])) for run in ended]
         return [(training.place, values[-1], _seed_run(training, [*others, *ended]))]
 
@@ -91,12 +91,12 @@ class SearchRuns:
             )
         except UserError as error:
             raise UserError(
-                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search did not "
-                "start it"
+                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search can't "
+                "have started it"
             ) from error
 
     def arguments(self, start: Start) -> list[str]:
-        """Return the arguments of ``train.py`` that start or resume a training. This writes its recipe file.
+        """Return the arguments of ``train.py`` that start or resume a training, and write its recipe file.
 
         Args:
             start: The training.
@@ -108,9 +108,7 @@ class SearchRuns:
         earlier = self.runs.get(SearchTraining(start.place, start.seed), [])
         if start.resumes and earlier and has_state(earlier[-1]):
             return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
-        arguments = [*declaration.arguments, "--task", declaration.task]
-        if declaration.panel is not None:
-            arguments += ["--panel", declaration.panel]
+        arguments = declaration.common_arguments
         if LIBRARY in start.values:
             arguments += ["--rl_library", str(start.values[LIBRARY])]
         if declaration.recipe(start.values):
@@ -126,7 +124,7 @@ class SearchRuns:
         Args:
             trial: Number of the trial.
             values: Its values.
-            name: Name of the file; ``None`` for ``tNUMBER.toml``.
+            name: Name of the file; ``None`` for that of its trainings, such as ``t0007.toml``.
 
         Raises:
             UserError: If the file can't be written.
@@ -160,19 +158,19 @@ def search_folder(declaration: SearchDeclaration, log_root: Path) -> Path:
 def with_waiting(
     records: Iterable[tuple[Place, Values, SeedRun]], waiting: Mapping[SearchTraining, Waiting]
 ) -> list[tuple[Place, Values, SeedRun]]:
-    """Add the trainings that wait or run on a cluster, which count as running.
+    """Return the records of the ledger, and those of the trainings on a cluster, which count as running.
 
     Args:
         records: What the ledger says.
-        waiting: The trainings.
+        waiting: The trainings that wait or run on a cluster.
     """
     found = []
     seen = set()
     for place, values, run in records:
         training = SearchTraining(place, run.seed)
         seen.add(training)
-        goes_on = training in waiting and not run.outcome.is_final
-        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if goes_on else run))
+        is_under_way = training in waiting and not run.outcome.is_final
+        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if is_under_way else run))
     for training, each in waiting.items():
         if training not in seen:
             run = SeedRun(
@@ -197,8 +195,8 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
     limit_s = (last.declared.request or {}).get("limit_s")
     cap_s = None if limit_s is None else limit_s + sum(summary.wall_s for summary in summaries[:-1])
     outcome = _outcome(last, sum(len(run.attempts) for run in runs))
-    if outcome is Outcome.CONTINUES and cap_s is not None and wall_s >= cap_s:
-        outcome = Outcome.CAPPED  # it was interrupted with its time used up
+    if outcome is Outcome.INTERRUPTED and cap_s is not None and wall_s >= cap_s:
+        outcome = Outcome.CAPPED  # it had used up its time when it was interrupted
     summary, first = summaries[-1], runs[0].attempts[0].first_start
     return SeedRun(
         seed=training.seed,
@@ -215,5 +213,10 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
 
 
 def _outcome(run: Run, attempts: int) -> Outcome:
-    """Return how a training with one run stands."""
+    """Return how a training stands.
+
+    Args:
+        run: Its latest run.
+        attempts: Number of attempts of all its runs.
+    """
     return Outcome.REACHED if run.proven else outcome_of(run.attempts[-1].status, attempts)
