@@ -72,7 +72,7 @@ class Landscape:
         )
 
 
-def declared(budget_h: float, strategy: str = "race", number: int = 0) -> SearchDeclaration:
+def declared(budget_h: float, strategy: str = "tpe", number: int = 0) -> SearchDeclaration:
     """Return a search of three to four parameters."""
     return SearchDeclaration(
         name=f"s{number}",
@@ -221,7 +221,7 @@ def bench_search_races(argv: Sequence[str]) -> int:
     parser.add_argument("--budget_h", type=float, default=3.0, help="Budget of each race (default: 3).")
     args = parse_simulation(parser, argv, count="--races", what="Races on each landscape", default=50)
     console = make_console()
-    cases = [(landscape, proposals) for landscape in LANDSCAPES for proposals in ("race", "random")]
+    cases = [(landscape, proposals) for landscape in LANDSCAPES for proposals in ("tpe", "random")]
     tallies = [tally(*case, args.races, args.budget_h, args.seed) for case in with_progress(cases, console)]
     table = Table("landscape", "proposals", "time ÷ best", "trials", "claims a gain", "false claims")
     for each in tallies:

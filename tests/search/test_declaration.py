@@ -44,7 +44,7 @@ def written(folder: Path, content: str) -> Path:
 
 def test_a_search_file_is_read(tmp_path: Path) -> None:
     search = load_search(written(tmp_path, SEARCH))
-    assert (search.name, search.task, search.objective, search.strategy) == ("ant", "LedgerLab-Ant", "time", "race")
+    assert (search.name, search.task, search.objective, search.strategy) == ("ant", "LedgerLab-Ant", "time", "tpe")
     assert (search.budget_h, search.budget_usd) == (3.0, None)
     rate, _, kl, dims = search.space.parameters
     assert rate == Parameter(name="learning_rate", low=1e-4, high=1e-2, log=True)

@@ -132,7 +132,7 @@ def test_a_slower_machine_raises_caps() -> None:
 
 
 @settings(max_examples=4, deadline=None)
-@given(st.integers(0, 2**20), st.sampled_from(["race", "random"]))
+@given(st.integers(0, 2**20), st.sampled_from(["tpe", "random"]))
 def test_the_same_ledger_gives_the_same_decisions(number: int, strategy: str) -> None:
     declaration, landscape = declared(2.5, strategy, number), replace(STEEP, number=number)
     trials, starts = play(declaration, landscape)

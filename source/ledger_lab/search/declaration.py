@@ -19,7 +19,7 @@ from ledger_lab.search.space import LIBRARY, NUM_ENVS, Space, Value, Values, can
 from ledger_lab.studies.arguments import STUDY_FLAGS, check_arguments
 
 type Objective = Literal["time", "cost"]
-type Strategy = Literal["race", "random"]
+type Strategy = Literal["tpe", "random"]
 
 FEWEST_SEALED = 10
 """Smallest number of sealed seeds."""
@@ -56,8 +56,8 @@ class SearchDeclaration:
     """Panel that all trainings are scored on; ``None`` for that of the task."""
     objective: Objective = "time"
     """What trials are compared by: their wall-clock time, or their cost, until the target is proven."""
-    strategy: Strategy = "race"
-    """Where new trials come from: ``race`` learns from earlier trials, ``random`` does not."""
+    strategy: Strategy = "tpe"
+    """Where new trials come from: ``tpe`` learns from earlier trials, ``random`` does not."""
     budget_usd: float | None = None
     """Most that the race may cost [USD]. Either this or :attr:`budget_h` is given."""
     budget_h: float | None = None

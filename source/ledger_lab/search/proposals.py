@@ -116,7 +116,7 @@ def study_of(
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler: BaseSampler = RandomSampler(seed=seed)
-    if declaration.strategy == "race":
+    if declaration.strategy == "tpe":
         sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=RANDOM_TRIALS)
     study = optuna.create_study(sampler=sampler)
     for trial, position in positions:
