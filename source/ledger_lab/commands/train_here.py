@@ -28,11 +28,11 @@ def train_here(command: Sequence[str], longest_s: float | None = None) -> int:
 
     Args:
         command: The command line.
-        longest_s: Time after which the training is asked to end [s], because it must hang; ``None`` for never.
+        longest_s: Time after which the training is taken to hang, and asked to end [s]; ``None`` for never.
 
     Raises:
         KeyboardInterrupt: If a signal of the terminal asked to end, after the training has ended.
-        Terminated: If another signal did.
+        Terminated: If another signal asked to end, after the training has ended.
     """
     asked: list[signal.Signals] = []
     with subprocess.Popen(command) as process:
