@@ -119,7 +119,12 @@ def test_a_task_without_a_proven_policy_shows_its_best_score(tmp_path: Path) -> 
     recorded(tmp_path / "t-cpu", "a", scores=(7, 6), hardware={"accelerator": "Calculator"})
     ((_, _, reached, success, time, steps, cost, hardware, _),) = rows(tmp_path)
     assert (reached, success) == ("0 of 1", "short of the target, at best 70.0 % [39.7, 89.2]")
-    assert (time, steps, cost, hardware) == ("> 0:09", "> 80", "> $9.00 at $3600.00 an hour", "`newton/mjwarp`, Calculator")
+    assert (time, steps, cost, hardware) == (
+        "> 0:09",
+        "> 80",
+        "> $9.00 at $3600.00 an hour",
+        "`newton/mjwarp`, Calculator",
+    )
 
 
 def test_runs_of_another_task_panel_or_target_are_not_mixed_in(tmp_path: Path) -> None:

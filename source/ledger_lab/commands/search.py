@@ -15,7 +15,7 @@ from rich.console import Console
 from ledger_lab.commands.search_decisions import Search
 from ledger_lab.commands.search_on import SearchJobs
 from ledger_lab.commands.search_request import SearchRequest, find_search
-from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, search_folder
+from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, scored_trainings, search_folder
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder
@@ -26,6 +26,7 @@ from ledger_lab.reports.page.search import write_search_page
 from ledger_lab.reports.search_view import (
     end_lines,
     importance_table,
+    prediction_lines,
     search_json,
     search_lines,
     spend_line,
@@ -101,8 +102,8 @@ def _carry_out(search: Search, at_once: int, console: Console) -> End:
         if gone:
             training, output = next(iter(gone.items()))
             raise UserError(
-                f"search {search.declaration.name}: the job of trial {training.place.trial}, seed {training.seed} "
-                f"ended without a run (see {output}): correct that, remove the submission's folder, and start again"
+                f"search {search.declaration.name}: trial {training.place.trial} seed {training.seed} ended before it "
+                f"declared a run: see {output}; correct that, remove the folder of this submission, and start again"
             )
         decision = search.next(runs)
         if isinstance(decision, End):
@@ -183,6 +184,8 @@ def _show(search: Search, request: SearchRequest, console: Console) -> None:
     console.print(*trial_notes(result, every=request.all), sep="\n", soft_wrap=True)
     if result.importances:
         console.print("", importance_table(result), sep="\n")
+    if lines := prediction_lines(result, scored_trainings(runs)):
+        console.print("", *lines, sep="\n", soft_wrap=True)
     if lines := end_lines(result):
         console.print("", *lines, sep="\n", soft_wrap=True)
     if result.winner is not None:

@@ -54,7 +54,7 @@ class SearchRequest(Request):
     status: bool = flag(False, "Only show the trials, what they have cost, and which one is the best so far.")
     all: bool = flag(False, "Show all trials in the table, not only the best ones and those under way.")
     json: str | None = flag(
-        None, "With --status: write all results to a JSON file; - means standard output.", metavar="FILE"
+        None, "With --status: write the results to a JSON file; - means standard output.", metavar="FILE"
     )
     html: Path | None = flag(None, "With --status: write the search, with figures, as an HTML page.", metavar="FILE")
     figures: Path | None = flag(

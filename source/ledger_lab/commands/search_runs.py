@@ -13,7 +13,9 @@ from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.find import read_runs
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.prediction import ScoredTraining
 from ledger_lab.search.race import Start
 from ledger_lab.search.space import LIBRARY, Values
 from ledger_lab.search.trial_recipe import recipe_text, recorded_values
@@ -220,3 +222,41 @@ def _outcome(run: Run, attempts: int) -> Outcome:
         attempts: Number of attempts of all its runs.
     """
     return Outcome.REACHED if run.proven else outcome_of(run.attempts[-1].status, attempts)
+
+
+def scored_trainings(runs: SearchRuns) -> list[ScoredTraining]:
+    """Return the trainings of the race with their scores. This reads all scores of their runs.
+
+    Args:
+        runs: The trainings of a search.
+    """
+    found = []
+    for trial in runs.trials:
+        for run in trial.raced().values():
+            own = runs.runs.get(SearchTraining(Place(trial.number), run.seed), [])
+            found.append(
+                ScoredTraining(
+                    trial=trial.number,
+                    seed=run.seed,
+                    started_s=run.started_s,
+                    wall_s=run.wall_s,
+                    reached=run.outcome is Outcome.REACHED,
+                    scores=_scores(own),
+                )
+            )
+    return sorted(found, key=lambda each: (each.started_s, each.trial, each.seed))
+
+
+def _scores(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
+    """Return when the policies of a training were screened [s], and their success rates."""
+    found = []
+    passed_s = 0.0
+    for run in runs:
+        starts = attempt_starts_s(run)
+        found += [
+            (passed_s + starts[attempt.number] + row.wall_ns / 1e9, row.outcomes.successes / row.outcomes.episodes)
+            for attempt, row in run.judged
+            if attempt is not None and row.purpose == "screening" and row.invalid is None
+        ]
+        passed_s += summarize_run(run).wall_s
+    return tuple(sorted(found))

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import Comparison
+from ledger_lab.search.prediction import MOST_WRONG, ScoredTraining, is_behind, replay
 from ledger_lab.search.result import SearchResult
 from ledger_lab.search.space import Values
 from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial
@@ -126,6 +127,32 @@ def importance_table(result: SearchResult) -> Table:
     for each in result.importances:
         table.add_row(each.parameter, percent(each.share, 0), f"{percent(each.low, 0)} to {percent(each.high, 0)}")
     return table
+
+
+def prediction_lines(result: SearchResult, trainings: Sequence[ScoredTraining]) -> list[str]:
+    """Return how predictions would have done so far, and which trainings under way are behind, one line each.
+
+    Args:
+        result: The search.
+        trainings: The trainings of its race, with their scores.
+    """
+    ended = {(trial.number, run.seed) for trial in result.trials for run in trial.runs if run.outcome.is_final}
+    over = [each for each in trainings if (each.trial, each.seed) in ended]
+    past = replay(over)
+    if not past.trainings:
+        return []
+    lines = [
+        f"early prediction: would have ended {past.ended} of {past.trainings} trainings, and saved "
+        f"{duration(past.saved_s)} of {duration(past.wall_s)}; {past.wrong} of the {past.ended} reached the target"
+        + ("" if past.is_trusted else f" (more than {percent(MOST_WRONG, 0)}: don't trust it)" if past.ended else "")
+    ]
+    others = [each for each in over if each.reached]
+    going = [each for each in trainings if each not in over and each.scores]
+    return lines + [
+        f"trial {each.trial} seed {each.seed} is behind every training that reached the target"
+        for each in going
+        if is_behind(each, others, each.scores[-1][0])
+    ]
 
 
 def end_lines(result: SearchResult) -> list[str]:
