@@ -18,7 +18,7 @@ from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial
 from ledger_lab.units import MISSING, duration, percent, usd
 
 _MOST_SHOWN = 12
-"""Trials in the table without --all: the best ones, the stock recipe, and those under way."""
+"""Number of the best trials in the table without --all. The stock recipe and those under way are there in any case."""
 _MARKS = {
     Outcome.MISSED: "missed",
     Outcome.CRASHED: "crashed",
@@ -62,7 +62,7 @@ def spend_line(result: SearchResult) -> str:
 
 def trial_titles(result: SearchResult) -> list[str]:
     """Return the titles of the columns of :func:`trial_rows`."""
-    return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "changes"]
+    return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "values"]
 
 
 def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
@@ -78,7 +78,7 @@ def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
         times = [_run_cell(raced[seed]) if seed in raced else "" for seed in declaration.search_seeds]
         is_whole = own.keys() == set(declaration.search_seeds)
         mean = _amount(declaration, result.charges.mean(trial.number)) if is_whole else MISSING
-        rows.append([str(trial.number), *times, mean, values_words(trial.values) or "none: the stock recipe"])
+        rows.append([str(trial.number), *times, mean, values_words(trial.values) or "the stock recipe"])
     return rows
 
 
