@@ -65,8 +65,8 @@ def test_a_search_ends_with_a_comparison_and_a_recipe(tmp_path: Path, capfd: pyt
     assert found["comparisons"][0]["ratio_high"] < 1
     assert found["spent"] <= found["budget_h"] == 0.15
     assert [step["charge"] for step in found["steps"]] == sorted((s["charge"] for s in found["steps"]), reverse=True)
-    (recipe,) = log_root.rglob("winner.toml")
-    assert f"--recipe {recipe}" in said
+    (recipe,) = log_root.rglob(f"t{winner:04d}.toml")
+    assert f"train.py --task LedgerLab-Cartpole --recipe {recipe}" in said
     values = next(trial["values"] for trial in found["trials"] if trial["trial"] == winner)
     assert dict(read_recipe(recipe).fields) == values
     bill = sum(run["wall_s"] for trial in found["trials"] for run in trial["runs"])

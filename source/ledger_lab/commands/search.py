@@ -36,7 +36,6 @@ from ledger_lab.reports.search_view import (
 )
 from ledger_lab.search.declaration import SearchDeclaration, load_search
 from ledger_lab.search.race import End, Start
-from ledger_lab.search.space import LIBRARY
 from ledger_lab.search.trials import STOCK, Outcome
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
@@ -47,8 +46,6 @@ _LOOK_EVERY_S = 10.0
 _PATIENCE, _LEAST_PATIENCE_S = 1.5, 120.0
 """A training on this machine that runs for so many times its cap hangs, and is asked to end; but not before so many
 seconds after the cap [s]."""
-_WINNER = "winner.toml"
-"""Name of the recipe file of the winner."""
 
 
 def run_search(argv: Sequence[str]) -> int:
@@ -82,7 +79,7 @@ def run_search(argv: Sequence[str]) -> int:
     with _alone(declaration, search.log_root):
         try:
             end = _carry_out(search, request.at_once, console)
-        except (Terminated, KeyboardInterrupt):
+        except Terminated:
             console.print("run the command again to continue the search")
             return EXIT_REQUEUE
     console.print("", f"the search has ended: {end.reason}", "", sep="\n", soft_wrap=True)
@@ -156,15 +153,17 @@ def _print_next(search: Search, console: Console) -> None:
     """Print the command of the next training."""
     runs, _ = search.look()
     decision = search.next(runs)
-    if isinstance(decision, Start):
+    if not isinstance(decision, Start):
+        console.print(f"nothing to start: {decision.reason}", soft_wrap=True)
+    elif search.jobs is not None:
+        search.jobs.show(SearchTraining(decision.place, decision.seed), runs.arguments(decision), console)
+    else:
         command = train_command(runs.arguments(decision), search.log_root)
         console.print(shlex.join(command), soft_wrap=True)
-    else:
-        console.print(f"nothing to start: {decision.reason}", soft_wrap=True)
 
 
 def _show(search: Search, request: SearchRequest, console: Console) -> None:
-    """Show a search on the terminal and write the recipe of its winner; or write the search into the file asked for."""
+    """Show a search on the terminal, or write it into the file asked for."""
     runs, _ = search.look()
     result = search.result(runs)
     if request.json is not None:
@@ -189,14 +188,8 @@ def _show(search: Search, request: SearchRequest, console: Console) -> None:
     if lines := end_lines(result):
         console.print("", *lines, sep="\n", soft_wrap=True)
     if result.winner is not None:
-        values = result.trial(result.winner.trial).values
-        path = runs.recipe_file(result.winner.trial, values, _WINNER)
-        library = f" --rl_library {values[LIBRARY]}" if LIBRARY in values else ""
-        console.print(
-            f"its recipe: ./isaaclab.sh -p scripts/train.py --task {search.declaration.task}{library} --recipe "
-            f"{shlex.quote(str(path))}",
-            soft_wrap=True,
-        )
+        arguments = runs.trial_arguments(result.winner.trial, result.trial(result.winner.trial).values)
+        console.print(f"train with it: ./isaaclab.sh -p scripts/train.py {shlex.join(arguments)}", soft_wrap=True)
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from rich.console import Console
+
 from ledger_lab.commands.search_runs import SearchTraining, Waiting
-from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training
+from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Site, load_engine, load_site
 from ledger_lab.launch.plans import Plan, PlannedTraining
@@ -54,8 +56,26 @@ class SearchJobs:
             UserError: If it is refused.
         """
         folder = new_folder(self.log_root, self._declaration.cohort_stem)
+        return hand_over(self.engine, self.site, self._plan(training, arguments), folder)
+
+    def show(self, training: SearchTraining, arguments: Sequence[str], console: Console) -> None:
+        """Print the files that would be submitted for a training.
+
+        Args:
+            training: The training.
+            arguments: Arguments of ``train.py``.
+            console: Where to print.
+
+        Raises:
+            UserError: If it would be refused.
+        """
+        folder = new_folder(self.log_root, self._declaration.cohort_stem)
+        show_files(self.engine, self.site, self._plan(training, arguments), console, folder)
+
+    def _plan(self, training: SearchTraining, arguments: Sequence[str]) -> Plan:
+        """Return the plan of one training."""
         planned = planned_training(self.site, self._name(training), arguments, nodes=1)
-        return hand_over(self.engine, self.site, Plan(name=self._declaration.cohort_stem, trainings=(planned,)), folder)
+        return Plan(name=self._declaration.cohort_stem, trainings=(planned,))
 
     def ask(self, ended: Collection[SearchTraining]) -> tuple[dict[SearchTraining, Waiting], dict[SearchTraining, str]]:
         """Ask the engines for the submitted trainings that have not ended.

@@ -110,30 +110,34 @@ class SearchRuns:
         earlier = self.runs.get(SearchTraining(start.place, start.seed), [])
         if start.resumes and earlier and has_state(earlier[-1]):
             return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
-        arguments = declaration.common_arguments
-        if LIBRARY in start.values:
-            arguments += ["--rl_library", str(start.values[LIBRARY])]
-        if declaration.recipe(start.values):
-            arguments += ["--recipe", str(self.recipe_file(start.place.trial, start.values))]
+        arguments = self.trial_arguments(start.place.trial, start.values)
         if start.cap_s is not None:
             left_s = start.cap_s - sum(summarize_run(run).wall_s for run in earlier)
             arguments += ["--limit_s", f"{max(left_s, 1.0):.3f}"]
         return [*arguments, "--seed", str(start.seed), "--cohort", cohort_of(declaration, start.place)]
 
-    def recipe_file(self, trial: int, values: Values, name: str | None = None) -> Path:
-        """Write the recipe of a trial into a file, and return its path.
+    def trial_arguments(self, trial: int, values: Values) -> list[str]:
+        """Return the arguments of ``train.py`` that all trainings of a trial have. This writes its recipe file.
 
         Args:
             trial: Number of the trial.
             values: Its values.
-            name: Name of the file; ``None`` for that of its trainings, such as ``t0007.toml``.
 
         Raises:
-            UserError: If the file can't be written.
+            UserError: If the recipe file can't be written.
         """
+        arguments = [*self._declaration.common_arguments]
+        if LIBRARY in values:
+            arguments += ["--rl_library", str(values[LIBRARY])]
+        if self._declaration.recipe(values):
+            arguments += ["--recipe", str(self._recipe_file(trial, values))]
+        return arguments
+
+    def _recipe_file(self, trial: int, values: Values) -> Path:
+        """Write the recipe of a trial into its file, and return its path."""
         declaration = self._declaration
         folder = search_folder(declaration, self._log_root)
-        path = folder / (name or f"t{trial:04d}.toml")
+        path = folder / f"t{trial:04d}.toml"
         text = recipe_text(
             declaration.recipe(values), f"trial {trial} of search {declaration.name} ({declaration.digest[:8]})"
         )

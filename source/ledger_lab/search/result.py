@@ -98,9 +98,8 @@ class SearchResult:
 
     @property
     def winner(self) -> Comparison | None:
-        """The finalist with the smallest ratio, if the whole interval of this ratio shows a gain."""
-        first = next(iter(self.comparisons), None)
-        return first if first is not None and first.is_better else None
+        """The best of the finalists that are proven to be better: the whole interval of its ratio shows a gain."""
+        return next((each for each in self.comparisons if each.is_better), None)
 
     def trial(self, number: int) -> Trial:
         """Return a trial by its number."""
