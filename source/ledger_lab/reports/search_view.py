@@ -62,7 +62,7 @@ def spend_line(result: SearchResult) -> str:
 
 def trial_titles(result: SearchResult) -> list[str]:
     """Return the titles of the columns of :func:`trial_rows`."""
-    return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "values"]
+    return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "cost", "values"]
 
 
 def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
@@ -78,7 +78,9 @@ def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
         times = [_run_cell(raced[seed]) if seed in raced else "" for seed in declaration.search_seeds]
         is_whole = own.keys() == set(declaration.search_seeds)
         mean = _amount(declaration, result.charges.mean(trial.number)) if is_whole else MISSING
-        rows.append([str(trial.number), *times, mean, values_words(trial.values) or "the stock recipe"])
+        paid = [run.usd for run in trial.runs if run.usd is not None]
+        cost = usd(math.fsum(paid)) if paid and len(paid) == len(trial.runs) else MISSING
+        rows.append([str(trial.number), *times, mean, cost, values_words(trial.values) or "the stock recipe"])
     return rows
 
 
@@ -109,7 +111,7 @@ def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
     left_out = len(result.trials) - len(_shown(result, every=every))
     notes = [
         "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed counts "
-        "as in the race, corrected for the drift of the machine"
+        "as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
     ]
     return [*notes, f"{left_out} more trials: --all shows them"] if left_out else notes
 
