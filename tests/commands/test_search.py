@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,8 +24,17 @@ from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.search.declaration import load_search
 from ledger_lab.search.trials import Place, cohort_of
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.searches import FILE, search_file, train
+from tests.fakes.waiting import wait_until
+
+PROGRAM = """
+import sys
+sys.argv = {argv!r}
+from ledger_lab.commands.search import run_search
+run_search({asked!r})
+"""
 
 type Trainer = Callable[[Sequence[str], float | None], int]
 
@@ -34,7 +44,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
     """The next trainings; when the list is empty, trainings go as the formula says."""
     special: list[Trainer] = []
 
-    def next_training(command: Sequence[str], longest_s: float | None = None) -> int:
+    def next_training(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
         return (special.pop(0) if special else train)(command, longest_s)
 
     monkeypatch.setattr(program, "train_here", next_training)
@@ -44,6 +54,14 @@ def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
 
 def searched(path: Path, log_root: Path, *more: str) -> int:
     return run_search([str(path), "--log_root", str(log_root), *more])
+
+
+def stock_trained(folder: Path) -> tuple[Path, Path]:
+    """Train the stock recipe of a search whose budget buys nothing else; return the file and the root of the ledger."""
+    path, log_root = search_file(folder, budget_h=0.04), folder / "logs"
+    with pytest.raises(UserError, match="does not buy one trial besides"):
+        searched(path, log_root)
+    return path, log_root
 
 
 def told(path: Path, log_root: Path) -> dict[str, Any]:
@@ -70,8 +88,8 @@ def test_a_search_ends_with_a_comparison_and_a_recipe(tmp_path: Path, capfd: pyt
     assert found["comparisons"][0]["ratio_high"] < 1
     assert found["spent"] <= found["budget_h"] == 0.15
     assert [step["charge"] for step in found["steps"]] == sorted((s["charge"] for s in found["steps"]), reverse=True)
-    (recipe,) = log_root.rglob("winner.toml")
-    assert f"--recipe {recipe}" in said
+    (recipe,) = log_root.rglob(f"t{winner:04d}.toml")
+    assert f"train.py --task LedgerLab-Cartpole --recipe {recipe}" in said
     values = next(trial["values"] for trial in found["trials"] if trial["trial"] == winner)
     assert dict(read_recipe(recipe).fields) == values
     bill = sum(run["wall_s"] for trial in found["trials"] for run in trial["runs"])
@@ -145,25 +163,22 @@ def test_a_training_without_a_state_starts_again_and_all_of_its_time_counts(
 
 def test_an_interrupted_training_that_has_used_up_its_time_is_capped(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [train, train, partial(train, status=Status.PREEMPTED)]
+    trainings += [train, train, partial(train, status=Status.PREEMPTED, time_s=1e6)]
     searched(path, log_root)
-    assert told(path, log_root)["trials"][1]["runs"][0]["outcome"] in ("capped", "reached")
+    assert told(path, log_root)["trials"][1]["runs"][0]["outcome"] == "capped"
 
 
 def test_a_training_that_gets_on_between_interruptions_does_not_hang(tmp_path: Path, trainings: list[Trainer]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [partial(train, interrupted_after_s=3.0)] * 8
-    assert searched(path, log_root) == 0
-    (run,) = (run for run in told(path, log_root)["trials"][0]["runs"] if run["seed"] == 1 and not run["sealed"])
-    assert run["outcome"] == "reached" and run["wall_s"] > 8 * 3.0
+    trainings += [partial(train, interrupted_after_s=4.0)] * 8
+    path, log_root = stock_trained(tmp_path)
+    run = told(path, log_root)["trials"][0]["runs"][0]
+    assert run["outcome"] == "reached" and run["wall_s"] > 8 * 4.0
 
 
 def test_a_training_that_never_gets_on_hangs(tmp_path: Path, trainings: list[Trainer]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [train, train, *[partial(train, interrupted_after_s=1.0, state=False)] * 5]
-    searched(path, log_root)
-    (run,) = (run for run in told(path, log_root)["trials"][1]["runs"] if run["seed"] == 1)
-    assert run["outcome"] == "hung"
+    trainings += [partial(train, interrupted_after_s=1.0, state=False)] * 5
+    with pytest.raises(UserError, match="the stock recipe hung on seed 1, so .*: move its run away to train it again"):
+        searched(search_file(tmp_path), tmp_path / "logs")
 
 
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
@@ -176,7 +191,7 @@ def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trai
 def test_a_stock_recipe_that_crashes_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(partial(train, status=Status.CRASHED))
-    with pytest.raises(UserError, match="the task's own recipe crashed on seed 1"):
+    with pytest.raises(UserError, match="the stock recipe crashed on seed 1"):
         searched(path, log_root)
 
 
@@ -200,23 +215,52 @@ def test_two_programs_do_not_decide_about_one_search(tmp_path: Path, trainings: 
     assert not trainings
 
 
+def test_a_training_that_outlives_its_search_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root, started = search_file(tmp_path, budget_h=0.04), tmp_path / "logs", tmp_path / "started"
+    (tmp_path / "train.py").write_text(
+        f"import sys, time\nopen({str(started)!r}, 'w').close()\nsys.stdin.read()\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.fakes.searches import train\ntrain(['python', *sys.argv])\n"
+    )
+    killed = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(argv=sys.argv, asked=[str(path), "--log_root", str(log_root)])],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    wait_until(started.exists, "the training has started", 60.0, 0.05)
+    killed.kill()
+    killed.wait()
+    assert not read_ledger(log_root).runs, "the training has not declared its run"
+    lock = program.fcntl.flock
+
+    def end_training_first(descriptor: int, operation: int) -> None:
+        if not operation & program.fcntl.LOCK_NB and killed.stdin is not None:
+            killed.stdin.close()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(program.fcntl, "flock", end_training_first)
+    stock_trained(tmp_path)
+    assert "waiting: a training that an earlier search.py started is under way" in capfd.readouterr().out
+    assert sorted(seed for _, seed, _ in decided(log_root)) == [1, 2]
+
+
 def test_foreign_trainings_are_refused(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
     searched(path, log_root)
     (cohort,) = {cohort for cohort, _, _ in decided(log_root) if (cohort or "").endswith("t0001")}
     strange = ["python", "train.py", "--task", "T", "--log_root", str(log_root), "--cohort", str(cohort)]
     train([*strange, "--seed", "1"])
-    with pytest.raises(UserError, match="have different values: move those away"):
+    with pytest.raises(UserError, match="have different values: move away those"):
         searched(path, log_root, "--status")
 
 
 def test_nothing_is_trained_again_while_a_run_of_the_search_is_damaged(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
-    searched(path, log_root)
-    runs = sorted(read_ledger(log_root).runs, key=lambda run: run.declared_at)
-    journal = runs[-1].directory / "journal-1-0.jsonl"
+    path, log_root = stock_trained(tmp_path)
+    run = read_ledger(log_root).runs[-1]
+    journal = run.directory / "journal-1-0.jsonl"
     whole = journal.read_bytes()
     journal.write_bytes(whole.replace(b"LedgerLab-Cartpole", b"LedgerLab-Cartpale", 1))
     capfd.readouterr()
@@ -226,17 +270,16 @@ def test_nothing_is_trained_again_while_a_run_of_the_search_is_damaged(
     assert searched(path, log_root, "--status") == 0
     assert capfd.readouterr().err.count("left out:") == 3, "once for each call"
     journal.write_bytes(whole)
-    shutil.copytree(runs[0].directory, runs[0].directory.with_name("copy"))
+    shutil.copytree(run.directory, run.directory.with_name("copy"))
     with pytest.raises(UserError, match="a training of it may be left out"):
         searched(path, log_root)
-    assert len(list(log_root.rglob("journal-1-0.jsonl"))) == len(runs) + 1
+    assert len(list(log_root.rglob("journal-1-0.jsonl"))) == 3
 
 
 def test_damage_of_other_runs_does_not_matter(tmp_path: Path) -> None:
-    path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
-    journal = write_run(log_root, "other", cohort="mine") / "journal-1-0.jsonl"
+    journal = write_run(tmp_path / "logs", "other", cohort="mine") / "journal-1-0.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b'"seed"', b'"sead"', 1))
-    assert searched(path, log_root) == 0
+    stock_trained(tmp_path)
 
 
 @pytest.mark.parametrize("limit_s", ["1", True, [1], -5])
@@ -342,7 +385,7 @@ def test_a_page_and_figures_show_the_search(tmp_path: Path) -> None:
     searched(path, log_root)
     searched(path, log_root, "--status", "--html", str(page))
     written = page.read_text()
-    assert written.count("data:image/svg+xml;base64,") == 3, "the race, the sealed seeds, and what mattered"
+    assert written.count("data:image/svg+xml;base64,") == 3, "the race, the sealed seeds, and the importance"
     assert "<script" not in written and "&lt;script&gt;alert(1)" in written
     assert "it is repaid after" in written
     searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))

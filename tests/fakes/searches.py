@@ -61,6 +61,7 @@ def train(
     interrupted_after_s: float | None = None,
     state: bool = True,
     status: Status | None = None,
+    time_s: float | None = None,
 ) -> int:
     """Write the run of a training as ``train.py`` would, and return its exit status.
 
@@ -70,6 +71,7 @@ def train(
         interrupted_after_s: When it is preempted [s]; ``None`` for never.
         state: Whether a preempted training leaves a state.
         status: How it ends, whatever its recipe is; ``None`` for the formula.
+        time_s: Its time to the target [s]; ``None`` for the formula.
     """
     parser = argparse.ArgumentParser()
     for flag in ("--cohort", "--log_root", "--recipe", "--resume", "--usd_per_hour", "--task", "--rl_library"):
@@ -85,7 +87,7 @@ def train(
     if asked.recipe is not None:
         recipe = check_recipe(Path(asked.recipe), tomllib.loads(Path(asked.recipe).read_text())).to_data()
     values = {} if recipe is None else recipe["fields"]
-    time_s = time_of(values, asked.seed)
+    time_s = time_of(values, asked.seed) if time_s is None else time_s
     usd_per_hour = None if asked.usd_per_hour is None else float(asked.usd_per_hour)
     price = resolve_price(None, usd_per_hour, load_prices(), today=datetime.date(2026, 1, 1))
     run_id = secrets.token_hex(4)

@@ -44,7 +44,7 @@ def written(folder: Path, content: str) -> Path:
 
 def test_a_search_file_is_read(tmp_path: Path) -> None:
     search = load_search(written(tmp_path, SEARCH))
-    assert (search.name, search.task, search.objective, search.strategy) == ("ant", "LedgerLab-Ant", "time", "race")
+    assert (search.name, search.task, search.objective, search.strategy) == ("ant", "LedgerLab-Ant", "time", "tpe")
     assert (search.budget_h, search.budget_usd) == (3.0, None)
     rate, _, kl, dims = search.space.parameters
     assert rate == Parameter(name="learning_rate", low=1e-4, high=1e-2, log=True)
@@ -82,7 +82,7 @@ def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
         ('["adaptive", "fixed"]', '["adaptive", "fix"]', "choice 'fix'"),
         ('schedule = ["adaptive"]', 'schedules = ["adaptive"]', "stands above"),
         ('schedule = ["adaptive"]', 'schedule = ["x"]', "none of the choices"),
-        ('"--max_iterations", "100"', '"--seed", "1"', "because the study sets it"),
+        ('"--max_iterations", "100"', '"--seed", "1"', "because the search sets it"),
         ("version = 1", "version = 2", "version 2"),
         ('task = "LedgerLab-Ant"', "", "task is missing"),
     ],

@@ -17,9 +17,9 @@ from ledger_lab.search.result import summarize_search
 from ledger_lab.search.trials import Outcome, SeedRun
 
 
-def runs(charges: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:
+def runs(bills: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:
     return {
-        seed: SealedRun(reached=seed >= missed, charge=charge) for seed, charge in enumerate(charges)
+        seed: SealedRun(reached=seed >= missed, bill=bill) for seed, bill in enumerate(bills)
     }  # the first ones miss
 
 
@@ -76,7 +76,7 @@ def test_sealed_seeds_are_run_stock_first_and_to_the_end() -> None:
             sealed=True,
         )
         if len(starts) == 7:  # interrupted, and resumed
-            half = with_run(trials, start, replace(run, outcome=Outcome.CONTINUES))
+            half = with_run(trials, start, replace(run, outcome=Outcome.INTERRUPTED))
             assert decide_end(declaration, half[::-1], charges) == replace(start, resumes=True)
         trials = with_run(trials, start, run)
     assert isinstance(start, End)

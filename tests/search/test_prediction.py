@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_lab.search.prediction import FEWEST_WINNERS, ScoredTraining, is_behind, replay
+from ledger_lab.search.prediction import FEWEST_REACHED, ScoredTraining, is_behind, replay
 
 
 def training(*successes: float, number: int = 0, reached: bool = True) -> ScoredTraining:
@@ -17,7 +17,7 @@ def training(*successes: float, number: int = 0, reached: bool = True) -> Scored
     )
 
 
-WINNERS = [training(0.1, 0.5, 0.9, number=number) for number in range(FEWEST_WINNERS)]
+WINNERS = [training(0.1, 0.5, 0.9, number=number) for number in range(FEWEST_REACHED)]
 
 
 def test_the_best_score_counts_until_its_time() -> None:

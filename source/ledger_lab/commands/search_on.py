@@ -1,4 +1,4 @@
-"""Trainings of a search on a cluster: they are submitted one by one, as the race decides."""
+"""Trainings of a search on a cluster: each is a submission of its own, as soon as the search decides on it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from rich.console import Console
+
 from ledger_lab.commands.search_runs import SearchTraining, Waiting
-from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training
+from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Site, load_engine, load_site
 from ledger_lab.launch.plans import Plan, PlannedTraining
@@ -54,8 +56,26 @@ class SearchJobs:
             UserError: If it is refused.
         """
         folder = new_folder(self.log_root, self._declaration.cohort_stem)
+        return hand_over(self.engine, self.site, self._plan(training, arguments), folder)
+
+    def show(self, training: SearchTraining, arguments: Sequence[str], console: Console) -> None:
+        """Print the files that would be submitted for a training.
+
+        Args:
+            training: The training.
+            arguments: Arguments of ``train.py``.
+            console: Where to print.
+
+        Raises:
+            UserError: If it would be refused.
+        """
+        folder = new_folder(self.log_root, self._declaration.cohort_stem)
+        show_files(self.engine, self.site, self._plan(training, arguments), console, folder)
+
+    def _plan(self, training: SearchTraining, arguments: Sequence[str]) -> Plan:
+        """Return the plan of one training."""
         planned = planned_training(self.site, self._name(training), arguments, nodes=1)
-        return hand_over(self.engine, self.site, Plan(name=self._declaration.cohort_stem, trainings=(planned,)), folder)
+        return Plan(name=self._declaration.cohort_stem, trainings=(planned,))
 
     def ask(self, ended: Collection[SearchTraining]) -> tuple[dict[SearchTraining, Waiting], dict[SearchTraining, str]]:
         """Ask the engines for the submitted trainings that have not ended.
@@ -64,7 +84,7 @@ class SearchJobs:
             ended: Trainings that the ledger shows to have ended.
 
         Returns:
-            Trainings that wait or run; and where the output of those is that neither wait nor run.
+            The trainings that wait or run; and for each of the others, the file with its output.
 
         Raises:
             UserError: If an engine does not answer.
@@ -72,7 +92,7 @@ class SearchJobs:
         complete_drafts(read_drafts(self.log_root, self._declaration.cohort_stem))
         waiting: dict[SearchTraining, Waiting] = {}
         gone: dict[SearchTraining, str] = {}
-        names = {self._name(each): each for each in ended}
+        names = {self._name(each) for each in ended}
         for name, (submission, index) in self._latest().items():
             if name in names:
                 continue
@@ -103,11 +123,13 @@ class SearchJobs:
         return f"{cohort_of(self._declaration, training.place)} seed {training.seed}"
 
     def _training(self, planned: PlannedTraining) -> SearchTraining:
-        """Return which training a line of a plan is."""
+        """Return which training of the search a planned training is."""
         cohort, _, seed = planned.what.rpartition(" seed ")
         place = place_of(self._declaration, cohort)
         if place is None or not seed.isdecimal():
-            raise UserError(f"search {self._declaration.name}: {planned.what!r} is no training of it")
+            raise UserError(
+                f"search {self._declaration.name}: a submission has {planned.what!r}, which is none of its trainings"
+            )
         return SearchTraining(place, int(seed))
 
     def _waiting(self, training: SearchTraining, planned: PlannedTraining, submission: Submission) -> Waiting:
@@ -120,10 +142,10 @@ class SearchJobs:
         )
 
     def _values(self, training: SearchTraining, asked: TrainRequest) -> Values:
-        """Return the values of a submitted training; a resumed one has them in the ledger."""
-        recipe = None if asked.recipe is None else read_recipe(Path(asked.recipe)).to_data()
+        """Return the values of a submitted training; none for a resumed one, whose values are in the ledger."""
         if asked.resume is not None:
             return {}
+        recipe = None if asked.recipe is None else read_recipe(Path(asked.recipe)).to_data()
         return recorded_values(
             self._declaration, recipe, asked.rl_library or "", is_stock=training.place.trial == STOCK
         )

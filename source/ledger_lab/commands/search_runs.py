@@ -1,4 +1,4 @@
-"""The trainings of a search: what the ledger says of them, and how the others start."""
+"""The trainings of a search: what the ledger says of them, and how they start or resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FOLDER = "searches"
 
 @dataclass(frozen=True)
 class SearchTraining:
-    """One training of a search: where it belongs, and its seed."""
+    """One training of a search: its place, and its seed."""
 
     place: Place
     seed: int
@@ -73,15 +73,15 @@ class SearchRuns:
             place = place_of(declaration, run.cohort)
             if place is not None and run.attempts:
                 self.runs[SearchTraining(place, run.declared.seed)].append(run)
-        records = [record for task, runs in self.runs.items() for record in self._records(task, runs)]
+        records = [record for training, runs in self.runs.items() for record in self._records(training, runs)]
         self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}))
-        """The trials."""
+        """The trials, by number."""
 
     def require_whole(self) -> None:
         """Refuse to go on while a training of the search may be left out: it would be trained and paid for again.
 
         Raises:
-            UserError: If there is one.
+            UserError: If there may be one.
         """
         stem = self._declaration.cohort_stem.encode()
         if found := next((each for each in self.damage if _may_hold(each.path, stem)), None):
@@ -91,16 +91,16 @@ class SearchRuns:
             )
 
     def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[tuple[Place, Values, SeedRun]]:
-        """Return what the runs of a training say: one record, or one each if several of them have ended."""
+        """Return the records of a training: one, or one for each run that has ended if there are several."""
         values = [self._values(run, training.place) for run in runs]
         if any(each != values[-1] for each in values):
             raise UserError(
                 f"search {self._declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
-                f"{runs[0].cohort} have different values: move those away that the search did not start"
+                f"{runs[0].cohort} have different values: move away those that the search did not start"
             )
         ended = [run for run in runs if _outcome(run).is_final]
         others = [run for run in runs if run not in ended]
-        if len(ended) > 1:  # one training has one result; gather() refuses more
+        if len(ended) > 1:  # a training has one result: gather() refuses these records
             return [(training.place, values[-1], _seed_run(training, [run])) for run in ended]
         return [(training.place, values[-1], _seed_run(training, [*others, *ended]))]
 
@@ -112,12 +112,12 @@ class SearchRuns:
             )
         except UserError as error:
             raise UserError(
-                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search did not "
-                "start it"
+                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search can't "
+                "have started it"
             ) from error
 
     def arguments(self, start: Start) -> list[str]:
-        """Return the arguments of ``train.py`` that start or resume a training. This writes its recipe file.
+        """Return the arguments of ``train.py`` that start or resume a training, and write its recipe file.
 
         Args:
             start: The training.
@@ -129,32 +129,34 @@ class SearchRuns:
         earlier = self.runs.get(SearchTraining(start.place, start.seed), [])
         if start.resumes and earlier and has_state(earlier[-1]):
             return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
-        arguments = [*declaration.arguments, "--task", declaration.task]
-        if declaration.panel is not None:
-            arguments += ["--panel", declaration.panel]
-        if LIBRARY in start.values:
-            arguments += ["--rl_library", str(start.values[LIBRARY])]
-        if declaration.recipe(start.values):
-            arguments += ["--recipe", str(self.recipe_file(start.place.trial, start.values))]
+        arguments = self.trial_arguments(start.place.trial, start.values)
         if start.cap_s is not None:
             left_s = start.cap_s - sum(summarize_run(run).wall_s for run in earlier)
             arguments += ["--limit_s", f"{max(left_s, 1.0):.3f}"]
         return [*arguments, "--seed", str(start.seed), "--cohort", cohort_of(declaration, start.place)]
 
-    def recipe_file(self, trial: int, values: Values, name: str | None = None) -> Path:
-        """Write the recipe of a trial into a file, and return its path.
+    def trial_arguments(self, trial: int, values: Values) -> list[str]:
+        """Return the arguments of ``train.py`` that all trainings of a trial have. This writes its recipe file.
 
         Args:
             trial: Number of the trial.
             values: Its values.
-            name: Name of the file; ``None`` for ``tNUMBER.toml``.
 
         Raises:
-            UserError: If the file can't be written.
+            UserError: If the recipe file can't be written.
         """
+        arguments = [*self._declaration.common_arguments]
+        if LIBRARY in values:
+            arguments += ["--rl_library", str(values[LIBRARY])]
+        if self._declaration.recipe(values):
+            arguments += ["--recipe", str(self._recipe_file(trial, values))]
+        return arguments
+
+    def _recipe_file(self, trial: int, values: Values) -> Path:
+        """Write the recipe of a trial into its file, and return its path."""
         declaration = self._declaration
         folder = search_folder(declaration, self._log_root)
-        path = folder / (name or f"t{trial:04d}.toml")
+        path = folder / f"t{trial:04d}.toml"
         text = recipe_text(
             declaration.recipe(values), f"trial {trial} of search {declaration.name} ({declaration.digest[:8]})"
         )
@@ -181,19 +183,19 @@ def search_folder(declaration: SearchDeclaration, log_root: Path) -> Path:
 def with_waiting(
     records: Iterable[tuple[Place, Values, SeedRun]], waiting: Mapping[SearchTraining, Waiting]
 ) -> list[tuple[Place, Values, SeedRun]]:
-    """Add the trainings that wait or run on a cluster, which count as running.
+    """Return the records of the ledger, and those of the trainings on a cluster, which count as running.
 
     Args:
         records: What the ledger says.
-        waiting: The trainings.
+        waiting: The trainings that wait or run on a cluster.
     """
     found = []
     seen = set()
     for place, values, run in records:
         training = SearchTraining(place, run.seed)
         seen.add(training)
-        goes_on = training in waiting and not run.outcome.is_final
-        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if goes_on else run))
+        is_under_way = training in waiting and not run.outcome.is_final
+        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if is_under_way else run))
     for training, each in waiting.items():
         if training not in seen:
             run = SeedRun(
@@ -218,8 +220,8 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
     limit_s = _limit_s(last)
     cap_s = None if limit_s is None else limit_s + sum(summary.wall_s for summary in summaries[:-1])
     outcome = _outcome(last, _attempts_without_state(runs))
-    if outcome is Outcome.CONTINUES and cap_s is not None and wall_s >= cap_s:
-        outcome = Outcome.CAPPED  # it was interrupted with its time used up
+    if outcome is Outcome.INTERRUPTED and cap_s is not None and wall_s >= cap_s:
+        outcome = Outcome.CAPPED  # it had used up its time when it was interrupted
     summary, first = summaries[-1], runs[0].attempts[0].first_start
     return SeedRun(
         seed=training.seed,
@@ -236,7 +238,12 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
 
 
 def _outcome(run: Run, attempts: int = 0) -> Outcome:
-    """Return how a training with one run stands. Its time is known only when its processes have ended."""
+    """Return how a training stands. Its time is known only when its processes have ended.
+
+    Args:
+        run: Its latest run.
+        attempts: Number of its latest attempts that saved no state.
+    """
     outcome = outcome_of(run.attempts[-1].status, attempts)
     return Outcome.REACHED if outcome is not Outcome.RUNNING and run.proven else outcome
 

@@ -23,16 +23,17 @@ def train_command(arguments: Sequence[str], log_root: Path) -> list[str]:
     return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *arguments, "--log_root", str(log_root)]
 
 
-def train_here(command: Sequence[str], longest_s: float | None = None) -> int:
+def train_here(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
     """Train, and return the exit status. A signal that asks this program to end is passed on to the training.
 
     Args:
         command: The command line.
-        longest_s: Time after which the training is asked to end [s], because it must hang; ``None`` for never.
+        longest_s: Time after which the training is taken to hang, and asked to end [s]; ``None`` for never.
+        keeps: Descriptors that stay open in the training.
 
     Raises:
         KeyboardInterrupt: If a signal of the terminal asked to end, after the training has ended.
-        Terminated: If another signal did.
+        Terminated: If another signal asked to end, after the training has ended.
     """
     asked: list[signal.Signals] = []
     early: list[int] = []
@@ -48,7 +49,7 @@ def train_here(command: Sequence[str], longest_s: float | None = None) -> int:
     heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
     former = {signum: signal.signal(signum, pass_on) for signum in heard}
     try:
-        with subprocess.Popen(command) as process:
+        with subprocess.Popen(command, pass_fds=keeps) as process:
             started.append(process)
             for signum in early:  # they came while the process was being started
                 process.send_signal(signum)

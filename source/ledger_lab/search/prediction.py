@@ -1,6 +1,6 @@
 """Early prediction: whether a training is so far behind that it will hardly reach the target within its cap.
 
-A prediction only advises. :func:`replay` tells how it would have done on the trainings that a search has made.
+A prediction only advises. :func:`replay` tells what predictions would have done to the trainings of a search so far.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-FEWEST_WINNERS: Final = 5
-"""Trainings that reached the target within their cap, from which a prediction is made."""
+FEWEST_REACHED: Final = 5
+"""Smallest number of trainings that reached the target, from which a prediction is made."""
 MOST_WRONG: Final = 0.05
-"""Largest share of trainings ended by predictions that may have reached the target, for predictions to be trusted."""
+"""Largest share of the ended trainings that may have reached the target if predictions are to be trusted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,25 +42,25 @@ class ScoredTraining:
         return max((success for _, success in self.scores[:count]), default=None)
 
 
-def is_behind(training: ScoredTraining, winners: Sequence[ScoredTraining], wall_s: float) -> bool:
+def is_behind(training: ScoredTraining, others: Sequence[ScoredTraining], wall_s: float) -> bool:
     """Predict that a training will not reach the target within its cap.
 
-    It is behind if its best success rate is lower than that of every winner at the same wall-clock time, and if each
-    winner had been scored by then. Compared with the median stopping rule (Golovin et al. 2017, KDD,
-    doi:10.1145/3097983.3098043), the lowest winner takes the place of the median, because a training that is slow at
-    first may still win.
+    It is behind if its best success rate is lower than that of all others at the same wall-clock time, and if all
+    others had been scored by then. In the median stopping rule (Golovin et al. 2017, KDD,
+    doi:10.1145/3097983.3098043), the median takes the place of the lowest rate. The lowest rate is used here because
+    a training that is slow at first may still reach the target.
 
     Args:
         training: The training.
-        winners: Trainings that reached the target within their cap.
+        others: Trainings that reached the target within their cap.
         wall_s: Wall-clock time of the training [s].
 
     Returns:
-        Whether it is behind; false with fewer than :data:`FEWEST_WINNERS` winners.
+        Whether it is behind; false with fewer than :data:`FEWEST_REACHED` others.
     """
     own = training.best_by(wall_s)
-    theirs = [each.best_by(wall_s) for each in winners]
-    if own is None or len(winners) < FEWEST_WINNERS or any(each is None for each in theirs):
+    theirs = [each.best_by(wall_s) for each in others]
+    if own is None or len(others) < FEWEST_REACHED or any(each is None for each in theirs):
         return False
     return own < min(each for each in theirs if each is not None)
 
@@ -70,15 +70,15 @@ class Replay:
     """What predictions would have done in a search."""
 
     trainings: int
-    """Trainings that were under way when there were enough winners to predict from."""
+    """Trainings that began when enough others had reached the target to predict from."""
     ended: int
     """Of these, those that would have been ended."""
     wrong: int
-    """Of the ended ones, those that reached the target within their cap."""
+    """Of those that would have been ended, those that reached the target within their cap."""
     saved_s: float
     """Wall-clock time that would not have been spent [s]."""
     wall_s: float
-    """Wall-clock time of the trainings [s]."""
+    """Wall-clock time of :attr:`trainings` [s]."""
 
     @property
     def is_trusted(self) -> bool:
@@ -87,7 +87,7 @@ class Replay:
 
 
 def replay(trainings: Sequence[ScoredTraining]) -> Replay:
-    """Predict at each score of each training, from the trainings that had ended before it began.
+    """Predict at each score of each training, from the trainings that had reached the target before it began.
 
     Args:
         trainings: The ended trainings of the race of a search.
@@ -96,7 +96,7 @@ def replay(trainings: Sequence[ScoredTraining]) -> Replay:
     saved_s = wall_s = 0.0
     for training in trainings:
         before = [each for each in trainings if each.reached and each.started_s + each.wall_s <= training.started_s]
-        if len(before) < FEWEST_WINNERS:
+        if len(before) < FEWEST_REACHED:
             continue
         judged += 1
         wall_s += training.wall_s
