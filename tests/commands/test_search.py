@@ -313,6 +313,9 @@ def test_costs_need_a_price(tmp_path: Path) -> None:
     path = search_file(tmp_path, more='objective = "cost"')
     with pytest.raises(UserError, match="local has no price"):
         searched(path, tmp_path / "logs")
+    path = search_file(tmp_path, more='objective = "cost"', arguments='["--nproc", "2", "--usd_per_hour", "0.5"]')
+    with pytest.raises(UserError, match="the price of 2 processes depends on where they run"):
+        searched(path, tmp_path / "logs")
     path = search_file(tmp_path, more='objective = "cost"', arguments='["--usd_per_hour", "0.5"]')
     assert searched(path, tmp_path / "logs") == 0
     found = told(path, tmp_path / "logs")
@@ -361,6 +364,16 @@ def test_arguments_that_fail_after_the_stock_recipe_are_refused_before_it(
         searched(path, log_root)
     assert complaint in str(refused.value) and "\n" not in str(refused.value)
     assert not log_root.exists()
+
+
+def test_settings_that_the_task_refuses_are_refused_before_the_stock_recipe(tmp_path: Path) -> None:
+    path = search_file(tmp_path)
+    path.write_text(path.read_text() + "[space.'env.episode_length_s']\ntype = 'float'\nlow = 3.0\nhigh = 6.0\n")
+    with pytest.raises(
+        UserError, match=r"a trial can't be trained: override .* is of type int \(5\), and '3\.0' is not"
+    ):
+        searched(path, tmp_path / "logs")
+    assert not (tmp_path / "logs").exists()
 
 
 def test_optuna_is_missed_before_the_stock_recipe_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

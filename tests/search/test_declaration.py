@@ -75,6 +75,7 @@ def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
         ("[11, 12", "[3, 12", "seed 3 is a search seed and a sealed seed"),
         (", 20]", "]", "at least 10 seeds, not 9"),
         ("[1, 2, 3]", "[1, 1]", "list each seed once"),
+        ("[1, 2, 3]", "[1, 4294967296]", "seed 4294967296 is too large"),
         ("low = 1e-4", "low = 1.0", "smaller than high"),
         ("low = 1e-4", "low = -1", "must be positive"),
         ("low = 1e-4", "low = nan", "finite number"),
@@ -92,3 +93,10 @@ def test_a_wrong_file_is_told_in_one_line(tmp_path: Path, old: str, new: str, me
     with pytest.raises(UserError) as error:
         load_search(written(tmp_path, SEARCH.replace(old, new)))
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_sealed_seeds_are_none_of_the_seeds_of_a_search_trainings_processes(tmp_path: Path) -> None:
+    search = load_search(written(tmp_path, SEARCH))
+    search.require_seeds_for(8)  # seed 3 becomes 3 to 10
+    with pytest.raises(UserError, match="with 9 processes, trainings with seed 3 and with sealed seed 11 share seeds"):
+        search.require_seeds_for(9)

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-from ledger_lab.commands.batches import batches_of
+from ledger_lab.commands.batches import batches_of, configuration_of
 from ledger_lab.commands.search_on import SearchJobs
 from ledger_lab.commands.search_runs import SearchRuns, SearchTraining
 from ledger_lab.commands.study_requests import library_of
@@ -26,12 +26,13 @@ from ledger_lab.search.ending import decide_next
 from ledger_lab.search.proposals import propose
 from ledger_lab.search.race import Decision
 from ledger_lab.search.result import SearchResult, summarize_search
-from ledger_lab.search.space import LIBRARY, Values
-from ledger_lab.search.trial_recipe import recipe_text
+from ledger_lab.search.space import LIBRARY, Values, is_override
+from ledger_lab.search.trial_recipe import overrides_of, recipe_text
 from ledger_lab.search.trials import STOCK, Place
 from ledger_lab.training.minibatches import cannot_split
 from ledger_lab.training.recipe import with_recipe
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.task_batches import ask_task_batches
 
 
 class Search:
@@ -71,6 +72,11 @@ class Search:
                 '--prices to arguments, or give budget_h and objective = "time"'
             )
         gpus = 0 if site is None else site.gpus_per_node
+        if (processes or 1) > 1 and not gpus and request.device is None:
+            raise UserError(
+                f"search {self.declaration.name}: the price of {processes} processes depends on where they run: add "
+                "--device cuda or --device cpu to arguments"
+            )
         devices = max(1, gpus or (processes or 1 if (request.device or "cpu").startswith("cuda") else 1))
         return billed_instances(devices, 1, price) * price.usd_per_hour / 3600.0
 
@@ -94,6 +100,28 @@ class Search:
         if reason := self.refuses({}):
             raise UserError(f"search {declaration.name}: the stock recipe can't be trained: {reason}")
         propose(declaration, (), Charges.of(declaration, (), self.usd_per_s), STOCK + 1, self.refuses)
+        self._require_settings()
+
+    def _require_settings(self) -> None:
+        """Refuse settings that the task does not have, and values of another type; only where Isaac Lab is installed.
+
+        Of each parameter, the first and the last value are tried.
+
+        Raises:
+            UserError: If there is one.
+        """
+        settings = [each for each in self.declaration.space.parameters if is_override(each.name)]
+        asked: dict[tuple[str, ...], None] = {}
+        for end in (0, -1):
+            tried = {each.name: (each.choices or (each.low, each.high))[end] for each in settings}
+            overrides = overrides_of({**self.declaration.stock, **tried})  # type: ignore[dict-item]  # ranges have ends
+            if overrides:
+                asked[configuration_of(replace(self._request, overrides=(*self._request.overrides, *overrides)))] = None
+        try:
+            if asked:
+                ask_task_batches([*asked])
+        except UserError as error:
+            raise UserError(f"search {self.declaration.name}: a trial can't be trained: {error}") from error
 
     def refuses(self, values: Values) -> str | None:
         """Return why the values of a trial can't be trained with; ``None`` if they can."""
