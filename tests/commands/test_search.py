@@ -181,6 +181,21 @@ def test_a_training_that_never_gets_on_hangs(tmp_path: Path, trainings: list[Tra
         searched(search_file(tmp_path), tmp_path / "logs")
 
 
+def test_a_machine_on_which_every_training_fails_stops_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, *[partial(train, status=Status.CRASHED, interrupted_after_s=1.0)] * 20]
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 9"):
+        searched(path, log_root)
+    assert len(trainings) == 10
+
+
+def test_a_training_that_can_not_be_resumed_is_not_tried_for_ever(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [partial(train, interrupted_after_s=1.0), *[lambda command, longest_s: 1] * 20]
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 0"):
+        searched(path, log_root)
+
+
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(lambda command, longest_s: 2)

@@ -27,7 +27,11 @@ from ledger_lab.ledger import Status
 from tests.fakes.searches import train
 if "--recipe" in sys.argv and {refuses}:
     sys.exit(2)
+if "--resume" in sys.argv:
+    sys.exit(1)
 time.sleep({sleep_s})
+if not {resumes}:
+    sys.exit(train([sys.executable, *sys.argv], interrupted_after_s=1.0))
 sys.exit(train([sys.executable, *sys.argv], status=Status.LIMIT_REACHED if "--recipe" in sys.argv else None))
 """
 PROGRAM = """
@@ -51,8 +55,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def trainer(folder: Path, sleep_s: float = 0.0, refuses: bool = False) -> None:
-    text = TRAINER.format(root=str(ROOT), sleep_s=sleep_s, refuses=refuses)
+def trainer(folder: Path, sleep_s: float = 0.0, refuses: bool = False, resumes: bool = True) -> None:
+    text = TRAINER.format(root=str(ROOT), sleep_s=sleep_s, refuses=refuses, resumes=resumes)
     (folder / "scripts" / "train.py").write_text(text)
 
 
@@ -93,5 +97,13 @@ def test_trainings_that_run_are_neither_started_again_nor_lost(
 
 def test_a_training_that_leaves_no_run_ends_the_search(cluster: Path, tmp_path: Path) -> None:
     trainer(tmp_path, refuses=True)
-    with pytest.raises(UserError, match=r"trial 1 seed 1 ended before it declared a run: see .*/output/0\.log"):
+    with pytest.raises(UserError, match=r"trial 1 seed 1 ended before it began to train: see .*/output/0\.log"):
         run_search([str(search_file(tmp_path, budget_h=0.08)), "--on", str(cluster)])
+
+
+def test_a_training_that_can_not_be_resumed_is_not_submitted_for_ever(cluster: Path, tmp_path: Path) -> None:
+    trainer(tmp_path, resumes=False)
+    path = search_file(tmp_path, budget_h=0.08)
+    with pytest.raises(UserError, match=r"trial 0 seed 1 ended before it began to train: see .*/002/output/0\.log"):
+        run_search([str(path), "--on", str(cluster)])
+    assert len(read_submissions(tmp_path / "ledger", load_search(path).cohort_stem)) == 2

@@ -46,6 +46,8 @@ _LOOK_EVERY_S = 10.0
 _PATIENCE, _LEAST_PATIENCE_S = 1.5, 120.0
 """A training on this machine that runs for so many times its cap hangs, and is asked to end; but not before so many
 seconds after the cap [s]."""
+_MOST_FAILURES = 10
+"""Trainings in a row without a result after which the machine may be at fault."""
 
 
 def run_search(argv: Sequence[str]) -> int:
@@ -100,14 +102,14 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
     Raises:
         UserError: If the search can't go on, or a training is refused.
     """
-    told = ""
+    told, failures = "", 0
     while True:
         runs, gone = search.look()
         if gone:
             training, output = next(iter(gone.items()))
             raise UserError(
                 f"search {search.declaration.name}: trial {training.place.trial} seed {training.seed} ended before it "
-                f"declared a run: see {output}; correct that, remove the folder of this submission, and start again"
+                f"began to train: see {output}; correct that, remove the folder of this submission, and start again"
             )
         decision = search.next(runs)
         if isinstance(decision, End):
@@ -115,7 +117,13 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
         busy = [run for trial in runs.trials for run in trial.runs if run.outcome is Outcome.RUNNING]
         if isinstance(decision, Start) and len(busy) < at_once:
             told = ""
-            _start(search, runs, decision, console, lock)
+            failures = 0 if _start(search, runs, decision, console, lock) else failures + 1
+            if failures == _MOST_FAILURES:
+                raise UserError(
+                    f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last "
+                    f"one of trial {decision.place.trial}: correct the cause, and start again; move their runs away if "
+                    "the recipes are not to blame"
+                )
             continue
         reason = f"{len(busy)} trainings wait or run" if isinstance(decision, Start) else decision.reason
         if reason != told:
@@ -124,8 +132,11 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
         time.sleep(_LOOK_EVERY_S)
 
 
-def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> None:
+def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool:
     """Start a training; on this machine, wait for its end.
+
+    Returns:
+        Whether it has a result, as far as is known: it did not crash, hang, or end early.
 
     Raises:
         UserError: If the training or its submission is refused.
@@ -137,14 +148,16 @@ def _start(search: Search, runs: SearchRuns, start: Start, console: Console, loc
     if search.jobs is not None:
         submission = search.jobs.submit(training, arguments)
         console.print(f"submitted to {submission.site} as job {submission.job} ({submission.folder})", soft_wrap=True)
-        return
+        return True
     longest_s = None if start.cap_s is None else max(_PATIENCE * start.cap_s, start.cap_s + _LEAST_PATIENCE_S)
     status = train_here(train_command(arguments, search.log_root), longest_s, keeps=(lock,))
-    if status == EXIT_USER_ERROR or training not in search.look()[0].runs:
+    runs, _ = search.look()
+    if status == EXIT_USER_ERROR or training not in runs.runs:
         raise UserError(
             f"search {search.declaration.name}: the training of trial {start.place.trial} was refused (see the message "
             "above): correct the cause, and start again"
         )
+    return runs.outcome(training) in (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
 
 
 def _start_lines(search: Search, runs: SearchRuns, start: Start) -> list[str]:

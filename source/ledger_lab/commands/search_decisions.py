@@ -140,11 +140,11 @@ class Search:
             return None
         return cannot_split(asked.num_envs or batch.own_num_envs, batch.plan)
 
-    def look(self) -> tuple[SearchRuns, dict[SearchTraining, str]]:
+    def look(self) -> tuple[SearchRuns, dict[SearchTraining, Path]]:
         """Read the ledger, and ask the cluster for the trainings that the ledger does not show to have ended.
 
         Returns:
-            The trainings; and the file with the output of each submitted training that ended without a run.
+            The trainings; and the file with the output of each training whose last submission began no attempt.
 
         Raises:
             UserError: If the cluster does not answer, or the ledger holds trainings that the search can't have started.
@@ -156,7 +156,11 @@ class Search:
             return runs, {}
         waiting, gone = self.jobs.ask(_ended(runs))
         runs = SearchRuns(self.declaration, self.log_root, waiting)  # some may have ended before the cluster was asked
-        return runs, {training: output for training, output in gone.items() if training not in runs.runs}
+        return runs, {
+            training: each.output
+            for training, each in gone.items()
+            if each.submissions > sum(len(run.attempts) for run in runs.runs.get(training, []))
+        }
 
     def next(self, runs: SearchRuns) -> Decision:
         """Decide what comes next.

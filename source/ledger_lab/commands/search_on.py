@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -20,6 +22,16 @@ from ledger_lab.search.space import Values
 from ledger_lab.search.trial_recipe import recorded_values
 from ledger_lab.search.trials import STOCK, cohort_of, place_of
 from ledger_lab.training.request import TrainRequest
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A submitted training that neither waits nor runs, although the ledger does not show that it has ended."""
+
+    submissions: int
+    """How often it was submitted."""
+    output: Path
+    """Output of the last submission."""
 
 
 class SearchJobs:
@@ -77,23 +89,27 @@ class SearchJobs:
         planned = planned_training(self.site, self._name(training), arguments, nodes=1)
         return Plan(name=self._declaration.cohort_stem, trainings=(planned,))
 
-    def ask(self, ended: Collection[SearchTraining]) -> tuple[dict[SearchTraining, Waiting], dict[SearchTraining, str]]:
+    def ask(
+        self, ended: Collection[SearchTraining]
+    ) -> tuple[dict[SearchTraining, Waiting], dict[SearchTraining, Gone]]:
         """Ask the engines for the submitted trainings that have not ended.
 
         Args:
             ended: Trainings that the ledger shows to have ended.
 
         Returns:
-            The trainings that wait or run; and for each of the others, the file with its output.
+            The trainings that wait or run, and the others.
 
         Raises:
             UserError: If an engine does not answer.
         """
         complete_drafts(read_drafts(self.log_root, self._declaration.cohort_stem))
         waiting: dict[SearchTraining, Waiting] = {}
-        gone: dict[SearchTraining, str] = {}
+        gone: dict[SearchTraining, Gone] = {}
         names = {self._name(each) for each in ended}
-        for name, (submission, index) in self._latest().items():
+        submissions = read_submissions(self.log_root, self._declaration.cohort_stem)
+        counts = Counter(planned.what for submission in submissions for planned in submission.trainings())
+        for name, (submission, index) in latest_by_name(submissions).items():
             if name in names:
                 continue
             planned = submission.trainings()[index]
@@ -101,22 +117,19 @@ class SearchJobs:
             if index in load_engine(submission.engine).queued(submission):
                 waiting[training] = self._waiting(training, planned, submission)
             else:
-                gone[training] = str(submission.output(index))
+                gone[training] = Gone(submissions=counts[name], output=submission.output(index))
         return waiting, gone
 
     def cancel(self) -> list[str]:
         """End all trainings that wait or run, and return their jobs."""
         jobs = []
-        for submission in {each.folder: each for each, _ in self._latest().values()}.values():
+        latest = latest_by_name(read_submissions(self.log_root, self._declaration.cohort_stem))
+        for submission in {each.folder: each for each, _ in latest.values()}.values():
             engine = load_engine(submission.engine)
             if engine.queued(submission):
                 engine.cancel(submission)
                 jobs.append(submission.job)
         return jobs
-
-    def _latest(self) -> dict[str, tuple[Submission, int]]:
-        """Return the last submission of each training by its name."""
-        return latest_by_name(read_submissions(self.log_root, self._declaration.cohort_stem))
 
     def _name(self, training: SearchTraining) -> str:
         """Return the name of a training in plans."""

@@ -90,6 +90,18 @@ class SearchRuns:
                 "out of the ledger"
             )
 
+    def outcome(self, training: SearchTraining) -> Outcome | None:
+        """Return how a training stands; ``None`` if it has not been started."""
+        place, seed = training.place, training.seed
+        found = (
+            run.outcome
+            for trial in self.trials
+            if trial.number == place.trial
+            for run in trial.runs
+            if (run.seed, run.repeat, run.sealed) == (seed, place.repeat, place.sealed)
+        )
+        return next(found, None)
+
     def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[tuple[Place, Values, SeedRun]]:
         """Return the records of a training: one, or one for each run that has ended if there are several."""
         values = [self._values(run, training.place) for run in runs]
