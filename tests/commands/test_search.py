@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -381,14 +382,31 @@ def test_arguments_that_fail_after_the_stock_recipe_are_refused_before_it(
     assert not log_root.exists()
 
 
-def test_settings_that_the_task_refuses_are_refused_before_the_stock_recipe(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("type = 'float'\nlow = 3.0\nhigh = 6.0", "env.episode_length_s is of type int (5), and '3.0' is not"),
+        ("type = 'int'\nlow = 3\nhigh = 6", "env.episode_length_s changes the environment that policies are scored in"),
+    ],
+)
+def test_settings_that_no_trial_can_have_are_refused_before_the_stock_recipe(
+    tmp_path: Path, setting: str, complaint: str
+) -> None:
     path = search_file(tmp_path)
-    path.write_text(path.read_text() + "[space.'env.episode_length_s']\ntype = 'float'\nlow = 3.0\nhigh = 6.0\n")
-    with pytest.raises(
-        UserError, match=r"a trial can't be trained: override .* is of type int \(5\), and '3\.0' is not"
-    ):
+    path.write_text(f"{path.read_text()}[space.'env.episode_length_s']\n{setting}\n")
+    with pytest.raises(UserError, match=re.escape(complaint)):
         searched(path, tmp_path / "logs")
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("change", [{"panel_id": "p1-other", "panel_fields": {"hold_s": 2.0}}, {"target_success": 0.5}])
+def test_runs_on_other_panels_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    cohort = cohort_of(load_search(path), Place(0))
+    write_run(log_root, "one", cohort=cohort, seed=1)
+    write_run(log_root, "two", cohort=cohort, seed=2, **change)
+    with pytest.raises(UserError, match=r"runs one and two were scored differently: (hold_s|target)"):
+        searched(path, log_root, "--status")
 
 
 def test_optuna_is_missed_before_the_stock_recipe_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from ledger_lab.search.trials import STOCK, Place
 from ledger_lab.training.minibatches import cannot_split
 from ledger_lab.training.recipe import with_recipe
 from ledger_lab.training.request import TrainRequest
-from ledger_lab.training.task_batches import ask_task_batches
+from ledger_lab.training.task_batches import ask_simulations
 
 
 class Search:
@@ -103,25 +103,37 @@ class Search:
         self._require_settings()
 
     def _require_settings(self) -> None:
-        """Refuse settings that the task does not have, and values of another type; only where Isaac Lab is installed.
+        """Refuse settings that the task does not have, that are of another type, or that change the panel.
 
-        Of each parameter, the first and the last value are tried.
+        Of each parameter, the first and the last value are tried; only where Isaac Lab is installed.
 
         Raises:
             UserError: If there is one.
         """
-        settings = [each for each in self.declaration.space.parameters if is_override(each.name)]
-        asked: dict[tuple[str, ...], None] = {}
-        for end in (0, -1):
-            tried = {each.name: (each.choices or (each.low, each.high))[end] for each in settings}
-            overrides = overrides_of({**self.declaration.stock, **tried})  # type: ignore[dict-item]  # ranges have ends
-            if overrides:
-                asked[configuration_of(replace(self._request, overrides=(*self._request.overrides, *overrides)))] = None
+        declaration = self.declaration
+        tried: dict[tuple[str, ...], str] = {}
+        for each in declaration.space.parameters:
+            if is_override(each.name):
+                values = each.choices or (each.low, each.high)
+                for value in (values[0], values[-1]):
+                    tried.setdefault(self._configuration({each.name: value}), each.name)  # type: ignore[dict-item]
+        if not tried and not overrides_of(declaration.stock):
+            return
         try:
-            if asked:
-                ask_task_batches([*asked])
+            simulations = ask_simulations([self._configuration({}), *tried])
         except UserError as error:
-            raise UserError(f"search {self.declaration.name}: a trial can't be trained: {error}") from error
+            raise UserError(f"search {declaration.name}: a trial can't be trained: {error}") from error
+        stock, *others = simulations or [""]
+        if changed := [name for name, other in zip(tried.values(), others, strict=False) if other != stock]:
+            raise UserError(
+                f"search {declaration.name}: {changed[0]} changes the environment that policies are scored in, so its "
+                "values can't be compared: leave it out"
+            )
+
+    def _configuration(self, values: Values) -> tuple[str, ...]:
+        """Return the arguments that configure a task with some values of a trial."""
+        overrides = overrides_of(self.declaration.recipe(values))
+        return configuration_of(replace(self._request, overrides=(*self._request.overrides, *overrides)))
 
     def refuses(self, values: Values) -> str | None:
         """Return why the values of a trial can't be trained with; ``None`` if they can."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import Run, StateSaved, read_ledger
 from ledger_lab.ledger.listing import COMPRESSED
+from ledger_lab.panels import few_differences
 from ledger_lab.recipes.rules import positive
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.clock import attempt_starts_s
@@ -73,9 +75,24 @@ class SearchRuns:
             place = place_of(declaration, run.cohort)
             if place is not None and run.attempts:
                 self.runs[SearchTraining(place, run.declared.seed)].append(run)
+        self._require_one_panel()
         records = [record for training, runs in self.runs.items() for record in self._records(training, runs)]
         self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}))
         """The trials, by number."""
+
+    def _require_one_panel(self) -> None:
+        """Refuse runs that were not trained to the same target on the same panel: their times can't be compared."""
+        declared = [run.declared for runs in self.runs.values() for run in runs]
+        for one, other in itertools.pairwise(declared):
+            if (one.panel_id, one.target_success) != (other.panel_id, other.target_success):
+                what = few_differences(
+                    {**one.panel_fields, "target": one.target_success},
+                    {**other.panel_fields, "target": other.target_success},
+                )
+                raise UserError(
+                    f"search {self._declaration.name}: runs {one.run_id} and {other.run_id} were scored differently: "
+                    f"{what}: restore the panel, the task and the packages, and move away the runs that differ"
+                )
 
     def require_whole(self) -> None:
         """Refuse to go on while a training of the search may be left out: it would be trained and paid for again.
