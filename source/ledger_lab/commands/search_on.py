@@ -29,7 +29,7 @@ class Gone:
     """A submitted training that neither waits nor runs, although the ledger does not show that it has ended."""
 
     submissions: int
-    """How often it was submitted."""
+    """How often it was submitted, without cancelled submissions."""
     output: Path
     """Output of the last submission."""
 
@@ -108,7 +108,8 @@ class SearchJobs:
         gone: dict[SearchTraining, Gone] = {}
         names = {self._name(each) for each in ended}
         submissions = read_submissions(self.log_root, self._declaration.cohort_stem)
-        counts = Counter(planned.what for submission in submissions for planned in submission.trainings())
+        kept = [submission for submission in submissions if not _cancelled(submission).exists()]
+        counts = Counter(planned.what for submission in kept for planned in submission.trainings())
         for name, (submission, index) in latest_by_name(submissions).items():
             if name in names:
                 continue
@@ -116,17 +117,27 @@ class SearchJobs:
             training = self._training(planned)
             if index in load_engine(submission.engine).queued(submission):
                 waiting[training] = self._waiting(training, planned, submission)
-            else:
+            elif submission in kept:
                 gone[training] = Gone(submissions=counts[name], output=submission.output(index))
         return waiting, gone
 
     def cancel(self) -> list[str]:
-        """End all trainings that wait or run, and return their jobs."""
+        """End all trainings that wait or run, and return their jobs. The next search starts or resumes them.
+
+        Raises:
+            UserError: If an engine does not answer, or the folder of a submission can't be written to.
+        """
         jobs = []
         latest = latest_by_name(read_submissions(self.log_root, self._declaration.cohort_stem))
         for submission in {each.folder: each for each, _ in latest.values()}.values():
             engine = load_engine(submission.engine)
             if engine.queued(submission):
+                try:
+                    _cancelled(submission).touch()
+                except OSError as error:
+                    raise UserError(
+                        f"cannot write to {submission.folder}: {error.strerror}: cancel as its user"
+                    ) from error
                 engine.cancel(submission)
                 jobs.append(submission.job)
         return jobs
@@ -162,3 +173,8 @@ class SearchJobs:
         return recorded_values(
             self._declaration, recipe, asked.rl_library or "", is_stock=training.place.trial == STOCK
         )
+
+
+def _cancelled(submission: Submission) -> Path:
+    """Return the file that marks a submission as cancelled by the user."""
+    return submission.folder / "cancelled"
