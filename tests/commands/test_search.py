@@ -261,6 +261,19 @@ def test_a_training_that_outlives_its_search_is_waited_for(
     assert sorted(seed for _, seed, _ in decided(log_root)) == [1, 2]
 
 
+def test_no_training_may_hang_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = []
+
+    def noted(command: Sequence[str], longest_s: float | None, keeps: Sequence[int]) -> int:
+        longest.append((longest_s, "--limit_s" in command))
+        return train(command, longest_s)
+
+    monkeypatch.setattr(program, "train_here", noted)
+    searched(search_file(tmp_path, budget_h=0.1), tmp_path / "logs")
+    assert all(longest_s is not None and 120 <= longest_s < 1000 for longest_s, _ in longest)
+    assert {has_cap for _, has_cap in longest} == {True, False}
+
+
 def test_foreign_trainings_are_refused(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
     searched(path, log_root)

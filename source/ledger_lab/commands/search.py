@@ -46,6 +46,9 @@ _LOOK_EVERY_S = 10.0
 _PATIENCE, _LEAST_PATIENCE_S = 1.5, 120.0
 """A training on this machine that runs for so many times its cap hangs, and is asked to end; but not before so many
 seconds after the cap [s]."""
+_PATIENCE_WITHOUT_CAP = 10.0
+"""The same for a training without a cap, as a multiple of the slowest training so far. If it does not hang, it is
+resumed."""
 _MOST_FAILURES = 10
 """Trainings in a row without a result after which the machine may be at fault."""
 
@@ -149,8 +152,7 @@ def _start(search: Search, runs: SearchRuns, start: Start, console: Console, loc
         submission = search.jobs.submit(training, arguments)
         console.print(f"submitted to {submission.site} as job {submission.job} ({submission.folder})", soft_wrap=True)
         return True
-    longest_s = None if start.cap_s is None else max(_PATIENCE * start.cap_s, start.cap_s + _LEAST_PATIENCE_S)
-    status = train_here(train_command(arguments, search.log_root), longest_s, keeps=(lock,))
+    status = train_here(train_command(arguments, search.log_root), _longest_s(runs, start), keeps=(lock,))
     runs, _ = search.look()
     if status == EXIT_USER_ERROR or training not in runs.runs:
         raise UserError(
@@ -158,6 +160,14 @@ def _start(search: Search, runs: SearchRuns, start: Start, console: Console, loc
             "above): correct the cause, and start again"
         )
     return runs.outcome(training) in (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
+
+
+def _longest_s(runs: SearchRuns, start: Start) -> float:
+    """Return the time after which a training on this machine is taken to hang [s]."""
+    if start.cap_s is not None:
+        return max(_PATIENCE * start.cap_s, start.cap_s + _LEAST_PATIENCE_S)
+    slowest_s = max(run.wall_s for trial in runs.trials for run in trial.runs)
+    return max(_PATIENCE_WITHOUT_CAP * slowest_s, _LEAST_PATIENCE_S)
 
 
 def _start_lines(search: Search, runs: SearchRuns, start: Start) -> list[str]:
