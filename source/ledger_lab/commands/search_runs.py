@@ -127,6 +127,8 @@ class SearchRuns:
                 f"search {self._declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
                 f"{runs[0].cohort} have different values: move away those that the search did not start"
             )
+        if len(runs) == 1:
+            return [(training.place, values[0], _seed_run(training, runs))]
         ended = [run for run in runs if _outcome(run).is_final]
         others = [run for run in runs if run not in ended]
         if len(ended) > 1:  # a training has one result: gather() refuses these records
@@ -274,7 +276,9 @@ def _outcome(run: Run, attempts: int = 0) -> Outcome:
         attempts: Number of its latest attempts that saved no state.
     """
     outcome = outcome_of(run.attempts[-1].status, attempts)
-    return Outcome.REACHED if outcome is not Outcome.RUNNING and run.proven else outcome
+    if outcome in (Outcome.REACHED, Outcome.RUNNING):
+        return outcome
+    return Outcome.REACHED if run.proven else outcome
 
 
 def _attempts_without_state(runs: Sequence[Run]) -> int:
