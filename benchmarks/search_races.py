@@ -14,7 +14,7 @@ from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import SealedRun, compare, finalists
-from ledger_lab.search.race import SLOWEST_TIMES, End, Start, decide, incumbent
+from ledger_lab.search.race import CAP_RATIO, End, Start, decide, incumbent
 from ledger_lab.search.space import Parameter, Space, Values
 from ledger_lab.search.trials import Outcome, SeedRun, Trial
 from ledger_lab.terminal.console import make_console
@@ -72,7 +72,7 @@ class Landscape:
         )
 
 
-def declared(budget_h: float, strategy: str = "race", number: int = 0) -> SearchDeclaration:
+def declared(budget_h: float, strategy: str = "tpe", number: int = 0) -> SearchDeclaration:
     """Return a search of three to four parameters."""
     return SearchDeclaration(
         name=f"s{number}",
@@ -139,7 +139,7 @@ def search(declaration: SearchDeclaration, landscape: Landscape) -> Found:
     stock_s = landscape.median_s({})
     generator = np.random.default_rng([landscape.number, 7])
     stock = _sealed(declaration, stock_s, landscape, math.inf, generator)
-    cap_s = SLOWEST_TIMES * max(run.charge for run in stock.values())
+    cap_s = CAP_RATIO * max(run.bill for run in stock.values())
     finals = finalists(declaration, trials, charges)
     medians = {trial.number: landscape.median_s(trial.values) for trial in finals}
     runs = {number: _sealed(declaration, s, landscape, cap_s, generator) for number, s in medians.items()}
@@ -158,7 +158,7 @@ def _sealed(
     """Return trainings on the sealed seeds."""
     times_s = median_s * np.exp(generator.normal(0, landscape.spread, len(declaration.sealed_seeds)))
     return {
-        seed: SealedRun(reached=bool(time_s <= cap_s), charge=float(min(time_s, cap_s)))
+        seed: SealedRun(reached=bool(time_s <= cap_s), bill=float(min(time_s, cap_s)))
         for seed, time_s in zip(declaration.sealed_seeds, times_s, strict=True)
     }
 
@@ -221,7 +221,7 @@ def bench_search_races(argv: Sequence[str]) -> int:
     parser.add_argument("--budget_h", type=float, default=3.0, help="Budget of each race (default: 3).")
     args = parse_simulation(parser, argv, count="--races", what="Races on each landscape", default=50)
     console = make_console()
-    cases = [(landscape, proposals) for landscape in LANDSCAPES for proposals in ("race", "random")]
+    cases = [(landscape, proposals) for landscape in LANDSCAPES for proposals in ("tpe", "random")]
     tallies = [tally(*case, args.races, args.budget_h, args.seed) for case in with_progress(cases, console)]
     table = Table("landscape", "proposals", "time ÷ best", "trials", "claims a gain", "false claims")
     for each in tallies:

@@ -241,4 +241,4 @@ def test_the_program_of_the_page_on_the_python_api_runs(
     monkeypatch.chdir(tmp_path)
     (program,) = [text for page, text in _snippets("python") if page.endswith("api.md")]
     exec(compile(program, "api.md", "exec"), {})
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 3

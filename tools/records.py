@@ -32,7 +32,7 @@ _COLUMNS = (
     "wall-clock to target",
     "environment steps",
     "cost per target-reaching checkpoint",
-    "hardware",
+    "physics engine, hardware",
     "under another engine",
 )
 _PERTURBED = ("task", "episodes", "worst cell", "constraint rows needed", "and in training")
@@ -133,7 +133,7 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         median_time_cell(cohort) + _before(_beginnings(runs), "wall_s", duration),
         _steps(members) + _before(_beginnings(runs), "env_steps", quantity),
         _cost(cohort, members) + _before(_beginnings_elsewhere(runs), "usd", usd),
-        _hardware(runs, members),
+        f"{_engines(runs)}, {_hardware(runs, members)}",
         _elsewhere(runs, members),
     )
 
@@ -207,6 +207,11 @@ def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:
     spent = f"> {usd(cohort.at_least_usd)}" if amount is None else usd(amount)
     prices = sorted({each.usd_per_hour for each in members if each.usd_per_hour is not None})
     return f"{spent} at {' / '.join(map(usd, prices))} an hour" if prices else spent
+
+
+def _engines(runs: Sequence[Run]) -> str:
+    """Return the physics engines of runs."""
+    return " / ".join(f"`{name}`" for name in dict.fromkeys(run.declared.physics for run in runs))
 
 
 def _hardware(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:

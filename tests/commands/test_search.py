@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,8 +22,20 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.recipes.recipe_file import read_recipe
+from ledger_lab.search.declaration import load_search
+from ledger_lab.search.trials import Place, cohort_of
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from tests.conftest import ROOT
+from tests.fakes.ledgers import write_run
 from tests.fakes.searches import FILE, search_file, train
+from tests.fakes.waiting import wait_until
+
+PROGRAM = """
+import sys
+sys.argv = {argv!r}
+from ledger_lab.commands.search import run_search
+run_search({asked!r})
+"""
 
 type Trainer = Callable[[Sequence[str], float | None], int]
 
@@ -29,7 +45,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
     """The next trainings; when the list is empty, trainings go as the formula says."""
     special: list[Trainer] = []
 
-    def next_training(command: Sequence[str], longest_s: float | None = None) -> int:
+    def next_training(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
         return (special.pop(0) if special else train)(command, longest_s)
 
     monkeypatch.setattr(program, "train_here", next_training)
@@ -39,6 +55,14 @@ def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
 
 def searched(path: Path, log_root: Path, *more: str) -> int:
     return run_search([str(path), "--log_root", str(log_root), *more])
+
+
+def stock_trained(folder: Path) -> tuple[Path, Path]:
+    """Train the stock recipe of a search whose budget buys nothing else; return the file and the root of the ledger."""
+    path, log_root = search_file(folder, budget_h=0.04), folder / "logs"
+    with pytest.raises(UserError, match="does not buy one trial besides"):
+        searched(path, log_root)
+    return path, log_root
 
 
 def told(path: Path, log_root: Path) -> dict[str, Any]:
@@ -65,8 +89,8 @@ def test_a_search_ends_with_a_comparison_and_a_recipe(tmp_path: Path, capfd: pyt
     assert found["comparisons"][0]["ratio_high"] < 1
     assert found["spent"] <= found["budget_h"] == 0.15
     assert [step["charge"] for step in found["steps"]] == sorted((s["charge"] for s in found["steps"]), reverse=True)
-    (recipe,) = log_root.rglob("winner.toml")
-    assert f"--recipe {recipe}" in said
+    (recipe,) = log_root.rglob(f"t{winner:04d}.toml")
+    assert f"train.py --task LedgerLab-Cartpole --recipe {recipe}" in said
     values = next(trial["values"] for trial in found["trials"] if trial["trial"] == winner)
     assert dict(read_recipe(recipe).fields) == values
     bill = sum(run["wall_s"] for trial in found["trials"] for run in trial["runs"])
@@ -140,9 +164,37 @@ def test_a_training_without_a_state_starts_again_and_all_of_its_time_counts(
 
 def test_an_interrupted_training_that_has_used_up_its_time_is_capped(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [train, train, partial(train, status=Status.PREEMPTED)]
+    trainings += [train, train, partial(train, status=Status.PREEMPTED, time_s=1e6)]
     searched(path, log_root)
-    assert told(path, log_root)["trials"][1]["runs"][0]["outcome"] in ("capped", "reached")
+    assert told(path, log_root)["trials"][1]["runs"][0]["outcome"] == "capped"
+
+
+def test_a_training_that_gets_on_between_interruptions_does_not_hang(tmp_path: Path, trainings: list[Trainer]) -> None:
+    trainings += [partial(train, interrupted_after_s=4.0)] * 8
+    path, log_root = stock_trained(tmp_path)
+    run = told(path, log_root)["trials"][0]["runs"][0]
+    assert run["outcome"] == "reached" and run["wall_s"] > 8 * 4.0
+
+
+def test_a_training_that_never_gets_on_hangs(tmp_path: Path, trainings: list[Trainer]) -> None:
+    trainings += [partial(train, interrupted_after_s=1.0, state=False)] * 5
+    with pytest.raises(UserError, match="the stock recipe hung on seed 1, so .*: move its run away to train it again"):
+        searched(search_file(tmp_path), tmp_path / "logs")
+
+
+def test_a_machine_on_which_every_training_fails_stops_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, *[partial(train, status=Status.CRASHED, interrupted_after_s=1.0)] * 20]
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 9"):
+        searched(path, log_root)
+    assert len(trainings) == 10
+
+
+def test_a_training_that_can_not_be_resumed_is_not_tried_for_ever(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [partial(train, interrupted_after_s=1.0), *[lambda command, longest_s: 1] * 20]
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 0"):
+        searched(path, log_root)
 
 
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
@@ -155,7 +207,7 @@ def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trai
 def test_a_stock_recipe_that_crashes_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(partial(train, status=Status.CRASHED))
-    with pytest.raises(UserError, match="the task's own recipe crashed on seed 1"):
+    with pytest.raises(UserError, match="the stock recipe crashed on seed 1"):
         searched(path, log_root)
 
 
@@ -179,14 +231,102 @@ def test_two_programs_do_not_decide_about_one_search(tmp_path: Path, trainings: 
     assert not trainings
 
 
+def test_a_training_that_outlives_its_search_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root, started = search_file(tmp_path, budget_h=0.04), tmp_path / "logs", tmp_path / "started"
+    (tmp_path / "train.py").write_text(
+        f"import sys, time\nopen({str(started)!r}, 'w').close()\nsys.stdin.read()\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.fakes.searches import train\ntrain(['python', *sys.argv])\n"
+    )
+    killed = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(argv=sys.argv, asked=[str(path), "--log_root", str(log_root)])],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    wait_until(started.exists, "the training has started", 60.0, 0.05)
+    killed.kill()
+    killed.wait()
+    assert not read_ledger(log_root).runs, "the training has not declared its run"
+    lock = program.fcntl.flock
+
+    def end_training_first(descriptor: int, operation: int) -> None:
+        if not operation & program.fcntl.LOCK_NB and killed.stdin is not None:
+            killed.stdin.close()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(program.fcntl, "flock", end_training_first)
+    stock_trained(tmp_path)
+    assert "waiting: a training that an earlier search.py started is under way" in capfd.readouterr().out
+    assert sorted(seed for _, seed, _ in decided(log_root)) == [1, 2]
+
+
+def test_no_training_may_hang_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = []
+
+    def noted(command: Sequence[str], longest_s: float | None, keeps: Sequence[int]) -> int:
+        longest.append((longest_s, "--limit_s" in command))
+        return train(command, longest_s)
+
+    monkeypatch.setattr(program, "train_here", noted)
+    searched(search_file(tmp_path, budget_h=0.1), tmp_path / "logs")
+    assert all(longest_s is not None and 120 <= longest_s < 1000 for longest_s, _ in longest)
+    assert {has_cap for _, has_cap in longest} == {True, False}
+
+
 def test_foreign_trainings_are_refused(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
     searched(path, log_root)
     (cohort,) = {cohort for cohort, _, _ in decided(log_root) if (cohort or "").endswith("t0001")}
     strange = ["python", "train.py", "--task", "T", "--log_root", str(log_root), "--cohort", str(cohort)]
     train([*strange, "--seed", "1"])
-    with pytest.raises(UserError, match="have different values: move those away"):
+    with pytest.raises(UserError, match="have different values: move away those"):
         searched(path, log_root, "--status")
+
+
+def test_nothing_is_trained_again_while_a_run_of_the_search_is_damaged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root = stock_trained(tmp_path)
+    run = read_ledger(log_root).runs[-1]
+    journal = run.directory / "journal-1-0.jsonl"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole.replace(b"LedgerLab-Cartpole", b"LedgerLab-Cartpale", 1))
+    capfd.readouterr()
+    for more in ([], ["--dry_run"]):
+        with pytest.raises(UserError, match="a training of it may be left out"):
+            searched(path, log_root, *more)
+    assert searched(path, log_root, "--status") == 0
+    assert capfd.readouterr().err.count("left out:") == 3, "once for each call"
+    journal.write_bytes(whole)
+    shutil.copytree(run.directory, run.directory.with_name("copy"))
+    with pytest.raises(UserError, match="a training of it may be left out"):
+        searched(path, log_root)
+    assert len(list(log_root.rglob("journal-1-0.jsonl"))) == 3
+
+
+def test_damage_of_other_runs_does_not_matter(tmp_path: Path) -> None:
+    journal = write_run(tmp_path / "logs", "other", cohort="mine") / "journal-1-0.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b'"seed"', b'"sead"', 1))
+    stock_trained(tmp_path)
+
+
+@pytest.mark.parametrize("limit_s", ["1", True, [1], -5])
+def test_a_run_with_an_odd_limit_is_refused(tmp_path: Path, limit_s: object) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    cohort = cohort_of(load_search(path), Place(0))
+    write_run(log_root, "odd", cohort=cohort, seed=1, request={"limit_s": limit_s})
+    with pytest.raises(UserError, match=r"run odd: limit_s .* is no time: move it away"):
+        searched(path, log_root, "--status")
+
+
+def test_a_confirmed_run_counts_when_its_processes_have_ended(tmp_path: Path) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    cohort = cohort_of(load_search(path), Place(0))
+    write_run(log_root, "one", cohort=cohort, seed=1, confirmation=10, status=None, pid=os.getpid())
+    write_run(log_root, "two", cohort=cohort, seed=2, confirmation=10, status=Status.CRASHED)
+    first, second = told(path, log_root)["trials"][0]["runs"]
+    assert (first["outcome"], second["outcome"]) == ("running", "reached")
 
 
 def test_a_changed_file_is_another_search(tmp_path: Path) -> None:
@@ -202,6 +342,9 @@ def test_costs_need_a_price(tmp_path: Path) -> None:
     path = search_file(tmp_path, more='objective = "cost"')
     with pytest.raises(UserError, match="local has no price"):
         searched(path, tmp_path / "logs")
+    path = search_file(tmp_path, more='objective = "cost"', arguments='["--nproc", "2", "--usd_per_hour", "0.5"]')
+    with pytest.raises(UserError, match="the price of 2 processes depends on where they run"):
+        searched(path, tmp_path / "logs")
     path = search_file(tmp_path, more='objective = "cost"', arguments='["--usd_per_hour", "0.5"]')
     assert searched(path, tmp_path / "logs") == 0
     found = told(path, tmp_path / "logs")
@@ -216,6 +359,10 @@ def test_costs_need_a_price(tmp_path: Path) -> None:
         ("[stock]\nminibatches = 7\n", "the stock recipe can't be trained: a batch of"),
         ("[stock]\nclip = -1\n", "clip -1: must be positive"),
         ("[space.num_env]\ntype = 'int'\nlow = 1\nhigh = 2\n", "a recipe has no 'num_env'"),
+        ("[stock]\n'env.a.func' = 'os:system'\n", "may load code"),
+        ("[stock]\n'env.session_token' = 'fixed'\n", "looks like a secret"),
+        ("[space.'env.a.func']\ntype = 'choice'\nchoices = ['os:system', 'os:kill']\n", "may load code"),
+        ("[space.'env.x']\ntype = 'float'\nlow = -1.7e308\nhigh = 1.7e308\n", "is too wide to draw numbers from"),
     ],
 )
 def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, complaint: str) -> None:
@@ -227,13 +374,77 @@ def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, c
     assert not (tmp_path / "logs").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("['--no_eval']", "--no_eval: no training would end at a proven target"),
+        ("['--no-stop_at_target']", "--no-stop_at_target: no training would end at a proven target"),
+        ("['--algorithm', 'sac']", "leave --algorithm and --agent out"),
+        ("['--agent', 'skrl_sac_cfg_entry_point', '--rl_library', 'skrl']", "leave --algorithm and --agent out"),
+        ("['agent.algorithm.learning_rate=0.1']", "agent.algorithm.learning_rate=0.1: the recipe sets"),
+        ("['--nproc', '10', '--device', 'cpu']", "with 10 processes, trainings with seed 2 and with sealed seed 11"),
+    ],
+)
+def test_arguments_that_fail_after_the_stock_recipe_are_refused_before_it(
+    tmp_path: Path, arguments: str, complaint: str
+) -> None:
+    path, log_root = search_file(tmp_path, arguments=arguments), tmp_path / "logs"
+    with pytest.raises(UserError) as refused:
+        searched(path, log_root)
+    assert complaint in str(refused.value) and "\n" not in str(refused.value)
+    assert not log_root.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("type = 'float'\nlow = 3.0\nhigh = 6.0", "env.episode_length_s is of type int (5), and '3.0' is not"),
+        ("type = 'int'\nlow = 3\nhigh = 6", "env.episode_length_s changes the environment that policies are scored in"),
+    ],
+)
+def test_settings_that_no_trial_can_have_are_refused_before_the_stock_recipe(
+    tmp_path: Path, setting: str, complaint: str
+) -> None:
+    path = search_file(tmp_path)
+    path.write_text(f"{path.read_text()}[space.'env.episode_length_s']\n{setting}\n")
+    with pytest.raises(UserError, match=re.escape(complaint)):
+        searched(path, tmp_path / "logs")
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("change", [{"panel_id": "p1-other", "panel_fields": {"hold_s": 2.0}}, {"target_success": 0.5}])
+def test_runs_on_other_panels_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    cohort = cohort_of(load_search(path), Place(0))
+    write_run(log_root, "one", cohort=cohort, seed=1)
+    write_run(log_root, "two", cohort=cohort, seed=2, **change)
+    with pytest.raises(UserError, match=r"runs one and two were scored differently: (hold_s|target)"):
+        searched(path, log_root, "--status")
+
+
+def test_optuna_is_missed_before_the_stock_recipe_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(UserError, match=r"pip install ledger_lab\[search\]"):
+        searched(search_file(tmp_path), tmp_path / "logs")
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(program.fcntl, "flock", lock)
+    with pytest.raises(UserError, match=r"cannot lock .*: No locks available: use a log root"):
+        searched(search_file(tmp_path), tmp_path / "logs")
+
+
 def test_a_page_and_figures_show_the_search(tmp_path: Path) -> None:
     path, log_root, page = search_file(tmp_path, budget_h=0.3), tmp_path / "logs", tmp_path / "page.html"
     path.write_text(path.read_text().replace("made for tests", "<script>alert(1)</script>"))
     searched(path, log_root)
     searched(path, log_root, "--status", "--html", str(page))
     written = page.read_text()
-    assert written.count("data:image/svg+xml;base64,") == 3, "the race, the sealed seeds, and what mattered"
+    assert written.count("data:image/svg+xml;base64,") == 3, "the race, the sealed seeds, and the importance"
     assert "<script" not in written and "&lt;script&gt;alert(1)" in written
     assert "it is repaid after" in written
     searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))

@@ -17,6 +17,7 @@ from isaaclab.managers import (
     EventTermCfg,
     ManagerTermBase,
     ObservationTermCfg,
+    RewardTermCfg,
     SceneEntityCfg,
     TerminationTermCfg,
 )
@@ -172,6 +173,22 @@ def somebody_is_far(env: ManagerBasedRLEnv) -> torch.Tensor:
     return torch.full((env.num_envs,), bool(np.abs(position.numpy()).max() > 2.5))
 
 
+def note_farthest(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """Reward nothing, and store how far the farthest cart of all environments is."""
+    env.farthest = float(env.scene["robot"].data.joint_pos.torch[:, 0].abs().max())
+    return torch.zeros(env.num_envs, device=env.device)
+
+
+def stored_is_far(env: ManagerBasedRLEnv) -> torch.Tensor:
+    """End all episodes when the stored distance is large."""
+    return torch.full((env.num_envs,), env.__dict__.get("farthest", 0.0) > 2.5, device=env.device)
+
+
+def stored_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Kick as hard as the stored distance is large."""
+    numbered_kick(env, env_ids, np.full(env.num_envs, 0.1 * env.__dict__.get("farthest", 0.0)))
+
+
 def fixed_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
     """Draw from a generator of one's own that begins anew each time: the place in the batch decides."""
     numbered_kick(env, env_ids, np.random.default_rng(0).uniform(-1, 1, env.num_envs))
@@ -301,6 +318,12 @@ def leaky(cfg: Any, leak: str) -> Any:
             cfg.observations.policy.centered = ObservationTermCfg(func=relative_to_the_others)
         case "smoothed":
             cfg.observations.policy.smoothed = ObservationTermCfg(func=Smoothed)
+        case "stored_statistic" | "stored_start":
+            cfg.rewards.note = RewardTermCfg(func=note_farthest, weight=1.0)
+            if leak == "stored_statistic":
+                cfg.terminations.far = TerminationTermCfg(func=stored_is_far)
+            else:
+                cfg.events.surprise = EventTermCfg(func=stored_kick, mode="reset")
         case "mixing_termination":
             cfg.terminations.far = TerminationTermCfg(func=somebody_is_far)
         case _ if leak in MIXING_OBSERVATIONS:

@@ -61,6 +61,7 @@ def train(
     interrupted_after_s: float | None = None,
     state: bool = True,
     status: Status | None = None,
+    time_s: float | None = None,
 ) -> int:
     """Write the run of a training as ``train.py`` would, and return its exit status.
 
@@ -70,6 +71,7 @@ def train(
         interrupted_after_s: When it is preempted [s]; ``None`` for never.
         state: Whether a preempted training leaves a state.
         status: How it ends, whatever its recipe is; ``None`` for the formula.
+        time_s: Its time to the target [s]; ``None`` for the formula.
     """
     parser = argparse.ArgumentParser()
     for flag in ("--cohort", "--log_root", "--recipe", "--resume", "--usd_per_hour", "--task", "--rl_library"):
@@ -80,12 +82,12 @@ def train(
     asked, _ = parser.parse_known_args([*command][2:])
     root = Path(asked.log_root)
     if asked.resume:
-        return _resume(root, asked.resume)
+        return _resume(root, asked.resume, interrupted_after_s)
     recipe = None
     if asked.recipe is not None:
         recipe = check_recipe(Path(asked.recipe), tomllib.loads(Path(asked.recipe).read_text())).to_data()
     values = {} if recipe is None else recipe["fields"]
-    time_s = time_of(values, asked.seed)
+    time_s = time_of(values, asked.seed) if time_s is None else time_s
     usd_per_hour = None if asked.usd_per_hour is None else float(asked.usd_per_hour)
     price = resolve_price(None, usd_per_hour, load_prices(), today=datetime.date(2026, 1, 1))
     run_id = secrets.token_hex(4)
@@ -115,30 +117,36 @@ def train(
         journal.append(window(1, 40, {"simulate": SECOND}, SECOND))
         if status is Status.PREEMPTED and state:
             (run_dir / STATE_FILE).write_text(str(time_s))
-            journal.append(
-                StateSaved(
-                    sha256="0" * 64,
-                    size_bytes=1,
-                    iteration=1,
-                    env_steps=40,
-                    exactness="bitwise",
-                    wall_ns=round(ended_s * SECOND),
-                )
-            )
+            journal.append(_saved(1, ended_s))
         journal.append(_end(status, ended_s))
     return 0 if status is Status.TARGET_REACHED else 124
 
 
-def _resume(root: Path, run: str) -> int:
-    """Write the second attempt of a run, which takes what is left of its time."""
+def _resume(root: Path, run: str, interrupted_after_s: float | None) -> int:
+    """Write the next attempt of a run, which takes half of its time unless it is interrupted."""
     (run_dir,) = root.rglob(run)
-    left_s = float((run_dir / STATE_FILE).read_text()) / 2
-    with Journal(run_dir / "journal-2-0.jsonl") as journal:
+    number = len([*run_dir.glob("journal-*")]) + 1
+    ended_s = interrupted_after_s or float((run_dir / STATE_FILE).read_text()) / 2
+    with Journal(run_dir / f"journal-{number}-0.jsonl") as journal:
         journal.append(
-            AttemptStarted(run_id=run, attempt=2, rank=0, pid=2**22 + 1, host=socket.gethostname(), wall_ns=1)
+            AttemptStarted(run_id=run, attempt=number, rank=0, pid=2**22 + 1, host=socket.gethostname(), wall_ns=1)
         )
-        journal.append(_end(Status.TARGET_REACHED, left_s))
+        if interrupted_after_s is not None:
+            journal.append(_saved(number, ended_s))
+        journal.append(_end(Status.TARGET_REACHED if interrupted_after_s is None else Status.PREEMPTED, ended_s))
     return 0
+
+
+def _saved(iteration: int, wall_s: float) -> StateSaved:
+    """Return the row of a state."""
+    return StateSaved(
+        sha256="0" * 64,
+        size_bytes=1,
+        iteration=iteration,
+        env_steps=40 * iteration,
+        exactness="bitwise",
+        wall_ns=round(wall_s * SECOND),
+    )
 
 
 def _end(status: Status, wall_s: float) -> AttemptEnded:

@@ -79,18 +79,26 @@ def submitted(root: Path, run_dir: Path | None) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("status", "state", "goes_on"),
+    ("status", "state", "limit_s", "goes_on"),
     [
-        (Status.PREEMPTED, True, ["--resume", "RUN", "--log_root", "/l"]),
-        (Status.PREEMPTED, False, ["--task", "T"]),
-        (Status.COMPLETED, True, None),
-        (Status.TARGET_REACHED, True, None),
+        (Status.PREEMPTED, True, None, ["--resume", "RUN", "--log_root", "/l"]),
+        (Status.PREEMPTED, True, 1000.0, ["--resume", "RUN", "--log_root", "/l"]),
+        (Status.PREEMPTED, False, None, ["--task", "T"]),
+        (Status.PREEMPTED, True, 1.0, None),
+        (Status.COMPLETED, True, None, None),
+        (Status.TARGET_REACHED, True, None, None),
+        (Status.STOPPED, True, None, None),
     ],
 )
 def test_a_requeued_training_resumes_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Status, state: bool, goes_on: list[str] | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: Status,
+    state: bool,
+    limit_s: float | None,
+    goes_on: list[str] | None,
 ) -> None:
-    run_dir = write_run(tmp_path, "0badc0de", status=status, state=state)
+    run_dir = write_run(tmp_path, "0badc0de", status=status, state=state, request={"limit_s": limit_s})
     folder = submitted(tmp_path, run_dir)
     executed: list[list[str]] = []
     monkeypatch.setattr("os.chdir", lambda path: None)

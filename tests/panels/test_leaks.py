@@ -160,6 +160,8 @@ def test_an_observation_that_mixes_environments_is_refused() -> None:
         ("kept_average", "observation 'mixed' (mixes environments|has another value when the same episode starts)"),
         ("age", "observation 'mixed' gives two answers for the same state"),
         ("mixing_termination", "termination 'far' mixes environments"),
+        ("stored_statistic", "termination 'far' mixes environments"),
+        ("stored_start", "have looked at other states: reset event 'surprise' changes joint_velocity of 'robot'"),
     ],
 )
 def test_terms_that_depend_on_more_than_their_own_episode_are_refused(leak: str, complaint: str) -> None:

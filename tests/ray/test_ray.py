@@ -17,6 +17,7 @@ from tests.fakes.waiting import wait_until
 from tests.ray.cluster import NODES, RAY, Cluster, running_cluster, why_not
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.timeout(1200),
     pytest.mark.skipif(why_not() is not None, reason=f"no Ray here: {why_not()}"),
 ]

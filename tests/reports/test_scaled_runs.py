@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, read_ledger
+from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.columns import shown_table, summarize
 from ledger_lab.reports.scaled_runs import scaled_run, scaled_runs
@@ -58,6 +58,19 @@ def test_a_run_that_ended_early_is_censored_where_it_ended(tmp_path: Path) -> No
     write_run(tmp_path, "bb", scores=(), max_iterations=100, status=None)
     lost = [run for run in read_ledger(tmp_path).runs if run.run_id == "bb"]
     assert scaled_runs(lost, [*map(summarize_run, lost)])[0].limit_steps == 40
+
+
+def test_a_training_that_was_interrupted_and_repeated_counts_once(tmp_path: Path) -> None:
+    same = {"cohort": "c", "seed": 1}
+    write_run(tmp_path, "aa", scores=(), status=Status.PREEMPTED, **same)
+    write_run(tmp_path, "bb", scores=(5, 10), confirmation=10, status=Status.TARGET_REACHED, **same)
+    write_run(tmp_path, "dd", scores=(), status=Status.PREEMPTED, cohort="c", seed=2)
+    runs = read_ledger(tmp_path).runs
+    found = scaled_runs(runs, [*map(summarize_run, runs)])
+    assert {run.run_id: run.repeated for run in found} == {"aa": True, "bb": False, "dd": False}
+    point = ScalingPoint(processes=1, machines=1, num_envs=10, runs=tuple(found[:2]))
+    assert (point.reached, len(point.counted)) == (1, 1)
+    assert point.median_to_target(lambda run: run.time_to_target_s) == found[1].time_to_target_s
 
 
 def test_time_without_rows_is_told(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
     assert summary.fps_step_inference_wall == pytest.approx(80 / (whole_step_s + 1))
     assert summary.updates_per_min == pytest.approx(20)
     assert summary.updates_per_wall_min == pytest.approx(2 / 7 * 60)
+    assert summary.gradient_steps_per_env_step == pytest.approx(1 / 40)
     assert summary.seconds_per_update == pytest.approx(1.0)
     assert summary.evaluation_share == pytest.approx(1 / 9)
     assert (summary.target_reached, summary.wall_to_target_s) == (True, 9.0)

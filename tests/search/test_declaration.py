@@ -44,7 +44,7 @@ def written(folder: Path, content: str) -> Path:
 
 def test_a_search_file_is_read(tmp_path: Path) -> None:
     search = load_search(written(tmp_path, SEARCH))
-    assert (search.name, search.task, search.objective, search.strategy) == ("ant", "LedgerLab-Ant", "time", "race")
+    assert (search.name, search.task, search.objective, search.strategy) == ("ant", "LedgerLab-Ant", "time", "tpe")
     assert (search.budget_h, search.budget_usd) == (3.0, None)
     rate, _, kl, dims = search.space.parameters
     assert rate == Parameter(name="learning_rate", low=1e-4, high=1e-2, log=True)
@@ -75,6 +75,7 @@ def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
         ("[11, 12", "[3, 12", "seed 3 is a search seed and a sealed seed"),
         (", 20]", "]", "at least 10 seeds, not 9"),
         ("[1, 2, 3]", "[1, 1]", "list each seed once"),
+        ("[1, 2, 3]", "[1, 4294967296]", "seed 4294967296 is too large"),
         ("low = 1e-4", "low = 1.0", "smaller than high"),
         ("low = 1e-4", "low = -1", "must be positive"),
         ("low = 1e-4", "low = nan", "finite number"),
@@ -82,7 +83,7 @@ def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
         ('["adaptive", "fixed"]', '["adaptive", "fix"]', "choice 'fix'"),
         ('schedule = ["adaptive"]', 'schedules = ["adaptive"]', "stands above"),
         ('schedule = ["adaptive"]', 'schedule = ["x"]', "none of the choices"),
-        ('"--max_iterations", "100"', '"--seed", "1"', "because the study sets it"),
+        ('"--max_iterations", "100"', '"--seed", "1"', "because the search sets it"),
         ("version = 1", "version = 2", "version 2"),
         ('task = "LedgerLab-Ant"', "", "task is missing"),
     ],
@@ -92,3 +93,10 @@ def test_a_wrong_file_is_told_in_one_line(tmp_path: Path, old: str, new: str, me
     with pytest.raises(UserError) as error:
         load_search(written(tmp_path, SEARCH.replace(old, new)))
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_sealed_seeds_are_none_of_the_seeds_of_a_search_trainings_processes(tmp_path: Path) -> None:
+    search = load_search(written(tmp_path, SEARCH))
+    search.require_seeds_for(8)  # seed 3 becomes 3 to 10
+    with pytest.raises(UserError, match="with 9 processes, trainings with seed 3 and with sealed seed 11 share seeds"):
+        search.require_seeds_for(9)

@@ -9,15 +9,17 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.search_races import LANDSCAPES, declared, play, with_run
+from ledger_lab.reports.search_view import end_lines
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.ending import SealedRun, compare, decide_end, finalists
 from ledger_lab.search.race import End, Start, decide
+from ledger_lab.search.result import summarize_search
 from ledger_lab.search.trials import Outcome, SeedRun
 
 
-def runs(charges: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:
+def runs(bills: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:
     return {
-        seed: SealedRun(reached=seed >= missed, charge=charge) for seed, charge in enumerate(charges)
+        seed: SealedRun(reached=seed >= missed, bill=bill) for seed, bill in enumerate(bills)
     }  # the first ones miss
 
 
@@ -74,12 +76,44 @@ def test_sealed_seeds_are_run_stock_first_and_to_the_end() -> None:
             sealed=True,
         )
         if len(starts) == 7:  # interrupted, and resumed
-            half = with_run(trials, start, replace(run, outcome=Outcome.CONTINUES))
+            half = with_run(trials, start, replace(run, outcome=Outcome.INTERRUPTED))
             assert decide_end(declaration, half[::-1], charges) == replace(start, resumes=True)
         trials = with_run(trials, start, run)
     assert isinstance(start, End)
     numbers = [each.number for each in finalists(declaration, trials, charges)]
     assert [each.place.trial for each in starts] == [0, *numbers] * 10
-    assert {each.cap_s for each in starts} == {None, 600.0}
+    stock = next(trial for trial in trials if trial.is_stock)
+    slowest_s = max(300.0, *(each.wall_s for each in stock.raced().values()))
+    assert {each.cap_s for each in starts} == {None, 2 * slowest_s}
     assert Charges.of(declaration, trials, None).by_trial == charges.by_trial  # the race does not see the end
     assert isinstance(decide(declaration, trials), End)
+
+
+def test_a_stock_recipe_that_crashes_on_the_first_sealed_seed_does_not_cap_the_finalists() -> None:
+    declaration = declared(3.0)
+    trials, _ = play(declaration, LANDSCAPES["steep"])
+    charges = Charges.of(declaration, trials, None)
+    first = decide_end(declaration, trials, charges)
+    assert isinstance(first, Start) and first.place.trial == 0
+    crash = SeedRun(
+        seed=first.seed, outcome=Outcome.CRASHED, wall_s=3.0, usd=None, cap_s=None, started_s=0.0, sealed=True
+    )
+    start = decide_end(declaration, with_run(trials, first, crash), charges)
+    assert isinstance(start, Start) and start.place.trial != 0
+    stock = next(trial for trial in trials if trial.is_stock)
+    assert start.cap_s == 2 * max(each.wall_s for each in stock.raced().values())
+
+
+def test_a_finalist_with_a_smaller_ratio_that_is_not_proven_does_not_hide_one_that_is() -> None:
+    declaration = declared(3.0)
+    trials, _ = play(declaration, LANDSCAPES["steep"])
+    found = compare(
+        runs(BASE),
+        {1: runs([5.0, 5, 5, 5, 5, 5, 5, 5, 5, 450]), 2: runs([each * 0.6 for each in BASE])},
+        bill=1000.0,
+    )
+    assert [each.trial for each in found] == [1, 2]
+    assert [each.is_better for each in found] == [False, True]
+    result = replace(summarize_search(declaration, trials), comparisons=tuple(found))
+    assert result.winner is not None and result.winner.trial == 2
+    assert "no finalist is proven" not in "".join(end_lines(result))

@@ -92,7 +92,7 @@ def test_without_the_stock_recipe_there_is_no_race(outcome: Outcome) -> None:
 
 
 def test_an_interrupted_training_is_resumed_with_its_cap() -> None:
-    half = Trial(number=1, values=VALUES, runs=(run(1, 40, Outcome.CONTINUES, cap_s=100.0),))
+    half = Trial(number=1, values=VALUES, runs=(run(1, 40, Outcome.INTERRUPTED, cap_s=100.0),))
     start = decide(DECLARATION, [stock(100, 110, 120), half])
     assert isinstance(start, Start) and start.resumes and (start.place, start.cap_s) == (Place(1), 100)
 
@@ -124,6 +124,14 @@ def test_a_control_shows_the_drift_of_a_machine() -> None:
     assert (drift.at(9), drift.at(10)) == (1.0, 1.5)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.HUNG])
+def test_a_control_without_a_result_shows_no_drift(outcome: Outcome) -> None:
+    runs = (run(1, 100, step_s=1.0), run(1, 3, outcome, step_s=9.0, repeat=1, started_s=10.0))
+    assert Drift.of("", [Trial(number=0, values={}, runs=runs)]).at(10) == 1.0
+    runs = (run(1, 3, outcome, step_s=9.0), run(1, 100, step_s=1.0, repeat=1, started_s=10.0))
+    assert Drift.of("", [Trial(number=1, values=VALUES, runs=runs)]).at(10) == 1.0
+
+
 def test_a_slower_machine_raises_caps() -> None:
     first = replace(stock(100, 110, 120), runs=tuple(replace(each, step_s=1.0) for each in stock(100, 110, 120).runs))
     control = run(1, 200, step_s=2.0, repeat=1, started_s=10.0)
@@ -132,7 +140,7 @@ def test_a_slower_machine_raises_caps() -> None:
 
 
 @settings(max_examples=4, deadline=None)
-@given(st.integers(0, 2**20), st.sampled_from(["race", "random"]))
+@given(st.integers(0, 2**20), st.sampled_from(["tpe", "random"]))
 def test_the_same_ledger_gives_the_same_decisions(number: int, strategy: str) -> None:
     declaration, landscape = declared(2.5, strategy, number), replace(STEEP, number=number)
     trials, starts = play(declaration, landscape)
@@ -149,7 +157,7 @@ def test_the_same_ledger_gives_the_same_decisions(number: int, strategy: str) ->
         assert decide(declaration, shuffle.sample(mixed, len(mixed))) == start
         trained = landscape.train(start, at_s)
         if turn == kill_at:  # the search is killed with its training, and both begin again
-            half = replace(trained, outcome=Outcome.CONTINUES, wall_s=trained.wall_s / 2)
+            half = replace(trained, outcome=Outcome.INTERRUPTED, wall_s=trained.wall_s / 2)
             assert decide(declaration, with_run(again, start, half)) == replace(start, resumes=True)
         again, at_s = with_run(again, start, trained), at_s + trained.wall_s
     assert isinstance(decide(declaration, again), End)

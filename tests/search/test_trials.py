@@ -39,7 +39,7 @@ def test_foreign_cohorts_have_no_place() -> None:
 
 def test_interruptions_continue_until_they_hang() -> None:
     for status in (Status.PREEMPTED, Status.INTERRUPTED, Status.KILLED, Status.LOST, Status.DISK_FULL):
-        assert outcome_of(status, 1) is Outcome.CONTINUES
+        assert outcome_of(status, 1) is Outcome.INTERRUPTED
         assert outcome_of(status, MOST_ATTEMPTS) is Outcome.HUNG
     assert outcome_of(Status.TARGET_REACHED, 9) is Outcome.REACHED
     assert outcome_of(Status.COMPLETED, 1) is Outcome.MISSED

@@ -26,7 +26,7 @@ from tests.fakes.waiting import wait_until
 from tests.slurm.cluster import NODES, Cluster, running_cluster, why_not
 
 pytestmark = [
-    pytest.mark.slurm,
+    pytest.mark.cluster,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {why_not()}"),
 ]

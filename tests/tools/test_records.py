@@ -80,7 +80,7 @@ def test_a_row_shows_the_lowest_success_and_the_median_of_all_runs(tmp_path: Pat
     assert success == "90.0 % [45.5, 100.0]"
     assert (time, steps) == ("≈ 0:09", "≈ 80")
     assert cost == "$11.50 at $3600.00 an hour", "of 9 + 9 + 5 dollars, for two policies"
-    assert (hardware, elsewhere) == ("2 cores of Abacus", "–")
+    assert (hardware, elsewhere) == ("`newton/mjwarp`, 2 cores of Abacus", "–")
 
 
 def test_the_hardware_shows_the_number_of_busy_cores(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_hardware_shows_the_number_of_busy_cores(tmp_path: Path) -> None:
             journal.append(SupervisionStarted(run_id=run_id, attempt=1, rank=0, pid=3, host="h", wall_ns=0))
             seen = HostSample(cpu_s=10 * cores, busiest_thread=None, memory_bytes=10, available_bytes=20)
             journal.append(Telemetry(wall_ns=10 * SECOND, host=seen, devices=[]))
-    assert rows(tmp_path)[0][7] == "2 cores of Abacus, 0.7 to 1.9 busy"
+    assert rows(tmp_path)[0][7] == "`newton/mjwarp`, 2 cores of Abacus, 0.7 to 1.9 busy"
 
 
 def test_a_library_or_a_configuration_that_is_not_the_usual_one_is_named(tmp_path: Path) -> None:
@@ -119,7 +119,12 @@ def test_a_task_without_a_proven_policy_shows_its_best_score(tmp_path: Path) -> 
     recorded(tmp_path / "t-cpu", "a", scores=(7, 6), hardware={"accelerator": "Calculator"})
     ((_, _, reached, success, time, steps, cost, hardware, _),) = rows(tmp_path)
     assert (reached, success) == ("0 of 1", "short of the target, at best 70.0 % [39.7, 89.2]")
-    assert (time, steps, cost, hardware) == ("> 0:09", "> 80", "> $9.00 at $3600.00 an hour", "Calculator")
+    assert (time, steps, cost, hardware) == (
+        "> 0:09",
+        "> 80",
+        "> $9.00 at $3600.00 an hour",
+        "`newton/mjwarp`, Calculator",
+    )
 
 
 def test_runs_of_another_task_panel_or_target_are_not_mixed_in(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def batches_of[Key](requests: Mapping[Key, TrainRequest]) -> dict[Key, TaskBatch
         UserError: If ``train.py`` would refuse a request.
     """
     known = {key: batch for key, request in requests.items() if (batch := _recipe_batch(request)) is not None}
-    asked = {key: _configuration_of(request) for key, request in requests.items() if key not in known}
+    asked = {key: configuration_of(request) for key, request in requests.items() if key not in known}
     configurations = [*dict.fromkeys(asked.values())]
     told = ask_task_batches(configurations) if configurations else None
     if told is None:
@@ -42,7 +42,7 @@ def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
     return TaskBatch(library=library, plan=plan, own=own, own_num_envs=recipe.num_envs)
 
 
-def _configuration_of(request: TrainRequest) -> tuple[str, ...]:
+def configuration_of(request: TrainRequest) -> tuple[str, ...]:
     """Return the arguments of ``train.py`` that the configurations of a request depend on."""
     named = {"--task": request.task, "--rl_library": request.rl_library, "--agent": request.agent}
     return (*(word for flag, value in named.items() if value for word in (flag, value)), *request.overrides)

@@ -159,7 +159,7 @@ def whole_ledger(log_root: Path) -> Ledger:
         ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True)
         if ledger.damage and not ledger.runs:
             raise ledger.damage[0]
-    tell_damage(ledger)
+    tell_damage(ledger.damage)
     if not ledger.runs:
         raise UserError(f"no runs under {log_root}: train first, or name another root with --log_root")
     return ledger

@@ -1,149 +1,56 @@
-"""``scripts/search.py``: trains recipes in a race, and tells which one reaches the target in the least time or cost."""
+"""``scripts/search.py``: searches for the recipe that reaches the target in the least time, or for the least cost."""
 
 from __future__ import annotations
 
-import datetime
 import fcntl
 import os
 import shlex
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.commands.batches import batches_of
+from ledger_lab.commands.search_decisions import Search
 from ledger_lab.commands.search_on import SearchJobs
-from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, search_folder
-from ledger_lab.commands.study_requests import library_of
+from ledger_lab.commands.search_request import SearchRequest, find_search
+from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, scored_trainings, search_folder
 from ledger_lab.commands.train_here import train_command, train_here
-from ledger_lab.costs import Price, load_price_book, resolve_price
-from ledger_lab.costs.model import billed_instances
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder
-from ledger_lab.launch import requested_processes
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.paths import config_root
-from ledger_lab.recipes import dialect_of
-from ledger_lab.recipes.libraries import require_library
-from ledger_lab.recipes.recipe_file import check_recipe
 from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.figures.searches import draw_search
 from ledger_lab.reports.page.search import write_search_page
 from ledger_lab.reports.search_view import (
     end_lines,
     importance_table,
+    prediction_lines,
     search_json,
     search_lines,
+    spend_line,
     trial_notes,
     trials_table,
     values_words,
 )
 from ledger_lab.search.declaration import SearchDeclaration, load_search
-from ledger_lab.search.ending import decide_next
-from ledger_lab.search.race import Decision, End, Start
-from ledger_lab.search.result import SearchResult, summarize_search
-from ledger_lab.search.space import LIBRARY, Values
-from ledger_lab.search.trial_recipe import recipe_text
-from ledger_lab.search.trials import Outcome, Place
+from ledger_lab.search.race import End, Start
+from ledger_lab.search.trials import STOCK, Outcome
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.terminal.flags import Program
-from ledger_lab.terminal.request import FlagGroup, Request, flag, log_root_flag
-from ledger_lab.training.minibatches import cannot_split
-from ledger_lab.training.recipe import with_recipe
-from ledger_lab.training.request import TrainRequest
 from ledger_lab.units import duration
 
-_ELSEWHERE = FlagGroup("other machines")
 _LOOK_EVERY_S = 10.0
+"""Time between two looks at the ledger and the cluster [s]."""
 _PATIENCE, _LEAST_PATIENCE_S = 1.5, 120.0
-"""A training on this machine that runs much longer than its cap must hang: it is asked to end after this multiple of
-the cap, but not earlier than so many seconds after it [s]."""
-_WINNER = "winner.toml"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchRequest(Request):
-    """What a user asks of ``scripts/search.py``: each field is an argument or a flag of the same name."""
-
-    program = Program(
-        name="search.py",
-        usage=(
-            "search.py [-h] [--log_root LOG_ROOT] [--dry_run] SEARCH\n"
-            "       search.py [--on CLUSTER] [--at_once N] [--dry_run] SEARCH\n"
-            "       search.py [--on CLUSTER] (--status | --cancel) [--all]\n"
-            "                 [--json FILE | --html FILE | --figures DIR] SEARCH"
-        ),
-        description=(
-            "Search the recipe that reaches the target in the least time or cost. A search file lists hyperparameters "
-            "with their ranges, the budget, and the training seeds. First, the stock recipe is trained on all search "
-            "seeds. Then other recipes, the trials, race against the best one so far: a trial is ended as soon as it "
-            "can't win any more. When the budget is used up, the three best trials and the stock recipe are trained on "
-            "sealed seeds, which no training of the race has used, and compared. The best trial is written as a recipe "
-            "file for train.py --recipe if it is proven to be better. The search is computed from the ledger: if you "
-            "start the program again, it goes on where it stopped, and the same ledger gives the same trials. If a "
-            f"signal ends the program, the exit status is {EXIT_REQUEUE}."
-        ),
-        terms=("trial", "sealed seeds", "target", "run", "cohort", "ledger"),
-        examples=(
-            "search.py ant_recipe --dry_run",
-            "search.py ant_recipe",
-            "search.py ant_recipe --on slurm --at_once 4",
-            "search.py ant_recipe --status",
-        ),
-    )
-
-    search: str = flag(
-        MISSING, "Search file: a name from config/searches, or your own .toml file.", metavar="SEARCH", positional=True
-    )
-    log_root: Path = log_root_flag()
-    dry_run: bool = flag(False, "Only print the command of the next training.")
-    status: bool = flag(False, "Only show the trials, what they have cost, and which one is the best.")
-    all: bool = flag(False, "Show all trials in the table, not only the best ones.")
-    json: str | None = flag(
-        None, "With --status: write all results to a JSON file; - means standard output.", metavar="FILE"
-    )
-    html: Path | None = flag(None, "With --status: write the search, with figures, as an HTML page.", metavar="FILE")
-    figures: Path | None = flag(
-        None, "With --status: write the figures of the search into a folder, as SVG and PNG files.", metavar="DIR"
-    )
-    on: str | None = flag(
-        None,
-        "Submit the trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own .toml file. "
-        "The file sets the root folder of the ledger. The program runs until the search ends; if it is ended earlier, "
-        "the submitted trainings go on.",
-        group=_ELSEWHERE,
-        metavar="CLUSTER",
-    )
-    at_once: int = flag(
-        1,
-        "Largest number of trainings that run at the same time on the cluster (default: 1).",
-        group=_ELSEWHERE,
-        metavar="N",
-    )
-    cancel: bool = flag(False, "End all trainings of the search that wait or run.", group=_ELSEWHERE)
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            UserError: If a flag has an impossible value, or needs another flag.
-        """
-        self.require_at_most_one("dry_run", "status", "cancel")
-        if self.at_once < 1:
-            raise UserError(f"--at_once {self.at_once}: must be at least 1")
-        if self.on is None and (self.at_once > 1 or self.cancel):
-            raise UserError(f"--{'cancel' if self.cancel else 'at_once'} needs --on CLUSTER")
-        for name in ("json", "html", "figures"):
-            if getattr(self, name) is not None and not self.status:
-                raise UserError(f"--{name} {getattr(self, name)}: add --status")
-        self.require_at_most_one("json", "html", "figures")
-        if self.on is not None and self.log_root != Path("logs"):
-            raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
+"""A training on this machine that runs for so many times its cap hangs, and is asked to end; but not before so many
+seconds after the cap [s]."""
+_PATIENCE_WITHOUT_CAP = 10.0
+"""The same for a training without a cap, as a multiple of the slowest training so far. If it does not hang, it is
+resumed."""
+_MOST_FAILURES = 10
+"""Trainings in a row without a result after which the machine may be at fault."""
 
 
 def run_search(argv: Sequence[str]) -> int:
@@ -153,18 +60,19 @@ def run_search(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0 if the search has ended, or nothing was to be started; 75 if the system asked it to end.
+        0 if the search has ended, or nothing was to be trained; 75 if a signal ended the program.
 
     Raises:
-        UserError: If there is no such search, or a training refuses its arguments.
+        UserError: If there is no such search file, the search can't go on, or a training is refused.
     """
     request = SearchRequest.parse(argv)
-    declaration = load_search(_find(request.search))
+    declaration = load_search(find_search(request.search))
     console = make_console()
     jobs = None if request.on is None else SearchJobs(declaration, request.on)
-    search = _Search(declaration, request.log_root if jobs is None else jobs.log_root, jobs)
+    search = Search(declaration, request.log_root if jobs is None else jobs.log_root, jobs)
     if request.cancel:
-        ended = [] if jobs is None else jobs.cancel()
+        with _alone(declaration, search.log_root):  # a program that goes on would submit them again
+            ended = [] if jobs is None else jobs.cancel()
         console.print(f"cancelled job {', '.join(ended)}" if ended else "nothing to cancel: no training is queued")
         return 0
     if request.status:
@@ -174,10 +82,10 @@ def run_search(argv: Sequence[str]) -> int:
     if request.dry_run:
         _print_next(search, console)
         return 0
-    with _alone(declaration, search.log_root):
+    with _alone(declaration, search.log_root) as folder, _lock_of_trainings(folder, console) as lock:
         try:
-            end = _carry_out(search, request.at_once, console)
-        except (Terminated, KeyboardInterrupt):
+            end = _carry_out(search, request.at_once, console, lock)
+        except Terminated:
             console.print("run the command again to continue the search")
             return EXIT_REQUEUE
     console.print("", f"the search has ended: {end.reason}", "", sep="\n", soft_wrap=True)
@@ -185,129 +93,26 @@ def run_search(argv: Sequence[str]) -> int:
     return 0
 
 
-def _find(name: str) -> Path:
-    """Return the path of a search file.
+def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End:
+    """Start trainings until the search has ended.
+
+    Args:
+        search: The search.
+        at_once: Largest number of trainings that run at the same time.
+        console: Where to print.
+        lock: Descriptor of the lock that trainings on this machine hold.
 
     Raises:
-        UserError: If there is no such file.
+        UserError: If the search can't go on, or a training is refused.
     """
-    folder = config_root() / "searches"
-    path = Path(os.path.expanduser(name)) if name.endswith(".toml") else folder / f"{name}.toml"
-    if not path.is_file():
-        known = sorted(each.stem for each in folder.glob("*.toml"))
-        raise UserError(f"no search {name!r}: name a .toml file, or a file in config/searches: {nearest(name, known)}")
-    return path
-
-
-class _Search:
-    """A search with its ledger, and the cluster that trains for it."""
-
-    def __init__(self, declaration: SearchDeclaration, log_root: Path, jobs: SearchJobs | None) -> None:
-        """Find the price of its trainings.
-
-        Args:
-            declaration: The search.
-            log_root: Root of the ledger.
-            jobs: Its submissions; ``None`` to train on this machine.
-
-        Raises:
-            UserError: If ``train.py`` would refuse the arguments, or the price is unknown.
-        """
-        self.declaration, self.log_root, self.jobs = declaration, log_root, jobs
-        arguments = [*declaration.arguments, "--task", declaration.task]
-        if declaration.panel is not None:
-            arguments += ["--panel", declaration.panel]
-        processes, own = requested_processes(arguments)
-        self._request = TrainRequest.parse(own)
-        self.usd_per_s = self._price(processes)
-
-    def _price(self, processes: int | None) -> float | None:
-        """Return the price of a second of training [USD/s]; ``None`` if neither budget nor objective needs it."""
-        if self.declaration.budget_usd is None and self.declaration.objective == "time":
-            return None
-        request, site = self._request, None if self.jobs is None else self.jobs.site
-        instance = request.instance
-        if site is not None and (instance, request.usd_per_hour) == (None, None):
-            instance = site.instance
-        book = load_price_book(request.prices)
-        price: Price = resolve_price(instance, request.usd_per_hour, book, today=datetime.date.today())
-        if price.usd_per_hour is None:
-            raise UserError(
-                f"search {self.declaration.name}: {price.instance} has no price: add --instance, --usd_per_hour or "
-                '--prices to arguments, or give budget_h and objective = "time"'
-            )
-        gpus = 0 if site is None else site.gpus_per_node
-        devices = max(1, gpus or (processes or 1 if (request.device or "cpu").startswith("cuda") else 1))
-        return billed_instances(devices, 1, price) * price.usd_per_hour / 3600.0
-
-    def require_possible(self) -> None:
-        """Refuse a search whose stock recipe can't be trained.
-
-        Raises:
-            UserError: If it can't.
-        """
-        if self._request.rl_library is not None:
-            require_library(self._request.rl_library)
-        if reason := self.refuses({}):
-            raise UserError(f"search {self.declaration.name}: the stock recipe can't be trained: {reason}")
-
-    def refuses(self, values: Values) -> str | None:
-        """Return why the values of a trial can't be trained with; ``None`` if they can."""
-        asked = replace(self._request, rl_library=str(values.get(LIBRARY, library_of(self._request))))
-        try:
-            require_library(library_of(asked))
-            file = check_recipe(Path("the recipe"), tomllib.loads(recipe_text(self.declaration.recipe(values), "")))
-            if file.to_data() != {"fields": {}, "num_envs": None, "overrides": []}:
-                asked = with_recipe(asked, file, dialect_of(library_of(asked)))
-            batch = batches_of({"trial": asked}).get("trial")
-        except UserError as error:
-            return str(error)
-        if batch is None:
-            return None
-        return cannot_split(asked.num_envs or batch.own_num_envs, batch.plan)
-
-    def look(self) -> tuple[SearchRuns, dict[SearchTraining, str]]:
-        """Read the ledger, and ask the cluster for the trainings that it does not show.
-
-        Returns:
-            The trainings; and where the output of those is that were submitted, ended, and left no run.
-        """
-        runs = SearchRuns(self.declaration, self.log_root)
-        if self.jobs is None:
-            return runs, {}
-        waiting, gone = self.jobs.ask(_ended(runs))
-        runs = SearchRuns(self.declaration, self.log_root, waiting)  # some may have ended before they were asked for
-        return runs, {training: output for training, output in gone.items() if training not in runs.runs}
-
-    def next(self, runs: SearchRuns) -> Decision:
-        """Decide what comes next."""
-        return decide_next(self.declaration, runs.trials, usd_per_s=self.usd_per_s, refuses=self.refuses)
-
-    def result(self, runs: SearchRuns) -> SearchResult:
-        """Return what was found so far."""
-        return summarize_search(self.declaration, runs.trials, self.usd_per_s)
-
-
-def _ended(runs: SearchRuns) -> set[SearchTraining]:
-    """Return the trainings that the ledger shows to have ended."""
-    return {
-        SearchTraining(Place(trial.number, run.repeat, run.sealed), run.seed)
-        for trial in runs.trials
-        for run in trial.runs
-        if run.outcome.is_final
-    }
-
-
-def _carry_out(search: _Search, at_once: int, console: Console) -> End:
-    """Start trainings until the search has ended."""
-    told = ""
+    told, failures = "", 0
     while True:
         runs, gone = search.look()
         if gone:
             training, output = next(iter(gone.items()))
             raise UserError(
                 f"search {search.declaration.name}: trial {training.place.trial} seed {training.seed} ended before it "
-                f"declared a run: see {output}; correct that, remove the folder of this submission, and start again"
+                f"began to train: see {output}; correct that, remove the folder of this submission, and start again"
             )
         decision = search.next(runs)
         if isinstance(decision, End):
@@ -315,7 +120,13 @@ def _carry_out(search: _Search, at_once: int, console: Console) -> End:
         busy = [run for trial in runs.trials for run in trial.runs if run.outcome is Outcome.RUNNING]
         if isinstance(decision, Start) and len(busy) < at_once:
             told = ""
-            _start(search, runs, decision, console)
+            failures = 0 if _start(search, runs, decision, console, lock) else failures + 1
+            if failures == _MOST_FAILURES:
+                raise UserError(
+                    f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last "
+                    f"one of trial {decision.place.trial}: correct the cause, and start again; move their runs away if "
+                    "the recipes are not to blame"
+                )
             continue
         reason = f"{len(busy)} trainings wait or run" if isinstance(decision, Start) else decision.reason
         if reason != told:
@@ -324,51 +135,68 @@ def _carry_out(search: _Search, at_once: int, console: Console) -> End:
         time.sleep(_LOOK_EVERY_S)
 
 
-def _start(search: _Search, runs: SearchRuns, start: Start, console: Console) -> None:
+def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool:
     """Start a training; on this machine, wait for its end.
+
+    Returns:
+        Whether it has a result, as far as is known: it did not crash, hang, or end early.
 
     Raises:
         UserError: If the training or its submission is refused.
     """
+    runs.require_whole()
     arguments = runs.arguments(start)
     console.print("", *_start_lines(search, runs, start), sep="\n", soft_wrap=True)
     training = SearchTraining(start.place, start.seed)
     if search.jobs is not None:
         submission = search.jobs.submit(training, arguments)
         console.print(f"submitted to {submission.site} as job {submission.job} ({submission.folder})", soft_wrap=True)
-        return
-    longest_s = None if start.cap_s is None else max(_PATIENCE * start.cap_s, start.cap_s + _LEAST_PATIENCE_S)
-    status = train_here(train_command(arguments, search.log_root), longest_s)
-    if status == EXIT_USER_ERROR or training not in search.look()[0].runs:
+        return True
+    status = train_here(train_command(arguments, search.log_root), _longest_s(runs, start), keeps=(lock,))
+    runs, _ = search.look()
+    if status == EXIT_USER_ERROR or training not in runs.runs:
         raise UserError(
             f"search {search.declaration.name}: the training of trial {start.place.trial} was refused (see the message "
-            "above): correct that, and start again"
+            "above): correct the cause, and start again"
         )
+    return runs.outcome(training) in (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
 
 
-def _start_lines(search: _Search, runs: SearchRuns, start: Start) -> list[str]:
-    """Say which training is started, and what the search has spent."""
-    what = "stock recipe" if start.place.trial == 0 else f"trial {start.place.trial}"
+def _longest_s(runs: SearchRuns, start: Start) -> float:
+    """Return the time after which a training on this machine is taken to hang [s]."""
+    if start.cap_s is not None:
+        return max(_PATIENCE * start.cap_s, start.cap_s + _LEAST_PATIENCE_S)
+    slowest_s = max(run.wall_s for trial in runs.trials for run in trial.runs)
+    return max(_PATIENCE_WITHOUT_CAP * slowest_s, _LEAST_PATIENCE_S)
+
+
+def _start_lines(search: Search, runs: SearchRuns, start: Start) -> list[str]:
+    """Say what the race has spent, and which training is started."""
+    what = "stock recipe" if start.place.trial == STOCK else f"trial {start.place.trial}"
     what += " on sealed" if start.place.sealed else " again on" if start.place.repeat else " on"
+    what = f"resuming {what}" if start.resumes else what
     cap = "" if start.cap_s is None else f", at most {duration(start.cap_s)}"
     values = f": {values_words(start.values)}" if start.values else ""
-    spent = search_lines(search.result(runs))[1]
-    return [spent, f"{'resuming ' if start.resumes else ''}{what} seed {start.seed}{cap}{values}"]
+    return [spend_line(search.result(runs)), f"{what} seed {start.seed}{cap}{values}"]
 
 
-def _print_next(search: _Search, console: Console) -> None:
+def _print_next(search: Search, console: Console) -> None:
     """Print the command of the next training."""
     runs, _ = search.look()
     decision = search.next(runs)
-    if isinstance(decision, Start):
+    if not isinstance(decision, Start):
+        console.print(f"nothing to start: {decision.reason}", soft_wrap=True)
+        return
+    runs.require_whole()
+    if search.jobs is not None:
+        search.jobs.show(SearchTraining(decision.place, decision.seed), runs.arguments(decision), console)
+    else:
         command = train_command(runs.arguments(decision), search.log_root)
         console.print(shlex.join(command), soft_wrap=True)
-    else:
-        console.print(f"nothing to start: {decision.reason}", soft_wrap=True)
 
 
-def _show(search: _Search, request: SearchRequest, console: Console) -> None:
-    """Show the trials, or write them as JSON; and write the recipe of the winner."""
+def _show(search: Search, request: SearchRequest, console: Console) -> None:
+    """Show a search on the terminal, or write it into the file asked for."""
     runs, _ = search.look()
     result = search.result(runs)
     if request.json is not None:
@@ -388,39 +216,81 @@ def _show(search: _Search, request: SearchRequest, console: Console) -> None:
     console.print(*trial_notes(result, every=request.all), sep="\n", soft_wrap=True)
     if result.importances:
         console.print("", importance_table(result), sep="\n")
+    if lines := prediction_lines(result, scored_trainings(runs)):
+        console.print("", *lines, sep="\n", soft_wrap=True)
     if lines := end_lines(result):
         console.print("", *lines, sep="\n", soft_wrap=True)
     if result.winner is not None:
-        values = result.trial(result.winner.trial).values
-        path = runs.recipe_file(result.winner.trial, values, _WINNER)
-        library = f" --rl_library {values[LIBRARY]}" if LIBRARY in values else ""
-        console.print(
-            f"its recipe: ./isaaclab.sh -p scripts/train.py --task {search.declaration.task}{library} --recipe "
-            f"{shlex.quote(str(path))}",
-            soft_wrap=True,
-        )
+        arguments = runs.trial_arguments(result.winner.trial, result.trial(result.winner.trial).values)
+        console.print(f"train with it: ./isaaclab.sh -p scripts/train.py {shlex.join(arguments)}", soft_wrap=True)
 
 
 @contextmanager
-def _alone(declaration: SearchDeclaration, log_root: Path) -> Iterator[None]:
-    """Keep other programs from deciding about the same search at the same time.
+def _alone(declaration: SearchDeclaration, log_root: Path) -> Iterator[Path]:
+    """Keep other programs from working on the same search at the same time.
+
+    Yields:
+        The folder of the search.
 
     Raises:
-        UserError: If another program does, or the folder can't be written to.
+        UserError: If another program works on it, or the folder can't be written to.
     """
     folder = search_folder(declaration, log_root)
     make_folder(folder)
+    with _file_lock(folder / "lock") as (_, is_free):
+        if not is_free:
+            raise UserError(f"search {declaration.name}: another search.py works on it: wait for it, or end it first")
+        yield folder
+
+
+@contextmanager
+def _lock_of_trainings(folder: Path, console: Console) -> Iterator[int]:
+    """Wait until no training on this machine goes on that an earlier program had started, and then keep a lock.
+
+    If this program is killed, its training goes on and keeps the lock. So a training is not started twice, although the
+    ledger shows it only when it has declared its run.
+
+    Args:
+        folder: Folder of the search.
+        console: Where to print that it waits.
+
+    Yields:
+        Descriptor of the lock, which trainings keep open.
+    """
+    with _file_lock(folder / "trainings.lock") as (descriptor, is_free):
+        if not is_free:
+            console.print("waiting: a training that an earlier search.py started is under way", soft_wrap=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[tuple[int, bool]]:
+    """Open a file, and lock it if it is free.
+
+    Args:
+        path: The file.
+
+    Yields:
+        Its descriptor, and whether it was free.
+
+    Raises:
+        UserError: If the folder can't be written to, or its file system has no locks.
+    """
     try:
-        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}: correct --log_root") from error
+        raise UserError(f"cannot write to {path.parent}: {error.strerror}: correct --log_root") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            is_free = True
+        except BlockingIOError:
+            is_free = False
+        except OSError as error:
             raise UserError(
-                f"search {declaration.name}: another search.py works on it: wait for it, or end it first"
+                f"cannot lock {path}: {error.strerror}: use a log root on a file system with locks"
             ) from error
-        yield
+        yield descriptor, is_free
     finally:
         os.close(descriptor)

@@ -1,13 +1,17 @@
-"""Trainings of a search on a cluster: they are submitted one by one, as the race decides."""
+"""Trainings of a search on a cluster: each is a submission of its own, as soon as the search decides on it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from rich.console import Console
+
 from ledger_lab.commands.search_runs import SearchTraining, Waiting
-from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training
+from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Site, load_engine, load_site
 from ledger_lab.launch.plans import Plan, PlannedTraining
@@ -18,6 +22,16 @@ from ledger_lab.search.space import Values
 from ledger_lab.search.trial_recipe import recorded_values
 from ledger_lab.search.trials import STOCK, cohort_of, place_of
 from ledger_lab.training.request import TrainRequest
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A submitted training that neither waits nor runs, although the ledger does not show that it has ended."""
+
+    submissions: int
+    """How often it was submitted, without cancelled submissions."""
+    output: Path
+    """Output of the last submission."""
 
 
 class SearchJobs:
@@ -54,60 +68,92 @@ class SearchJobs:
             UserError: If it is refused.
         """
         folder = new_folder(self.log_root, self._declaration.cohort_stem)
-        planned = planned_training(self.site, self._name(training), arguments, nodes=1)
-        return hand_over(self.engine, self.site, Plan(name=self._declaration.cohort_stem, trainings=(planned,)), folder)
+        return hand_over(self.engine, self.site, self._plan(training, arguments), folder)
 
-    def ask(self, ended: Collection[SearchTraining]) -> tuple[dict[SearchTraining, Waiting], dict[SearchTraining, str]]:
+    def show(self, training: SearchTraining, arguments: Sequence[str], console: Console) -> None:
+        """Print the files that would be submitted for a training.
+
+        Args:
+            training: The training.
+            arguments: Arguments of ``train.py``.
+            console: Where to print.
+
+        Raises:
+            UserError: If it would be refused.
+        """
+        folder = new_folder(self.log_root, self._declaration.cohort_stem)
+        show_files(self.engine, self.site, self._plan(training, arguments), console, folder)
+
+    def _plan(self, training: SearchTraining, arguments: Sequence[str]) -> Plan:
+        """Return the plan of one training."""
+        planned = planned_training(self.site, self._name(training), arguments, nodes=1)
+        return Plan(name=self._declaration.cohort_stem, trainings=(planned,))
+
+    def ask(
+        self, ended: Collection[SearchTraining]
+    ) -> tuple[dict[SearchTraining, Waiting], dict[SearchTraining, Gone]]:
         """Ask the engines for the submitted trainings that have not ended.
 
         Args:
             ended: Trainings that the ledger shows to have ended.
 
         Returns:
-            Trainings that wait or run; and where the output of those is that neither wait nor run.
+            The trainings that wait or run, and the others.
 
         Raises:
             UserError: If an engine does not answer.
         """
         complete_drafts(read_drafts(self.log_root, self._declaration.cohort_stem))
         waiting: dict[SearchTraining, Waiting] = {}
-        gone: dict[SearchTraining, str] = {}
-        names = {self._name(each): each for each in ended}
-        for name, (submission, index) in self._latest().items():
+        gone: dict[SearchTraining, Gone] = {}
+        names = {self._name(each) for each in ended}
+        submissions = read_submissions(self.log_root, self._declaration.cohort_stem)
+        kept = [submission for submission in submissions if not _cancelled(submission).exists()]
+        counts = Counter(planned.what for submission in kept for planned in submission.trainings())
+        for name, (submission, index) in latest_by_name(submissions).items():
             if name in names:
                 continue
             planned = submission.trainings()[index]
             training = self._training(planned)
             if index in load_engine(submission.engine).queued(submission):
                 waiting[training] = self._waiting(training, planned, submission)
-            else:
-                gone[training] = str(submission.output(index))
+            elif submission in kept:
+                gone[training] = Gone(submissions=counts[name], output=submission.output(index))
         return waiting, gone
 
     def cancel(self) -> list[str]:
-        """End all trainings that wait or run, and return their jobs."""
+        """End all trainings that wait or run, and return their jobs. The next search starts or resumes them.
+
+        Raises:
+            UserError: If an engine does not answer, or the folder of a submission can't be written to.
+        """
         jobs = []
-        for submission in {each.folder: each for each, _ in self._latest().values()}.values():
+        latest = latest_by_name(read_submissions(self.log_root, self._declaration.cohort_stem))
+        for submission in {each.folder: each for each, _ in latest.values()}.values():
             engine = load_engine(submission.engine)
             if engine.queued(submission):
+                try:
+                    _cancelled(submission).touch()
+                except OSError as error:
+                    raise UserError(
+                        f"cannot write to {submission.folder}: {error.strerror}: cancel as its user"
+                    ) from error
                 engine.cancel(submission)
                 jobs.append(submission.job)
         return jobs
-
-    def _latest(self) -> dict[str, tuple[Submission, int]]:
-        """Return the last submission of each training by its name."""
-        return latest_by_name(read_submissions(self.log_root, self._declaration.cohort_stem))
 
     def _name(self, training: SearchTraining) -> str:
         """Return the name of a training in plans."""
         return f"{cohort_of(self._declaration, training.place)} seed {training.seed}"
 
     def _training(self, planned: PlannedTraining) -> SearchTraining:
-        """Return which training a line of a plan is."""
+        """Return which training of the search a planned training is."""
         cohort, _, seed = planned.what.rpartition(" seed ")
         place = place_of(self._declaration, cohort)
         if place is None or not seed.isdecimal():
-            raise UserError(f"search {self._declaration.name}: {planned.what!r} is no training of it")
+            raise UserError(
+                f"search {self._declaration.name}: a submission has {planned.what!r}, which is none of its trainings"
+            )
         return SearchTraining(place, int(seed))
 
     def _waiting(self, training: SearchTraining, planned: PlannedTraining, submission: Submission) -> Waiting:
@@ -120,10 +166,15 @@ class SearchJobs:
         )
 
     def _values(self, training: SearchTraining, asked: TrainRequest) -> Values:
-        """Return the values of a submitted training; a resumed one has them in the ledger."""
-        recipe = None if asked.recipe is None else read_recipe(Path(asked.recipe)).to_data()
+        """Return the values of a submitted training; none for a resumed one, whose values are in the ledger."""
         if asked.resume is not None:
             return {}
+        recipe = None if asked.recipe is None else read_recipe(Path(asked.recipe)).to_data()
         return recorded_values(
             self._declaration, recipe, asked.rl_library or "", is_stock=training.place.trial == STOCK
         )
+
+
+def _cancelled(submission: Submission) -> Path:
+    """Return the file that marks a submission as cancelled by the user."""
+    return submission.folder / "cancelled"

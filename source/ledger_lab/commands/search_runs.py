@@ -1,7 +1,10 @@
-"""The trainings of a search: what the ledger says of them, and how the others start."""
+"""The trainings of a search: what the ledger says of them, and how they start or resume."""
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +13,14 @@ from pathlib import Path
 from ledger_lab.commands.study_runs import has_state, repeated_flags
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
-from ledger_lab.ledger import Run
-from ledger_lab.ledger.find import read_runs
+from ledger_lab.ledger import Run, StateSaved, read_ledger
+from ledger_lab.ledger.listing import COMPRESSED
+from ledger_lab.panels import few_differences
+from ledger_lab.recipes.rules import positive
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.prediction import ScoredTraining
 from ledger_lab.search.race import Start
 from ledger_lab.search.space import LIBRARY, Values
 from ledger_lab.search.trial_recipe import recipe_text, recorded_values
@@ -25,7 +32,7 @@ _FOLDER = "searches"
 
 @dataclass(frozen=True)
 class SearchTraining:
-    """One training of a search: where it belongs, and its seed."""
+    """One training of a search: its place, and its seed."""
 
     place: Place
     seed: int
@@ -61,25 +68,70 @@ class SearchRuns:
         self._declaration, self._log_root = declaration, log_root
         self.runs: dict[SearchTraining, list[Run]] = defaultdict(list)
         """Runs of each training, oldest first. There are several if one was interrupted before it saved a state."""
-        for run in read_runs(log_root):
+        ledger = read_ledger(log_root.resolve(), tolerate_damage=True)
+        self.damage = ledger.damage
+        """Damage of the ledger. Runs with damage are left out."""
+        for run in ledger.runs:
             place = place_of(declaration, run.cohort)
             if place is not None and run.attempts:
                 self.runs[SearchTraining(place, run.declared.seed)].append(run)
-        records = [record for task, runs in self.runs.items() for record in self._records(task, runs)]
+        self._require_one_panel()
+        records = [record for training, runs in self.runs.items() for record in self._records(training, runs)]
         self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}))
-        """The trials."""
+        """The trials, by number."""
+
+    def _require_one_panel(self) -> None:
+        """Refuse runs that were not trained to the same target on the same panel: their times can't be compared."""
+        declared = [run.declared for runs in self.runs.values() for run in runs]
+        for one, other in itertools.pairwise(declared):
+            if (one.panel_id, one.target_success) != (other.panel_id, other.target_success):
+                what = few_differences(
+                    {**one.panel_fields, "target": one.target_success},
+                    {**other.panel_fields, "target": other.target_success},
+                )
+                raise UserError(
+                    f"search {self._declaration.name}: runs {one.run_id} and {other.run_id} were scored differently: "
+                    f"{what}: restore the panel, the task and the packages, and move away the runs that differ"
+                )
+
+    def require_whole(self) -> None:
+        """Refuse to go on while a training of the search may be left out: it would be trained and paid for again.
+
+        Raises:
+            UserError: If there may be one.
+        """
+        stem = self._declaration.cohort_stem.encode()
+        if found := next((each for each in self.damage if _may_hold(each.path, stem)), None):
+            raise UserError(
+                f"search {self._declaration.name}: a training of it may be left out: {found}: restore it, or move it "
+                "out of the ledger"
+            )
+
+    def outcome(self, training: SearchTraining) -> Outcome | None:
+        """Return how a training stands; ``None`` if it has not been started."""
+        place, seed = training.place, training.seed
+        found = (
+            run.outcome
+            for trial in self.trials
+            if trial.number == place.trial
+            for run in trial.runs
+            if (run.seed, run.repeat, run.sealed) == (seed, place.repeat, place.sealed)
+        )
+        return next(found, None)
 
     def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[tuple[Place, Values, SeedRun]]:
-        """Return what the runs of a training say: one record, or one each if several of them have ended."""
+        """Return the records of a training: one, or one for each run that has ended if there are several."""
         values = [self._values(run, training.place) for run in runs]
         if any(each != values[-1] for each in values):
             raise UserError(
                 f"search {self._declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
-                f"{runs[0].cohort} have different values: move those away that the search did not start"
+                f"{runs[0].cohort} have different values: move away those that the search did not start"
             )
-        ended = [run for run in runs if _outcome(run, 1).is_final]
-        others = [run for run in runs if not _outcome(run, 1).is_final]
-        if len(ended) > 1:  # one training has one result; gather() refuses more
+        if len(runs) == 1:
+            return [(training.place, values[0], _seed_run(training, runs))]
+        ended = [run for run in runs if _outcome(run).is_final]
+        others = [run for run in runs if run not in ended]
+        if len(ended) > 1:  # a training has one result: gather() refuses these records
             return [(training.place, values[-1], _seed_run(training, [run])) for run in ended]
         return [(training.place, values[-1], _seed_run(training, [*others, *ended]))]
 
@@ -91,12 +143,12 @@ class SearchRuns:
             )
         except UserError as error:
             raise UserError(
-                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search did not "
-                "start it"
+                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search can't "
+                "have started it"
             ) from error
 
     def arguments(self, start: Start) -> list[str]:
-        """Return the arguments of ``train.py`` that start or resume a training. This writes its recipe file.
+        """Return the arguments of ``train.py`` that start or resume a training, and write its recipe file.
 
         Args:
             start: The training.
@@ -108,32 +160,34 @@ class SearchRuns:
         earlier = self.runs.get(SearchTraining(start.place, start.seed), [])
         if start.resumes and earlier and has_state(earlier[-1]):
             return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
-        arguments = [*declaration.arguments, "--task", declaration.task]
-        if declaration.panel is not None:
-            arguments += ["--panel", declaration.panel]
-        if LIBRARY in start.values:
-            arguments += ["--rl_library", str(start.values[LIBRARY])]
-        if declaration.recipe(start.values):
-            arguments += ["--recipe", str(self.recipe_file(start.place.trial, start.values))]
+        arguments = self.trial_arguments(start.place.trial, start.values)
         if start.cap_s is not None:
             left_s = start.cap_s - sum(summarize_run(run).wall_s for run in earlier)
             arguments += ["--limit_s", f"{max(left_s, 1.0):.3f}"]
         return [*arguments, "--seed", str(start.seed), "--cohort", cohort_of(declaration, start.place)]
 
-    def recipe_file(self, trial: int, values: Values, name: str | None = None) -> Path:
-        """Write the recipe of a trial into a file, and return its path.
+    def trial_arguments(self, trial: int, values: Values) -> list[str]:
+        """Return the arguments of ``train.py`` that all trainings of a trial have. This writes its recipe file.
 
         Args:
             trial: Number of the trial.
             values: Its values.
-            name: Name of the file; ``None`` for ``tNUMBER.toml``.
 
         Raises:
-            UserError: If the file can't be written.
+            UserError: If the recipe file can't be written.
         """
+        arguments = [*self._declaration.common_arguments]
+        if LIBRARY in values:
+            arguments += ["--rl_library", str(values[LIBRARY])]
+        if self._declaration.recipe(values):
+            arguments += ["--recipe", str(self._recipe_file(trial, values))]
+        return arguments
+
+    def _recipe_file(self, trial: int, values: Values) -> Path:
+        """Write the recipe of a trial into its file, and return its path."""
         declaration = self._declaration
         folder = search_folder(declaration, self._log_root)
-        path = folder / (name or f"t{trial:04d}.toml")
+        path = folder / f"t{trial:04d}.toml"
         text = recipe_text(
             declaration.recipe(values), f"trial {trial} of search {declaration.name} ({declaration.digest[:8]})"
         )
@@ -160,19 +214,19 @@ def search_folder(declaration: SearchDeclaration, log_root: Path) -> Path:
 def with_waiting(
     records: Iterable[tuple[Place, Values, SeedRun]], waiting: Mapping[SearchTraining, Waiting]
 ) -> list[tuple[Place, Values, SeedRun]]:
-    """Add the trainings that wait or run on a cluster, which count as running.
+    """Return the records of the ledger, and those of the trainings on a cluster, which count as running.
 
     Args:
         records: What the ledger says.
-        waiting: The trainings.
+        waiting: The trainings that wait or run on a cluster.
     """
     found = []
     seen = set()
     for place, values, run in records:
         training = SearchTraining(place, run.seed)
         seen.add(training)
-        goes_on = training in waiting and not run.outcome.is_final
-        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if goes_on else run))
+        is_under_way = training in waiting and not run.outcome.is_final
+        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if is_under_way else run))
     for training, each in waiting.items():
         if training not in seen:
             run = SeedRun(
@@ -194,11 +248,11 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
     last, summaries = runs[-1], [summarize_run(run) for run in runs]
     wall_s = sum(summary.wall_s for summary in summaries)
     usd = [summary.declared_usd for summary in summaries]
-    limit_s = (last.declared.request or {}).get("limit_s")
+    limit_s = _limit_s(last)
     cap_s = None if limit_s is None else limit_s + sum(summary.wall_s for summary in summaries[:-1])
-    outcome = _outcome(last, sum(len(run.attempts) for run in runs))
-    if outcome is Outcome.CONTINUES and cap_s is not None and wall_s >= cap_s:
-        outcome = Outcome.CAPPED  # it was interrupted with its time used up
+    outcome = _outcome(last, _attempts_without_state(runs))
+    if outcome is Outcome.INTERRUPTED and cap_s is not None and wall_s >= cap_s:
+        outcome = Outcome.CAPPED  # it had used up its time when it was interrupted
     summary, first = summaries[-1], runs[0].attempts[0].first_start
     return SeedRun(
         seed=training.seed,
@@ -214,6 +268,94 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
     )
 
 
-def _outcome(run: Run, attempts: int) -> Outcome:
-    """Return how a training with one run stands."""
-    return Outcome.REACHED if run.proven else outcome_of(run.attempts[-1].status, attempts)
+def _outcome(run: Run, attempts: int = 0) -> Outcome:
+    """Return how a training stands. Its time is known only when its processes have ended.
+
+    Args:
+        run: Its latest run.
+        attempts: Number of its latest attempts that saved no state.
+    """
+    outcome = outcome_of(run.attempts[-1].status, attempts)
+    if outcome in (Outcome.REACHED, Outcome.RUNNING):
+        return outcome
+    return Outcome.REACHED if run.proven else outcome
+
+
+def _attempts_without_state(runs: Sequence[Run]) -> int:
+    """Return the number of the latest attempts of a training that saved no state."""
+    attempts = [attempt for run in runs for attempt in run.attempts]
+    saved = (number for number, attempt in enumerate(reversed(attempts)) if attempt.of(StateSaved))
+    return next(saved, len(attempts))
+
+
+def _limit_s(run: Run) -> float | None:
+    """Return the limit that a run was started with [s]; ``None`` without a limit.
+
+    Raises:
+        UserError: If it is no limit.
+    """
+    found: object = (run.declared.request or {}).get("limit_s")
+    if found is None:
+        return None
+    if isinstance(found, int | float) and positive(found) is None:
+        return float(found)
+    raise UserError(f"run {run.run_id}: limit_s {found!r} is no time: move it away, because no search started it")
+
+
+def _may_hold(path: Path, cohort: bytes) -> bool:
+    """Tell whether damaged journals may be those of a run of some cohorts; true if they don't tell their cohort.
+
+    Args:
+        path: A journal, or a directory.
+        cohort: Beginning of the names of the cohorts.
+    """
+    directory = path if path.is_dir() else path.parent
+    try:
+        written = b"".join(_content(each) for each in sorted(directory.glob("journal-*")))
+    except (OSError, EOFError, zlib.error):
+        return True
+    return cohort in written or b'"cohort":' not in written
+
+
+def _content(journal: Path) -> bytes:
+    """Return what is in a journal, compressed or not."""
+    data = journal.read_bytes()
+    return gzip.decompress(data) if journal.name.endswith(COMPRESSED) else data
+
+
+def scored_trainings(runs: SearchRuns) -> list[ScoredTraining]:
+    """Return the trainings of the race with their scores. This reads all scores of their runs.
+
+    Args:
+        runs: The trainings of a search.
+    """
+    found = []
+    for trial in runs.trials:
+        for run in trial.raced().values():
+            own = runs.runs.get(SearchTraining(Place(trial.number), run.seed), [])
+            found.append(
+                ScoredTraining(
+                    trial=trial.number,
+                    seed=run.seed,
+                    started_s=run.started_s,
+                    wall_s=run.wall_s,
+                    reached=run.outcome is Outcome.REACHED,
+                    scores=_scores(own),
+                )
+            )
+    return sorted(found, key=lambda each: (each.started_s, each.trial, each.seed))
+
+
+def _scores(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
+    """Return when the policies of a training were screened [s], and their success rates."""
+    found = []
+    passed_s = 0.0
+    for run in runs:
+        starts = attempt_starts_s(run)
+        found += [
+            (passed_s + starts[attempt.number] + row.wall_ns / 1e9, row.outcomes.successes / row.outcomes.episodes)
+            for attempt, row in run.judged
+            if attempt is not None and row.purpose == "screening" and row.invalid is None
+        ]
+        passed_s += summarize_run(run).wall_s
+    return tuple(sorted(found))

@@ -23,35 +23,44 @@ def train_command(arguments: Sequence[str], log_root: Path) -> list[str]:
     return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *arguments, "--log_root", str(log_root)]
 
 
-def train_here(command: Sequence[str], longest_s: float | None = None) -> int:
+def train_here(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
     """Train, and return the exit status. A signal that asks this program to end is passed on to the training.
 
     Args:
         command: The command line.
-        longest_s: Time after which the training is asked to end [s], because it must hang; ``None`` for never.
+        longest_s: Time after which the training is taken to hang, and asked to end [s]; ``None`` for never.
+        keeps: Descriptors that stay open in the training.
 
     Raises:
         KeyboardInterrupt: If a signal of the terminal asked to end, after the training has ended.
-        Terminated: If another signal did.
+        Terminated: If another signal asked to end, after the training has ended.
     """
     asked: list[signal.Signals] = []
-    with subprocess.Popen(command) as process:
+    early: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
 
-        def pass_on(signum: int, _: FrameType | None) -> None:
-            asked.append(signal.Signals(signum))
+    def pass_on(signum: int, _: FrameType | None) -> None:
+        asked.append(signal.Signals(signum))
+        for process in started:
             process.send_signal(signum)
+        if not started:
+            early.append(signum)
 
-        heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
-        former = {signum: signal.signal(signum, pass_on) for signum in heard}
-        try:
+    heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    former = {signum: signal.signal(signum, pass_on) for signum in heard}
+    try:
+        with subprocess.Popen(command, pass_fds=keeps) as process:
+            started.append(process)
+            for signum in early:  # they came while the process was being started
+                process.send_signal(signum)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(longest_s)
             if process.returncode is None:
                 process.terminate()
             status = process.wait()
-        finally:
-            for signum, handler in former.items():
-                signal.signal(signum, handler)
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
     if asked:
         raise exception_of(asked[0])
     return status

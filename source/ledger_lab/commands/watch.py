@@ -173,7 +173,7 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     queues, unasked = ask_queues(request.log_root) if request.ask else ([], [])
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)
-    tell_damage(ledger)
+    tell_damage(ledger.damage)
     names = {study.name for study in own}
     found = watch_ledger(
         ledger,

@@ -80,13 +80,21 @@ def training_command(training: PlannedTraining, resumed: Path | None, place: Pla
     return [sys.executable, training.program, *arguments]
 
 
-_ENDED = (Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED)
-"""Statuses of runs that no later part of their job continues."""
+_ENDED = (
+    *(Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED),
+    *(Status.STOPPED, Status.NON_FINITE, Status.INVALID),
+)
+"""Statuses of runs that no later part of their job continues: all work was done, or it would end in the same way."""
 
 
 def _has_ended(run: Run) -> bool:
-    """Tell whether a run has done all of its work, or used up its limit."""
-    return run.proven or (bool(run.attempts) and run.attempts[-1].status in _ENDED)
+    """Tell whether a run has done all of its work, has used up its limit, or would end again as it ended."""
+    if not run.attempts:
+        return False
+    limit_s = (run.declared.request or {}).get("limit_s")
+    spent_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
+    used_up = isinstance(limit_s, int | float) and spent_s >= limit_s
+    return run.proven or used_up or run.attempts[-1].status in _ENDED
 
 
 def _earlier_run(folder: Path, index: int) -> Run | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
+from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
 from ledger_lab.names import visible
 
 
@@ -55,14 +55,14 @@ def read_runs(root: Path) -> tuple[Run, ...]:
         UserError: If a journal or a directory can't be read.
     """
     ledger = read_ledger(root.resolve(), tolerate_damage=True)
-    tell_damage(ledger)
+    tell_damage(ledger.damage)
     return ledger.runs
 
 
-def tell_damage(ledger: Ledger) -> None:
+def tell_damage(damage: Iterable[LedgerDamageError]) -> None:
     """Print on standard error which runs of a ledger are damaged, and therefore left out."""
-    for damage in ledger.damage:
-        left_out = f"left out: {damage} (scripts/verify_ledger.py checks the whole ledger)"
+    for each in damage:
+        left_out = f"left out: {each} (scripts/verify_ledger.py checks the whole ledger)"
         print(visible(left_out), file=sys.stderr)
 
 

@@ -46,6 +46,8 @@ def require_own_rows(
     episode. The same episode must start alike each time. Then the scene is moved to states far from the start, and
     copies even further. The success function, the observations and the terminations must give the same value for the
     same episode each time. Each company is made twice, so that what a slot did before is the same the second time.
+    Before, all rewards are computed, as in a step, because the other functions may read what a reward has stored. At
+    last, the episodes start again, and must start as at first, whatever the terms have stored meanwhile.
 
     Args:
         base: The environment, unwrapped.
@@ -79,6 +81,13 @@ def require_own_rows(
         )
     before = base.scene.get_state()
     functions = dict([success, *observations.items(), *_terminations(base)])
+    rewards = list(_rewards(base))
+
+    def look() -> dict[str, torch.Tensor]:
+        for reward in rewards:
+            reward()
+        return {name: function()[rows].clone() for name, function in functions.items()}
+
     free = {name for name, function in functions.items() if name != success[0] and _draws(function)}
     steady = functions.keys() - free - _objects(base)
 
@@ -86,7 +95,7 @@ def require_own_rows(
         for _ in range(2):
             start(order)
             _scatter(base, before, first, order, company)
-            found = {name: function()[rows].clone() for name, function in functions.items()}
+            found = look()
         with other_surroundings(base):
             again = {name: function()[rows].clone() for name, function in functions.items() if name in steady}
         for name, value in again.items():
@@ -100,7 +109,19 @@ def require_own_rows(
     alone = values(slots, 0)
     others = [(order, values(order, company)) for company, order in enumerate(companies, 1)]
     again = values(slots, 0)
+
+    def start_far_away() -> None:
+        _scatter(base, before, first, first_half, 1)  # copies of an episode go far
+        look()
+        start(slots)
+
+    stored = find_cause(base, lambda: _changed_start(base, rows, lambda: start(slots), start_far_away))
     _write(base, before)
+    if stored:
+        raise UserError(
+            f"an episode starts differently when rewards, observations or terminations have looked at other states: "
+            f"{stored}. A reset must not read what another term has stored"
+        )
     for name, expected in alone.items():
         unchanged = _alike(again[name], expected)
         for order, found in others:
@@ -117,6 +138,20 @@ def require_own_rows(
                 f"{name} has another value when the same episode starts again: at the start of an episode, reset "
                 "everything that it remembers"
             )
+
+
+def _changed_start(
+    base: ManagerBasedRLEnv, rows: slice, start: Callable[[], None], other: Callable[[], None]
+) -> str | None:
+    """Start the episodes in two ways; return the first quantity that differs."""
+    start()
+    expected = dict(start_quantities(base, rows, is_relative=True))
+    other()
+    for name, value in start_quantities(base, rows, is_relative=True):
+        left, right = (each.reshape(len(each), -1).double().nan_to_num() for each in (value, expected[name]))
+        if not bool(_alike(left, right, _ROUNDING_OF_STARTS).all()):
+            return name
+    return None
 
 
 def _start_difference(
@@ -154,6 +189,14 @@ def _terminations(base: ManagerBasedRLEnv) -> Iterator[tuple[str, Callable[[], t
     for name in manager.active_terms:
         term = manager.get_term_cfg(name)
         yield f"termination {name!r}", functools.partial(term.func, base, **term.params)
+
+
+def _rewards(base: ManagerBasedRLEnv) -> Iterator[Callable[[], object]]:
+    """Yield the reward terms."""
+    manager = base.reward_manager
+    for name in manager.active_terms:
+        term = manager.get_term_cfg(name)
+        yield functools.partial(term.func, base, **term.params)
 
 
 def _objects(base: ManagerBasedRLEnv) -> set[str]:

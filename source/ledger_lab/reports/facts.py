@@ -83,7 +83,7 @@ class RunFacts:
     @property
     def update_s(self) -> float | None:
         """Seconds in which the learner updated its policy."""
-        return self.spent_s((Phase.RETURNS, Phase.LEARN, Phase.SYNCHRONIZE))
+        return self.spent_s((Phase.RETURNS, Phase.REPLAY_SAMPLE, Phase.LEARN, Phase.SYNCHRONIZE))
 
     @property
     def evaluate_s(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ledger_lab.costs import Price, billable_usd
 from ledger_lab.ledger import Run, RunDeclared, Status
@@ -14,6 +15,7 @@ from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.phase_times import Moment, time_until
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.scaling.points import Identity, RankWait, ScaledRun
+from ledger_lab.studies import has_finished
 
 _SIZE = ("physics=", "env.scene.num_envs=")
 """Beginnings of overrides that :class:`ScaledRun` has in other fields."""
@@ -27,7 +29,30 @@ def scaled_runs(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Pri
         summaries: Their summaries, in the same order.
         price: Price that replaces the declared prices.
     """
-    return [scaled_run(run, summary, price) for run, summary in zip(runs, summaries, strict=True)]
+    scaled = [scaled_run(run, summary, price) for run, summary in zip(runs, summaries, strict=True)]
+    return mark_repeated(runs, scaled)
+
+
+def mark_repeated(runs: Sequence[Run], scaled: Sequence[ScaledRun]) -> list[ScaledRun]:
+    """Mark the runs that something outside of them ended, and that were started again later.
+
+    Args:
+        runs: The runs.
+        scaled: The same runs as points of scaling studies.
+    """
+    latest = {_training(run): run.run_id for run in sorted(runs, key=lambda run: run.declared_at)}
+    return [
+        replace(each, repeated=True)
+        if run.attempts and run.cohort is not None and not has_finished(run) and latest[_training(run)] != run.run_id
+        else each
+        for run, each in zip(runs, scaled, strict=True)
+    ]
+
+
+def _training(run: Run) -> tuple[object, ...]:
+    """Return what two runs have in common if one repeats the other."""
+    declared = run.declared
+    return (declared.cohort, declared.task, declared.rl_library, declared.seed, declared.num_envs, declared.world_size)
 
 
 def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> ScaledRun:

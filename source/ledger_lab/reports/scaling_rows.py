@@ -135,7 +135,7 @@ class TargetRow:
         Shown("size", "processes × environments", lambda row: row.size, priority=0, align="left"),
     )
     """Processes × environments of each process."""
-    runs: int = _point(lambda of: len(of.point.runs))
+    runs: int = _point(lambda of: len(of.point.counted))
     reached: int = _point(lambda of: of.point.reached, Shown("reached", "of the runs", _reached_cell, priority=1))
     """Runs that reached the target."""
     batch: int = _point(

@@ -1,4 +1,4 @@
-"""Searches as text for the terminal, and as JSON."""
+"""Searches as texts and tables for the terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -11,67 +11,76 @@ from rich.table import Table
 
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import Comparison
+from ledger_lab.search.prediction import MOST_WRONG, ScoredTraining, is_behind, replay
 from ledger_lab.search.result import SearchResult
 from ledger_lab.search.space import Values
-from ledger_lab.search.trials import Outcome, SeedRun, Trial
+from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial
 from ledger_lab.units import MISSING, duration, percent, usd
 
 _MOST_SHOWN = 12
-"""Trials in the table without --all: the best ones, the stock recipe, and those under way."""
+"""Number of the best trials in the table without --all. The stock recipe and those under way are there in any case."""
 _MARKS = {
     Outcome.MISSED: "missed",
     Outcome.CRASHED: "crashed",
     Outcome.HUNG: "hung",
-    Outcome.CONTINUES: "interrupted",
+    Outcome.INTERRUPTED: "interrupted",
     Outcome.RUNNING: "running",
 }
-"""What stands in the table for a training without the target, besides one that was capped."""
+"""What the table shows for a training without the target that was not capped."""
 
 
 def search_lines(result: SearchResult) -> list[str]:
-    """Return what a search is about, and what it has spent, one line each.
+    """Return what a search is about, what its race has spent, and which trial is the best so far, one line each.
 
     Args:
         result: The search.
     """
     declaration = result.declaration
-    goal = "time" if declaration.objective == "time" else "cost"
-    runs = [run for trial in result.trials for run in trial.runs]
-    raced, sealed = sum(not run.sealed for run in runs), sum(run.sealed for run in runs)
-    of_race = f"{raced} trainings of {len(result.trials)} trials, {_spend_words(result)}"
-    of_end = f"; sealed seeds: {sealed} trainings" if sealed else ""
     lines = [
         f"search {declaration.name} ({declaration.digest[:8]}): {declaration.about} · {declaration.task} · "
-        f"least {goal}",
-        f"race: {of_race}{of_end}",
+        f"least {declaration.objective}",
+        spend_line(result),
     ]
     if result.best is not None:
-        own = result.charges.by_trial[result.best.number]
-        mean = sum(own.values()) / len(own)
+        mean = result.charges.mean(result.best.number)
         name = "the stock recipe" if result.best.is_stock else f"trial {result.best.number}"
-        lines.append(f"best so far: {name}, {_charge_words(declaration, mean)} per seed in the race")
+        lines.append(f"best so far: {name}, {_amount(declaration, mean)} per seed in the race")
     return lines
+
+
+def spend_line(result: SearchResult) -> str:
+    """Return how many trainings a search has made, and what its race has spent of the budget.
+
+    Args:
+        result: The search.
+    """
+    runs = [run for trial in result.trials for run in trial.runs]
+    raced, sealed = sum(not run.sealed for run in runs), sum(run.sealed for run in runs)
+    of_end = f"; sealed seeds: {sealed} trainings" if sealed else ""
+    return f"race: {raced} trainings of {len(result.trials)} trials, {_spend_words(result)}{of_end}"
 
 
 def trial_titles(result: SearchResult) -> list[str]:
     """Return the titles of the columns of :func:`trial_rows`."""
-    return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "changes"]
+    return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "cost", "values"]
 
 
 def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
-    """Return the trials as rows of texts, best first.
+    """Return the rows of the table of trials, best first.
 
     Args:
         result: The search.
-        every: Whether to return all trials.
+        every: Whether to return all trials, and not only the best ones and those under way.
     """
     declaration, rows = result.declaration, []
     for trial in _shown(result, every=every):
-        raced, own = trial.raced(), result.charges.by_trial.get(trial.number, {})
+        raced, own = trial.raced(), result.charges.by_trial[trial.number]
         times = [_run_cell(raced[seed]) if seed in raced else "" for seed in declaration.search_seeds]
         is_whole = own.keys() == set(declaration.search_seeds)
-        mean = _charge_words(declaration, sum(own.values()) / len(own)) if is_whole else MISSING
-        rows.append([str(trial.number), *times, mean, values_words(trial.values) or "none: the stock recipe"])
+        mean = _amount(declaration, result.charges.mean(trial.number)) if is_whole else MISSING
+        paid = [run.usd for run in trial.runs if run.usd is not None]
+        cost = usd(math.fsum(paid)) if paid and len(paid) == len(trial.runs) else MISSING
+        rows.append([str(trial.number), *times, mean, cost, values_words(trial.values) or "the stock recipe"])
     return rows
 
 
@@ -80,7 +89,7 @@ def trials_table(result: SearchResult, *, every: bool = False) -> Table:
 
     Args:
         result: The search.
-        every: Whether to show all trials.
+        every: As for :func:`trial_rows`.
     """
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     *narrow, last = trial_titles(result)
@@ -93,7 +102,7 @@ def trials_table(result: SearchResult, *, every: bool = False) -> Table:
 
 
 def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
-    """Return what the table of trials means, one line each.
+    """Return notes on the table of trials, one line each.
 
     Args:
         result: The search.
@@ -101,8 +110,8 @@ def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
     """
     left_out = len(result.trials) - len(_shown(result, every=every))
     notes = [
-        "times are wall-clock until the end of the training; > : it was ended there without the target; mean: what the "
-        "trial counts as per seed, corrected for the drift of the machine"
+        "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed counts "
+        "as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
     ]
     return [*notes, f"{left_out} more trials: --all shows them"] if left_out else notes
 
@@ -116,14 +125,40 @@ def importance_table(result: SearchResult) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("parameter")
     table.add_column("importance", justify="right", no_wrap=True)
-    table.add_column("in resampled trials (95 %)", justify="right", no_wrap=True)
+    table.add_column("in 95 % of resamples", justify="right", no_wrap=True)
     for each in result.importances:
         table.add_row(each.parameter, percent(each.share, 0), f"{percent(each.low, 0)} to {percent(each.high, 0)}")
     return table
 
 
+def prediction_lines(result: SearchResult, trainings: Sequence[ScoredTraining]) -> list[str]:
+    """Return how predictions would have done so far, and which trainings under way are behind, one line each.
+
+    Args:
+        result: The search.
+        trainings: The trainings of its race, with their scores.
+    """
+    ended = {(trial.number, run.seed) for trial in result.trials for run in trial.runs if run.outcome.is_final}
+    over = [each for each in trainings if (each.trial, each.seed) in ended]
+    past = replay(over)
+    if not past.trainings:
+        return []
+    lines = [
+        f"early prediction: would have ended {past.ended} of {past.trainings} trainings, and saved "
+        f"{duration(past.saved_s)} of {duration(past.wall_s)}; {past.wrong} of the {past.ended} reached the target"
+        + ("" if past.is_trusted else f" (more than {percent(MOST_WRONG, 0)}: don't trust it)" if past.ended else "")
+    ]
+    others = [each for each in over if each.reached]
+    going = [each for each in trainings if each not in over and each.scores]
+    return lines + [
+        f"trial {each.trial} seed {each.seed} is behind every training that reached the target"
+        for each in going
+        if is_behind(each, others, each.scores[-1][0])
+    ]
+
+
 def end_lines(result: SearchResult) -> list[str]:
-    """Return how the finalists did on the sealed seeds, and what the search was worth, one line each.
+    """Return how the finalists did on the sealed seeds, and when the search is repaid, one line each.
 
     Args:
         result: The search.
@@ -131,22 +166,22 @@ def end_lines(result: SearchResult) -> list[str]:
     declaration, lines = result.declaration, []
     if not result.comparisons:
         return []
-    goal = "time" if declaration.objective == "time" else "cost"
     seeds = len(declaration.sealed_seeds)
     lines.append(
-        f"on {seeds} sealed seeds, {goal} per proven target ÷ that of the stock recipe, with an interval that holds "
-        f"for all finalists together in 95 %:"
+        f"on {seeds} sealed seeds, {declaration.objective} per proven target ÷ that of the stock recipe, with "
+        "intervals that hold for all finalists together in 95 % of searches:"
     )
     lines += [f"  trial {each.trial}: {_ratio_words(each)}" for each in result.comparisons]
     winner = result.winner
     if winner is None:
         lines.append("no finalist is proven to be better than the stock recipe")
-    lines.append(f"the whole search took {_bill_words(result)}{'' if winner is None else f'; {_worth_words(winner)}'}")
+    worth = "" if winner is None else f"; {_worth_words(winner)}"
+    lines.append(f"the whole search took {_amount(declaration, result.bill)}{worth}")
     return lines
 
 
 def values_words(values: Values) -> str:
-    """Return the values of a trial in one line.
+    """Return values of a trial in one line.
 
     Args:
         values: The values.
@@ -192,10 +227,10 @@ def search_json(result: SearchResult) -> dict[str, Any]:
 
 
 def _shown(result: SearchResult, *, every: bool) -> Sequence[Trial]:
-    """Return the trials of the table, best first: with fewer seeds run, later."""
+    """Return the trials of the table: those that have run more seeds first, and then the best ones."""
 
     def key(trial: Trial) -> tuple[int, int, float, int]:
-        own = result.charges.by_trial.get(trial.number, {})
+        own = result.charges.by_trial[trial.number]
         missed = sum(run.outcome is not Outcome.REACHED for run in trial.raced().values())
         return (-len(own) if own else 1, missed, sum(own.values()) / max(1, len(own)), trial.number)
 
@@ -203,12 +238,12 @@ def _shown(result: SearchResult, *, every: bool) -> Sequence[Trial]:
     if every:
         return ranked
     under_way = [trial for trial in ranked if any(not run.outcome.is_final for run in trial.runs)]
-    kept = {trial.number for trial in (*ranked[:_MOST_SHOWN], *under_way)} | {0}
+    kept = {trial.number for trial in (*ranked[:_MOST_SHOWN], *under_way)} | {STOCK}
     return [trial for trial in ranked if trial.number in kept]
 
 
 def _run_cell(run: SeedRun) -> str:
-    """Return a training in the table: its time, or why it has none."""
+    """Return the cell of a training: its time, or why it has none."""
     if run.outcome is Outcome.REACHED:
         return duration(run.wall_s)
     return f"> {duration(run.wall_s)}" if run.outcome is Outcome.CAPPED else _MARKS[run.outcome]
@@ -222,16 +257,9 @@ def _spend_words(result: SearchResult) -> str:
     return f"{result.spent:.2f} h of {declaration.budget_h:g} h"
 
 
-def _charge_words(declaration: SearchDeclaration, charge: float) -> str:
-    """Return a charge in the unit of the objective."""
-    return duration(charge) if declaration.objective == "time" else usd(charge)
-
-
-def _bill_words(result: SearchResult) -> str:
-    """Return what all trainings of the search have cost."""
-    if result.declaration.objective == "cost":
-        return usd(result.bill)
-    return duration(result.bill)
+def _amount(declaration: SearchDeclaration, amount: float) -> str:
+    """Return a charge or a bill in the unit of the objective."""
+    return duration(amount) if declaration.objective == "time" else usd(amount)
 
 
 def _ratio_words(comparison: Comparison) -> str:
@@ -254,20 +282,16 @@ def _worth_words(winner: Comparison) -> str:
 
 
 def _value_words(value: object) -> str:
-    """Return a value for people."""
+    """Return a value as a text."""
+    if isinstance(value, tuple):
+        return "×".join(map(str, value))
     if isinstance(value, float):
         return f"{value:.3g}"
-    return (
-        "×".join(map(str, value))
-        if isinstance(value, tuple)
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-    )
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _finite(content: dict[str, Any]) -> dict[str, Any]:
-    """Return figures as JSON has them: what is infinite has no figure."""
+    """Return numbers as JSON can have them: ``None`` for what is infinite."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in content.items()

@@ -126,6 +126,10 @@ class RunSummary:
         ),
     )
     """The same iterations ÷ ``loop_s``, per minute."""
+    gradient_steps_per_env_step: float = _figure(
+        lambda of: of.declared.epochs * of.declared.minibatches / of.declared.env_steps_per_iteration
+    )
+    """Update-to-data ratio: gradient steps of an iteration ÷ its environment steps, over all processes."""
     wall_to_target_s: float | None = _figure(
         lambda of: seconds_to_target(of.run, of.judged),
         Shown("to target", "wall-clock until confirmed", cells.time_to_target_cell, priority=3),

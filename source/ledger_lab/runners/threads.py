@@ -27,13 +27,13 @@ class Threads:
     act: int
     """For the forward passes of the rollout."""
     learn: int
-    """For returns and gradient steps."""
+    """For returns, batches of a replay memory, and gradient steps."""
 
     def of(self, phase: Phase) -> int:
         """Return the threads of a phase."""
         if phase is Phase.INFER:
             return self.act
-        return self.learn if phase in (Phase.RETURNS, Phase.LEARN) else 1
+        return self.learn if phase in (Phase.RETURNS, Phase.REPLAY_SAMPLE, Phase.LEARN) else 1
 
 
 def threads_for(

@@ -150,6 +150,9 @@ class ScaledRun:
     """Share of the time in which a kernel ran, of each accelerator that was measured, in [0, 1]."""
     waits: tuple[RankWait, ...]
     """By rank; empty for a run of one process."""
+    repeated: bool = False
+    """Whether something outside of it ended it, and the same training was started again: it does not count as one that
+    missed the target."""
     gradient_noise_scale: float | None = None
     """Gradient noise scale in the last third of the training [samples]; ``None`` for a run of one process, or if the
     noise hides the gradient."""
@@ -244,12 +247,17 @@ class ScalingPoint:
         )
 
     @property
+    def counted(self) -> list[ScaledRun]:
+        """Its runs, without those that were repeated."""
+        return [run for run in self.runs if not run.repeated]
+
+    @property
     def reached(self) -> int:
         """Number of runs that reached the target."""
-        return sum(run.reached for run in self.runs)
+        return sum(run.reached for run in self.counted)
 
     def median_to_target(self, read: Callable[[ScaledRun], float | None]) -> float | None:
-        """Return the median of a figure up to the target over *all* runs; one that missed the target has a larger one.
+        """Return the median of a figure up to the target over all counted runs; those that missed it have larger ones.
 
         Args:
             read: Takes a run, and returns its figure; ``None`` if the run missed the target.
@@ -257,10 +265,11 @@ class ScalingPoint:
         Returns:
             The median; ``None`` if half of the runs or more missed the target, or a run that reached it has no figure.
         """
-        if any(run.reached and read(run) is None for run in self.runs):
+        runs = self.counted
+        if not runs or any(run.reached and read(run) is None for run in runs):
             return None
-        known = sorted(value for run in self.runs if (value := read(run)) is not None)
-        middle = [(len(self.runs) - 1) // 2, len(self.runs) // 2]
+        known = sorted(value for run in runs if (value := read(run)) is not None)
+        middle = [(len(runs) - 1) // 2, len(runs) // 2]
         return None if middle[-1] >= len(known) else (known[middle[0]] + known[middle[1]]) / 2
 
 

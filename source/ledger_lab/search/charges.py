@@ -1,4 +1,4 @@
-"""What the trainings of a search count as in the race, corrected for the drift of their machines."""
+"""What the trainings of the race count as, corrected for the drift of their machines; and what the race has spent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Self
 
 from ledger_lab.errors import UserError
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.trials import SeedRun, Trial
+from ledger_lab.search.trials import Outcome, SeedRun, Trial
+
+_COMPARABLE = (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
+"""Outcomes of trainings whose speed is compared. Those that crashed or hung may have made few steps, and the first
+steps are slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +40,7 @@ class Drift:
         controls: list[tuple[float, int, SeedRun]] = []
         for trial in trials:
             for run in trial.runs:
-                if run.machine != machine or not run.step_s or not run.outcome.is_final:
+                if run.machine != machine or not run.step_s or run.outcome not in _COMPARABLE:
                     continue
                 if run.repeat:
                     controls.append((run.started_s, trial.number, run))
@@ -65,16 +69,20 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class Charges:
-    """Charges of trainings, in the unit of the objective: seconds, or dollars."""
+    """Charges: what trainings of the race count as when trials are compared [s or USD, as the objective says].
+
+    The charge of a training without the target is at least its cap. Charges are corrected for the drift of the machine.
+    What trainings really took is their bill: see :func:`~ledger_lab.search.result.bill_of`.
+    """
 
     by_trial: dict[int, dict[int, float]]
-    """Charge of each ended training of the race by trial and seed."""
+    """Charge of each ended training of the race, without controls, by trial and seed."""
     drift: float
-    """Largest present factor of the machines' drift."""
+    """Present drift of the machine that has become slowest: its time per environment step ÷ that at the beginning."""
     usd_per_s: float | None
     """Price of a second [USD/s]; ``None`` if neither the budget nor the objective needs it."""
     per_s: float
-    """Charge of a second on an undrifted machine."""
+    """Charge of a second on a machine without drift [1 or USD]."""
 
     @classmethod
     def of(cls, declaration: SearchDeclaration, trials: Sequence[Trial], usd_per_s: float | None) -> Self:
@@ -111,12 +119,17 @@ class Charges:
             per_s=per_s,
         )
 
+    def mean(self, trial: int) -> float:
+        """Return the mean charge of a trial's seeds that have ended; there must be one."""
+        own = self.by_trial[trial].values()
+        return sum(own) / len(own)
+
     def seconds(self, charge: float) -> float:
-        """Return the time that has a charge, at the present speed of the machines [s]."""
+        """Return the time that a charge stands for, at the present speed of the slowest machine [s]."""
         return charge / self.per_s * self.drift
 
-    def spend(self, declaration: SearchDeclaration, trials: Sequence[Trial]) -> float:
-        """Return what the race has spent, in the unit of the budget. A training under way counts as its cap.
+    def spent_by_race(self, declaration: SearchDeclaration, trials: Sequence[Trial]) -> float:
+        """Return what the race has spent [USD or h, as the budget]. A training under way counts as its cap.
 
         Args:
             declaration: The search.
@@ -125,7 +138,7 @@ class Charges:
         runs = [run for trial in trials for run in trial.runs if not run.sealed]
         return sum(self.spent(declaration, run) for run in runs)
 
-    def price(self, declaration: SearchDeclaration, wall_s: float) -> float:
+    def from_budget(self, declaration: SearchDeclaration, wall_s: float) -> float:
         """Return what a time takes from the budget [USD or h]."""
         if declaration.budget_usd is None:
             return wall_s / 3600
@@ -134,7 +147,7 @@ class Charges:
     def spent(self, declaration: SearchDeclaration, run: SeedRun) -> float:
         """Return what a training has taken from the budget, or may still take [USD or h]."""
         if not run.outcome.is_final:
-            return self.price(declaration, max(run.wall_s, run.cap_s or 0.0))
+            return self.from_budget(declaration, max(run.wall_s, run.cap_s or 0.0))
         if declaration.budget_usd is not None and run.usd is not None:
             return run.usd
-        return self.price(declaration, run.wall_s)
+        return self.from_budget(declaration, run.wall_s)

@@ -19,10 +19,12 @@ from ledger_lab.search.space import LIBRARY, NUM_ENVS, Space, Value, Values, can
 from ledger_lab.studies.arguments import STUDY_FLAGS, check_arguments
 
 type Objective = Literal["time", "cost"]
-type Strategy = Literal["race", "random"]
+type Strategy = Literal["tpe", "random"]
 
 FEWEST_SEALED = 10
-"""Sealed seeds that the end of a search needs at least."""
+"""Smallest number of sealed seeds."""
+_SEED_LIMIT = 2**32
+"""``train.py`` accepts seeds below this number."""
 _VERSION = 1
 _REQUIRED = ("task", "search_seeds", "sealed_seeds", "space")
 _KEYS = (
@@ -36,49 +38,76 @@ _FLAGS = (*STUDY_FLAGS, "--task", "--panel", "--recipe", "--limit_s", "--on")
 
 @dataclass(frozen=True, kw_only=True)
 class SearchDeclaration:
-    """A search, before its first training. Nothing in it may change afterwards: the digest tells."""
+    """What a search file declares. If anything but ``about`` changes, it is another search: the digest differs."""
 
     name: str
+    """Name of the file, without its suffix."""
     about: str
+    """What the search is about; the name, if the file does not say."""
     task: str
     arguments: tuple[str, ...]
-    """Arguments of ``train.py`` that all trainings have."""
+    """Arguments of ``train.py`` in the file."""
     space: Space
     search_seeds: tuple[int, ...]
     """Training seeds of the race, in its order."""
     sealed_seeds: tuple[int, ...]
-    """Training seeds of the end. No training of the race may use them."""
+    """Training seeds of the final comparison. No training of the race may use them."""
     stock: Values = field(default_factory=dict)
     """Where the stock recipe differs from the task's own. Each trial has these values, unless it has another one."""
     panel: str | None = None
-    """Panel that all trainings are judged on; ``None`` for that of the task."""
+    """Panel that all trainings are scored on; ``None`` for that of the task."""
     objective: Objective = "time"
-    """What a trial is charged for: its wall-clock time, or its cost, until its target is proven."""
-    strategy: Strategy = "race"
-    """Where new trials come from: ``race`` learns from earlier trials, ``random`` does not."""
+    """What trials are compared by: their wall-clock time, or their cost, until the target is proven."""
+    strategy: Strategy = "tpe"
+    """Where new trials come from: ``tpe`` learns from earlier trials, ``random`` does not."""
     budget_usd: float | None = None
     """Most that the race may cost [USD]. Either this or :attr:`budget_h` is given."""
     budget_h: float | None = None
     """Most wall-clock time of all trainings of the race, added up [h]."""
     control_every: int = 8
-    """After so many other trainings, the best trial so far repeats its first seed, which shows how the speed of the
-    machine drifts."""
+    """After so many other trainings comes a control: the best trial so far repeats its first seed, which shows how the
+    speed of the machine drifts."""
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that decides how the search goes. Name and description are left out."""
+        """SHA-256 of everything that decides how the search goes: all but ``name`` and ``about``."""
         content = {name: value for name, value in vars(self).items() if name not in ("name", "about", "digest")}
         content["space"] = canonical(self.space)
         content["stock"] = dict(sorted(self.stock.items()))
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
+    @property
+    def common_arguments(self) -> list[str]:
+        """Arguments of ``train.py`` that all new trainings have."""
+        panel = [] if self.panel is None else ["--panel", self.panel]
+        return [*self.arguments, "--task", self.task, *panel]
+
     def recipe(self, values: Values) -> Mapping[str, Value]:
-        """Return everything that the recipe file of a trial sets.
+        """Return everything that a trial sets: the values of ``[stock]``, and its own.
 
         Args:
             values: Values of the trial; empty for the stock recipe.
         """
         return {**self.stock, **values}
+
+    def require_seeds_for(self, processes: int) -> None:
+        """Refuse sealed seeds that a training of the race would use in one of its processes.
+
+        The processes of a training have its seed, its seed + 1, and so on.
+
+        Args:
+            processes: Number of processes of a training.
+
+        Raises:
+            UserError: If there is one.
+        """
+        for seed in self.search_seeds:
+            if near := [sealed for sealed in self.sealed_seeds if abs(sealed - seed) < processes]:
+                raise UserError(
+                    f"search {self.name}: with {processes} processes, trainings with seed {seed} and with sealed seed "
+                    f"{near[0]} share seeds, because each process adds its number: let sealed seeds differ from the "
+                    f"search seeds by at least {processes}"
+                )
 
     @property
     def cohort_stem(self) -> str:
@@ -121,7 +150,9 @@ def load_search(path: Path) -> SearchDeclaration:
         name=path.stem,
         about=_text(path, content, "about") or path.stem,
         task=_text(path, content, "task") or "",
-        arguments=check_arguments(f"{path}, arguments", content.get("arguments", []), (*_FLAGS, *searched)),
+        arguments=check_arguments(
+            f"{path}, arguments", content.get("arguments", []), (*_FLAGS, *searched), setter="search"
+        ),
         space=space,
         stock=stock,
         search_seeds=search_seeds,
@@ -141,6 +172,8 @@ def _seeds(path: Path, content: dict[str, Any]) -> tuple[tuple[int, ...], tuple[
         seeds = content[key]
         if not isinstance(seeds, list) or not seeds or not all(type(each) is int and each >= 0 for each in seeds):
             raise UserError(f"{path}: {key} must be a list of whole numbers of at least 0, like [1, 2, 3]")
+        if max(seeds) >= _SEED_LIMIT:
+            raise UserError(f"{path}: {key}: seed {max(seeds)} is too large: training seeds lie below {_SEED_LIMIT}")
         if len(set(seeds)) != len(seeds):
             raise UserError(f"{path}: {key}: list each seed once")
     search, sealed = tuple(content["search_seeds"]), tuple(content["sealed_seeds"])
@@ -171,7 +204,7 @@ def _text(path: Path, content: dict[str, Any], key: str) -> str | None:
 
 
 def _name(path: Path, content: dict[str, Any], key: str, known: tuple[str, ...]) -> Any:  # noqa: ANN401 - a literal
-    """Return one of some names; the first one if the file has none."""
+    """Return one of the known names; the first one if the file has none."""
     value = content.get(key, known[0])
     if value not in known:
         raise UserError(f"{path}: {key} {value!r}: {nearest(str(value), known)}")
@@ -179,7 +212,7 @@ def _name(path: Path, content: dict[str, Any], key: str, known: tuple[str, ...])
 
 
 def _count(path: Path, content: dict[str, Any]) -> int:
-    """Return how often a control is run."""
+    """Return after how many trainings a control comes."""
     value = content.get("control_every", SearchDeclaration.control_every)
     if type(value) is not int or value < 1:
         raise UserError(f"{path}: control_every must be a whole number of at least 1, not {value!r}")

@@ -1,4 +1,4 @@
-"""The end of a search: the best trials and the task's own recipe on sealed seeds, and what the search was worth."""
+"""The end of a search: its finalists against the stock recipe on sealed seeds, and when the search is repaid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.proposals import Refuses
-from ledger_lab.search.race import SLOWEST_TIMES, Decision, End, Start, Wait, decide
+from ledger_lab.search.race import CAP_RATIO, Decision, End, Start, Wait, decide
 from ledger_lab.search.trials import STOCK, Outcome, Place, Trial, in_order
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FINALISTS: Final = 3
-"""Trials besides the task's own recipe that run the sealed seeds."""
-_DRAWS: Final = 4000
+"""Largest number of trials that run the sealed seeds besides the stock recipe."""
+_RESAMPLES: Final = 4000
 _CONFIDENCE: Final = 0.95
+"""Probability that the intervals of all finalists hold together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,27 +31,28 @@ class SealedRun:
     """A training on a sealed seed."""
 
     reached: bool
-    charge: float
-    """What it cost in the unit of the objective, with the target or without."""
+    bill: float
+    """What it took, with the target or without it [s or USD, as the objective says]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A finalist against the task's own recipe, on the sealed seeds."""
+    """A finalist, compared with the stock recipe on the sealed seeds."""
 
     trial: int
     seeds: int
     """Seeds that both have run."""
     ratio: float | None
-    """Charge per proven target ÷ that of the task's own recipe; ``None`` if it can't be told."""
+    """Bill per proven target ÷ that of the stock recipe; ``None`` if neither reached a target."""
     ratio_low: float
     ratio_high: float
     """Interval of the ratio, which holds for all finalists together in 95 %; infinite without an upper end."""
     break_even: float | None
-    """Trainings after which the whole search is repaid; ``None`` for never."""
+    """Trainings with the finalist's recipe after which the whole search is repaid; ``None`` for never."""
     break_even_low: float | None
     break_even_high: float | None
-    """Interval of the trainings; the upper end is ``None`` if the search may never be repaid."""
+    """Interval of :attr:`break_even`. The lower end is ``None`` if no resample repays the search, and the upper end if
+    the search may never be repaid."""
 
     @property
     def is_better(self) -> bool:
@@ -59,7 +61,7 @@ class Comparison:
 
 
 def finalists(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> list[Trial]:
-    """Return the best trials that reached the target on all search seeds, at most :data:`FINALISTS`, best first.
+    """Return the finalists: the best trials that reached the target on all search seeds, best first.
 
     Args:
         declaration: The search.
@@ -82,8 +84,9 @@ def finalists(declaration: SearchDeclaration, trials: Sequence[Trial], charges: 
 def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> Decision:
     """Decide which training on a sealed seed comes next, after the race has ended.
 
-    Seed by seed, the task's own recipe runs first and without a cap, and then the finalists. So all of them meet the
-    same drift of the machine.
+    On each seed, the stock recipe runs first, without a cap, and then the finalists. So all recipes meet the same
+    drift of the machine. The cap of a finalist follows from the slowest training of the stock recipe so far, with
+    those of the race: a crash of the stock recipe on the first sealed seed must not cap the finalists.
 
     Args:
         declaration: The search.
@@ -93,14 +96,16 @@ def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges:
     trials = in_order(trials)
     finals = finalists(declaration, trials, charges)
     if not finals:
-        return End("no trial reached the target on all search seeds, so that nothing is compared on the sealed seeds")
+        return End(
+            "no trial besides the stock recipe reached the target on all search seeds, so there is no comparison"
+        )
     stock = next(trial for trial in trials if trial.number == STOCK)
-    slowest_s = 0.0
+    slowest_s = max((run.wall_s for run in stock.raced().values()), default=0.0)
     for seed in declaration.sealed_seeds:
         for trial in (stock, *finals):
             run = next((run for run in trial.runs if run.sealed and run.seed == seed), None)
-            cap_s = None if trial.is_stock else SLOWEST_TIMES * slowest_s
-            if run is None or run.outcome is Outcome.CONTINUES:
+            cap_s = None if trial.is_stock else CAP_RATIO * slowest_s
+            if run is None or run.outcome is Outcome.INTERRUPTED:
                 return Start(
                     place=Place(trial.number, sealed=True),
                     values=trial.values,
@@ -109,11 +114,13 @@ def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges:
                     resumes=run is not None,
                 )
             if trial.is_stock and not run.outcome.is_final:
-                return Wait("the caps of the finalists follow from the time of the task's own recipe")
+                return Wait(
+                    "the caps of the finalists follow from the stock recipe, which is still trained on a sealed seed"
+                )
             if trial.is_stock:
                 slowest_s = max(slowest_s, run.wall_s)
     if any(not run.outcome.is_final for trial in trials for run in trial.runs if run.sealed):
-        return Wait("the last trainings on sealed seeds are under way")
+        return Wait("the last trainings on sealed seeds have not ended yet")
     return End("all sealed seeds have been run")
 
 
@@ -124,7 +131,7 @@ def decide_next(
     usd_per_s: float | None = None,
     refuses: Refuses | None = None,
 ) -> Decision:
-    """Decide what a search does next: in its race, and when that is over, on the sealed seeds.
+    """Decide what a search does next: in the race and, when that has ended, on the sealed seeds.
 
     Args:
         declaration: The search.
@@ -150,46 +157,46 @@ def decide_next(
 def compare(
     stock: Mapping[int, SealedRun], others: Mapping[int, Mapping[int, SealedRun]], bill: float
 ) -> list[Comparison]:
-    """Compare the finalists with the task's own recipe, on the seeds that both have run.
+    """Compare the finalists with the stock recipe, on the seeds that both have run.
 
-    The ratio is that of the charges per proven target. Its interval comes from resampled seeds, which keeps the pairs
-    together, with the percentiles of :func:`~ledger_lab.costs.bootstrap.percentile_levels`. Because the best of several
-    finalists is chosen after these runs, the level is divided by their number (Bonferroni).
+    The ratio is that of the bills per proven target. Its interval comes from resampled seeds, which keeps pairs
+    together, with the percentiles of :func:`~ledger_lab.costs.bootstrap.percentile_levels`. Because the best finalist
+    is chosen after these trainings, the error probability is divided by the number of finalists (Bonferroni).
 
     Args:
-        stock: Trainings of the task's own recipe by sealed seed.
+        stock: Trainings of the stock recipe by sealed seed.
         others: Trainings of each finalist by sealed seed, by trial.
-        bill: What the whole search cost, with its end, in the same unit.
+        bill: Bill of the whole search, in the same unit.
 
     Returns:
         The comparisons, smallest ratio first.
 
     Raises:
-        ValueError: If a finalist shares fewer than two seeds with the task's own recipe.
+        ValueError: If a finalist shares fewer than two seeds with the stock recipe.
     """
     found = [_compared(number, stock, runs, bill, len(others)) for number, runs in others.items()]
     return sorted(found, key=lambda each: (math.inf if each.ratio is None else each.ratio, each.trial))
 
 
 def _compared(
-    number: int, stock: Mapping[int, SealedRun], runs: Mapping[int, SealedRun], bill: float, choices: int
+    number: int, stock: Mapping[int, SealedRun], runs: Mapping[int, SealedRun], bill: float, comparisons: int
 ) -> Comparison:
     """Compare one finalist."""
     import numpy as np
 
     seeds = sorted(stock.keys() & runs.keys())
     if len(seeds) < 2:
-        raise ValueError(f"trial {number} shares fewer than two sealed seeds with the task's own recipe")
-    picks = np.random.default_rng(0).integers(len(seeds), size=(_DRAWS, len(seeds)))
+        raise ValueError(f"trial {number} shares fewer than two sealed seeds with the stock recipe")
+    picks = np.random.default_rng(0).integers(len(seeds), size=(_RESAMPLES, len(seeds)))
     every = np.arange(len(seeds))[None]
-    theirs, ours = ([each[seed] for seed in seeds] for each in (stock, runs))
-    base, own = _per_target(theirs, picks), _per_target(ours, picks)
+    base_runs, own_runs = ([each[seed] for seed in seeds] for each in (stock, runs))
+    base, own = _per_target(base_runs, picks), _per_target(own_runs, picks)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios, savings = own / base, base - own
-        ratio = float(_per_target(ours, every)[0] / _per_target(theirs, every)[0])
-        saving = float(_per_target(theirs, every)[0] - _per_target(ours, every)[0])
-    levels = percentile_levels(len(seeds), 1 - (1 - _CONFIDENCE) / choices)
-    # Where neither resample reached the target, the ratio can be anything.
+        ratio = float(_per_target(own_runs, every)[0] / _per_target(base_runs, every)[0])
+        saving = float(_per_target(base_runs, every)[0] - _per_target(own_runs, every)[0])
+    levels = percentile_levels(len(seeds), 1 - (1 - _CONFIDENCE) / comparisons)
+    # In a resample in which neither recipe reached the target, the ratio can be anything.
     lows, highs = np.nan_to_num(ratios, nan=0.0, posinf=np.inf), np.nan_to_num(ratios, nan=np.inf, posinf=np.inf)
     low = float(np.quantile(lows, levels[0], method="inverted_cdf"))
     high = float(np.quantile(highs, levels[1], method="inverted_cdf"))
@@ -208,17 +215,17 @@ def _compared(
 
 
 def _per_target(runs: Sequence[SealedRun], picks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the charge per proven target of resampled trainings; infinite without any.
+    """Return the bill per proven target in each resample; infinite without a proven target.
 
     Args:
         runs: The trainings.
-        picks: Numbers of trainings, of shape (resamples, trainings).
+        picks: Indices of the resampled trainings, of shape (resamples, trainings).
     """
     import numpy as np
 
-    charges, reached = np.array([run.charge for run in runs]), np.array([run.reached for run in runs], dtype=float)
+    bills, reached = np.array([run.bill for run in runs]), np.array([run.reached for run in runs], dtype=float)
     with np.errstate(divide="ignore"):
-        return charges[picks].sum(axis=1) / reached[picks].sum(axis=1)
+        return bills[picks].sum(axis=1) / reached[picks].sum(axis=1)
 
 
 def _trainings(bill: float, saving: float) -> float | None:

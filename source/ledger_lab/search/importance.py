@@ -1,4 +1,4 @@
-"""Which parameters of a search mattered, with intervals."""
+"""How important the parameters of a search were, with intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledger_lab.search.proposals import ranked, study_of
 from ledger_lab.search.trials import Trial
 
 FEWEST_TRIALS: Final = 20
-"""Ended trials that importance is told from."""
+"""Smallest number of ended trials from which importance is computed."""
 _RESAMPLES: Final = 200
 
 
@@ -26,7 +26,7 @@ class Importance:
     """Its share of the importance of all parameters, in [0, 1]."""
     low: float
     high: float
-    """The middle 95 % of the shares in resampled trials."""
+    """Interval with the middle 95 % of the shares in resampled trials."""
 
 
 def importances(
@@ -35,15 +35,15 @@ def importances(
     """Return the importance of each parameter that all trials have, largest first, by PED-ANOVA.
 
     PED-ANOVA compares where the best trials lie with where all trials lie (Watanabe, Bansal & Hutter 2023, IJCAI,
-    arXiv:2304.10255; ``optuna.importance.PedAnovaImportanceEvaluator``). It only uses their order, so that a cap is no
-    obstacle. Parameters with a condition are left out. The intervals come from trials drawn with replacement: they tell
-    how much the result hangs on single trials, and are not known to hold a true importance in 95 % of searches.
+    arXiv:2304.10255; ``optuna.importance.PedAnovaImportanceEvaluator``). It only uses their order, so capped trainings
+    are no problem. Parameters with a condition are left out. The intervals come from trials drawn with replacement.
+    They show how much the result depends on single trials; it is not known how often they contain the true importance.
 
     Args:
         declaration: The search.
         trials: Its trials.
         charges: Their charges.
-        resamples: How often trials are drawn.
+        resamples: Number of resamples.
 
     Returns:
         The importances; ``None`` with fewer than :data:`FEWEST_TRIALS` ended trials.
@@ -51,7 +51,7 @@ def importances(
     Raises:
         UserError: If Optuna is not installed.
     """
-    ended = [(trial, place) for trial, place in ranked(declaration, trials, charges) if place is not None]
+    ended = [(trial, position) for trial, position in ranked(declaration, trials, charges) if position is not None]
     names = [each.name for each in declaration.space.parameters if each.when is None]
     if len(ended) < FEWEST_TRIALS:
         return None
@@ -59,7 +59,7 @@ def importances(
 
     generator = np.random.default_rng(0)
     drawn = [
-        _shares(declaration, [ended[place] for place in generator.integers(len(ended), size=len(ended))], names)
+        _shares(declaration, [ended[index] for index in generator.integers(len(ended), size=len(ended))], names)
         for _ in range(resamples)
     ]
     ends = np.quantile([[shares[name] for name in names] for shares in drawn], (0.025, 0.975), axis=0)
@@ -74,7 +74,7 @@ def importances(
 def _shares(
     declaration: SearchDeclaration, ended: Sequence[tuple[Trial, float | None]], names: Sequence[str]
 ) -> dict[str, float]:
-    """Return the share of each parameter."""
+    """Return the share of each parameter in the importance of all."""
     study = study_of(declaration, ended, 0)
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 

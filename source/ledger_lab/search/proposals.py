@@ -1,7 +1,7 @@
 """Values of new trials: by the tree-structured Parzen estimator (TPE) of Optuna, or at random.
 
-A proposal depends on the search, the trials and the number of the new trial only. Optuna keeps nothing: its study is
-rebuilt in memory each time (Bergstra et al. 2011, NeurIPS 24; ``optuna.samplers.TPESampler``).
+TPE: Bergstra et al. 2011, NeurIPS 24; ``optuna.samplers.TPESampler``. A proposal depends only on the search, its trials
+and the number of the new trial. Optuna stores nothing: its study is rebuilt in memory for each proposal.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ type Refuses = Callable[[Values], str | None]
 """Tells why the task and its library can't train with some values; ``None`` if they can."""
 
 RANDOM_TRIALS: Final = 10
-"""Trials before the first one that learns from earlier ones."""
+"""Trials before TPE learns from earlier trials."""
 _MOST_DRAWS: Final = 200
-"""Proposals that may be refused in a row."""
+"""Largest number of proposals for a new trial."""
 _DIGITS: Final = 6
-"""Significant digits of numbers, so that a value is read back from a command line as it was proposed."""
+"""Significant digits of numbers. A number is then read back from a command line as it was proposed."""
 
 
 def propose(
@@ -42,8 +42,8 @@ def propose(
 
     Args:
         declaration: The search.
-        trials: Its trials so far. For a trial under way, TPE assumes a poor result, so that trials that run at the same
-            time differ.
+        trials: Its trials so far. TPE takes a trial under way for a poor one, so that trials that run at the same time
+            differ.
         charges: Their charges.
         number: Number of the new trial.
         refuses: Tells why some values can't be trained with; ``None`` to accept any.
@@ -59,18 +59,18 @@ def propose(
         if reason is None:
             return values
     raise UserError(
-        f"search {declaration.name}: the task refuses {_MOST_DRAWS} proposals in a row, the last one because {reason}: "
-        "narrow the space"
+        f"search {declaration.name}: none of {_MOST_DRAWS} proposals can be trained with ({reason}): narrow the space"
     )
 
 
 def ranked(
     declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges
 ) -> list[tuple[Trial, float | None]]:
-    """Return the trials with values, by number, with their places in the race; ``None`` for those under way.
+    """Return the trials with values, by number, each with its position in the order of the race.
 
-    TPE only uses the order of its trials. Trials that reached the target on all their seeds come first, by their mean
-    charge; then those that did not, by the number of seeds that they reached, and by their mean charge.
+    TPE only uses the order of the trials. First come those that reached the target on all seeds that they have run, by
+    their mean charge; then the others, by the number of seeds on which they reached it, and by their mean charge. The
+    position is ``None`` before a training of the trial has ended.
 
     Args:
         declaration: The search.
@@ -80,27 +80,28 @@ def ranked(
     ended = [trial for trial in trials if trial.values and _has_result(trial)]
 
     def key(trial: Trial) -> tuple[bool, int, float, int]:
-        own = charges.by_trial[trial.number]
+        seeds = len(charges.by_trial[trial.number])
         reached = sum(run.outcome is Outcome.REACHED for run in trial.raced().values())
-        mean = sum(own.values()) / len(own)
-        return (reached < len(own), -reached if reached < len(own) else 0, mean, trial.number)
+        return (reached < seeds, -reached if reached < seeds else 0, charges.mean(trial.number), trial.number)
 
-    places = {trial.number: float(place) for place, trial in enumerate(sorted(ended, key=key))}
+    positions = {trial.number: float(position) for position, trial in enumerate(sorted(ended, key=key))}
     with_values = sorted((trial for trial in trials if trial.values), key=lambda trial: trial.number)
-    return [(trial, places.get(trial.number)) for trial in with_values]
+    return [(trial, positions.get(trial.number)) for trial in with_values]
 
 
 def _has_result(trial: Trial) -> bool:
-    """Tell whether a seed of a trial has ended."""
+    """Tell whether a training of a trial has ended."""
     return any(run.outcome.is_final for run in trial.raced().values())
 
 
-def study_of(declaration: SearchDeclaration, places: Sequence[tuple[Trial, float | None]], seed: int) -> optuna.Study:
+def study_of(
+    declaration: SearchDeclaration, positions: Sequence[tuple[Trial, float | None]], seed: int
+) -> optuna.Study:
     """Rebuild the study that Optuna would have.
 
     Args:
         declaration: The search.
-        places: Trials with their places in the race; ``None`` for those under way.
+        positions: Trials with their positions, as from :func:`ranked`.
         seed: Seed of the next proposal.
 
     Raises:
@@ -115,20 +116,20 @@ def study_of(declaration: SearchDeclaration, places: Sequence[tuple[Trial, float
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler: BaseSampler = RandomSampler(seed=seed)
-    if declaration.strategy == "race":
+    if declaration.strategy == "tpe":
         sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=RANDOM_TRIALS)
     study = optuna.create_study(sampler=sampler)
-    for trial, place in places:
-        state = TrialState.RUNNING if place is None else TrialState.COMPLETE
+    for trial, position in positions:
+        state = TrialState.RUNNING if position is None else TrialState.COMPLETE
         active = [each for each in declaration.space.parameters if each.name in trial.values]
         params = {each.name: _plain(each, trial.values[each.name]) for each in active}
         distributions = {each.name: _distribution(each) for each in active}
-        study.add_trial(create_trial(state=state, value=place, params=params, distributions=distributions))
+        study.add_trial(create_trial(state=state, value=position, params=params, distributions=distributions))
     return study
 
 
 def _drawn(declaration: SearchDeclaration, study: optuna.Study) -> Iterator[Values]:
-    """Ask a study for proposals, each of which counts as failed if another one is asked for."""
+    """Ask a study for proposals. A proposal counts as failed when the next one is asked for."""
     from optuna.trial import TrialState
 
     for _ in range(_MOST_DRAWS):
@@ -142,7 +143,7 @@ def _drawn(declaration: SearchDeclaration, study: optuna.Study) -> Iterator[Valu
 
 
 def _suggested(parameter: Parameter, asked: optuna.Trial) -> Value:
-    """Return the value of a parameter in a proposal."""
+    """Ask for the value of a parameter in a proposal."""
     if parameter.low is None or parameter.high is None:
         texts = {as_text(choice): choice for choice in parameter.choices}
         return texts[asked.suggest_categorical(parameter.name, list(texts))]
@@ -153,7 +154,7 @@ def _suggested(parameter: Parameter, asked: optuna.Trial) -> Value:
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:
-    """Return a parameter as Optuna has it."""
+    """Return the range or the choices of a parameter in Optuna's terms."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if parameter.low is None or parameter.high is None:
@@ -164,5 +165,5 @@ def _distribution(parameter: Parameter) -> BaseDistribution:
 
 
 def _plain(parameter: Parameter, value: Value) -> bool | float | str:
-    """Return a value as Optuna has it."""
+    """Return a value as Optuna stores it."""
     return as_text(value) if parameter.choices else value  # type: ignore[return-value]  # a number

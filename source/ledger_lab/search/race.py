@@ -1,8 +1,8 @@
-"""The race: which training a search starts next, or that it ends.
+"""The race: which training a search starts next, or that the race has ended.
 
-All trials run the first seed. A trial goes on to the next seed while it is ahead of the incumbent, which is the best
-trial that has run all seeds. It ends where it can no longer win: each training has a cap of twice the incumbent's
-slowest seed, or of what is left until the trial's sum passes the incumbent's sum over the same seeds.
+All trials run the first seed. A trial runs its next seed if it is ahead of the incumbent, which is the best trial that
+has run all seeds. Each training has a cap, after which its trial can no longer win: the charge with which the trial's
+sum passes that of the incumbent on the same seeds, but at most twice the incumbent's largest charge of a seed.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ledger_lab.errors import UserError
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.proposals import Refuses, propose
 from ledger_lab.search.space import Values
 from ledger_lab.search.trials import STOCK, Outcome, Place, SeedRun, Trial, in_order
 
-SLOWEST_TIMES: Final = 2.0
-"""Largest charge of a seed ÷ the incumbent's largest charge of a seed."""
+CAP_RATIO: Final = 2.0
+"""Largest cap ÷ the incumbent's largest charge of a seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A training has to be started, or resumed."""
+    """A training has to be started or resumed."""
 
     place: Place
     values: Values
@@ -32,7 +31,7 @@ class Start:
     cap_s: float | None
     """Time that all its attempts may take together [s]; ``None`` without a limit."""
     resumes: bool = False
-    """Whether an earlier attempt is to be resumed."""
+    """Whether the training was interrupted, and continues."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class End:
-    """The race is over."""
+    """The race, or the whole search, is over."""
 
     reason: str
 
@@ -59,9 +58,9 @@ def decide(
     usd_per_s: float | None = None,
     refuses: Refuses | None = None,
 ) -> Decision:
-    """Decide what a search does next. The answer depends on the arguments only.
+    """Decide what comes next in the race. The answer depends on the arguments only.
 
-    To run several trainings at once, add the one that was started to its trial, as running, and decide again.
+    To run several trainings at once, add the started training to its trial, as running, and decide again.
 
     Args:
         declaration: The search.
@@ -70,7 +69,8 @@ def decide(
         refuses: Tells why the values of a new trial can't be trained with; ``None`` to accept any.
 
     Raises:
-        UserError: If a price is missing that the budget or the objective needs, or no proposal is accepted.
+        UserError: If a price is missing that the budget or the objective needs, no proposal is accepted, or Optuna is
+            not installed.
     """
     trials = in_order(trials)
     if paused := _paused(trials):
@@ -79,9 +79,7 @@ def decide(
     stock = next((trial for trial in trials if trial.number == STOCK), Trial(number=STOCK, values={}))
     if decision := _stock(declaration, stock, trials, charges):
         return decision
-    best = incumbent(declaration, trials, charges)
-    if best is None:
-        raise UserError(f"search {declaration.name}: trial {STOCK} has no charges")  # unreachable by a whole ledger
+    best = incumbent(declaration, trials, charges) or stock
     return _race(declaration, trials, best, charges, refuses)
 
 
@@ -107,30 +105,30 @@ def _paused(trials: Sequence[Trial]) -> Start | None:
     """Return the first training that has to be resumed."""
     for trial in trials:
         for run in sorted(trial.runs, key=lambda run: (run.sealed, run.repeat, run.seed)):
-            if run.outcome is Outcome.CONTINUES and not run.sealed:
+            if run.outcome is Outcome.INTERRUPTED and not run.sealed:
                 place = Place(trial.number, run.repeat)
                 return Start(place=place, values=trial.values, seed=run.seed, cap_s=run.cap_s, resumes=True)
     return None
 
 
 def _stock(declaration: SearchDeclaration, stock: Trial, trials: Sequence[Trial], charges: Charges) -> Decision | None:
-    """Decide about the task's own recipe, which runs all seeds before the race begins; ``None`` if it has."""
+    """Decide about the stock recipe; ``None`` if it has run all seeds, so that other trials can start."""
     runs = stock.raced()
     bad = {Outcome.CRASHED: "crashed", Outcome.HUNG: "hung", Outcome.CAPPED: "used up its share of the budget"}
     for seed, run in sorted(runs.items()):
         if run.outcome in bad:
             return End(
-                f"the task's own recipe {bad[run.outcome]} on seed {seed}, so there is nothing to compare with"
-                + ("; raise the budget" if run.outcome is Outcome.CAPPED else "")
+                f"the stock recipe {bad[run.outcome]} on seed {seed}, so there is nothing to compare with"
+                + (": raise the budget" if run.outcome is Outcome.CAPPED else ": move its run away to train it again")
             )
     missing = [seed for seed in declaration.search_seeds if seed not in runs]
     if missing:
-        left_s = _left(declaration, trials, charges) / charges.price(declaration, 1.0)
+        left_s = _left(declaration, trials, charges) / charges.from_budget(declaration, 1.0)
         if left_s <= 0:
-            return End("the budget does not buy all seeds of the task's own recipe; raise it")
+            return End("the budget does not buy all seeds of the stock recipe: raise it")
         return Start(place=Place(STOCK), values={}, seed=missing[0], cap_s=left_s / len(missing))
     if not all(run.outcome.is_final for run in runs.values()):
-        return Wait("the task's own recipe is still trained")
+        return Wait("the stock recipe has not run all search seeds yet")
     return None
 
 
@@ -151,13 +149,13 @@ def _race(
         start = Start(place=Place(trial.number), values=trial.values, seed=seed, cap_s=charges.seconds(cap))
     else:
         cap = caps.of({}, first)
-        needed = charges.price(declaration, charges.seconds(cap))
+        needed = charges.from_budget(declaration, charges.seconds(cap))
         if needed > _left(declaration, trials, charges):
             return _cannot_pay(declaration, trials, runs, needed)
         number = max(trial.number for trial in trials) + 1
         values = propose(declaration, trials, charges, number, refuses)
         return Start(place=Place(number), values=values, seed=first, cap_s=charges.seconds(cap))
-    needed = charges.price(declaration, start.cap_s or 0.0)
+    needed = charges.from_budget(declaration, start.cap_s or 0.0)
     if needed > _left(declaration, trials, charges):
         return _cannot_pay(declaration, trials, runs, needed)
     return start
@@ -165,7 +163,7 @@ def _race(
 
 @dataclass(frozen=True)
 class _Caps:
-    """Caps that follow from the incumbent."""
+    """Caps of trainings, as charges; they follow from the incumbent."""
 
     declaration: SearchDeclaration
     best: Trial
@@ -173,15 +171,15 @@ class _Caps:
 
     @property
     def slowest(self) -> float:
-        """Largest charge that any seed may have."""
-        return SLOWEST_TIMES * max(self.charges.by_trial[self.best.number].values())
+        """Largest cap of any training."""
+        return CAP_RATIO * max(self.charges.by_trial[self.best.number].values())
 
     def of(self, own: dict[int, float], seed: int) -> float:
-        """Return the largest charge of a seed with which a trial is still ahead; not positive if it is behind.
+        """Return the cap of a trial's next training; not positive if the trial is behind the incumbent.
 
         Args:
             own: Charges of the trial's earlier seeds.
-            seed: The seed.
+            seed: The seed of the training.
         """
         if _misses(self.best):
             return self.slowest  # reaching the target on all seeds is better, however long it takes
@@ -191,7 +189,7 @@ class _Caps:
 
 
 def _survivor(declaration: SearchDeclaration, trials: Sequence[Trial], caps: _Caps) -> tuple[Trial, int, float] | None:
-    """Return the first trial that is ahead of the incumbent, with its next seed and that seed's largest charge."""
+    """Return the first trial that is ahead of the incumbent, with its next seed and the cap of that training."""
     for trial in trials:
         runs = trial.raced()
         missing = [seed for seed in declaration.search_seeds if seed not in runs]
@@ -206,13 +204,13 @@ def _survivor(declaration: SearchDeclaration, trials: Sequence[Trial], caps: _Ca
 def _cannot_pay(
     declaration: SearchDeclaration, trials: Sequence[Trial], runs: Sequence[SeedRun], needed: float
 ) -> Wait | End:
-    """Wait for what trainings under way give back, or end the race."""
+    """Wait for trainings under way, which may take less than their caps; without any, end the race."""
     if any(not run.outcome.is_final for run in runs):
         return Wait("the trainings under way may use up the budget")
     unit = "h" if declaration.budget_usd is None else "USD"
     if len(trials) == 1:
         return End(
-            f"the budget does not buy one trial besides the task's own recipe: it needs {needed:.3g} {unit} more"
+            f"the budget does not buy one trial besides the stock recipe: its training takes up to {needed:.3g} {unit}"
         )
     return End(f"the rest of the budget does not buy a training of up to {needed:.3g} {unit}")
 
@@ -220,7 +218,7 @@ def _cannot_pay(
 def _left(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> float:
     """Return what is left of the budget [USD or h]."""
     budget = declaration.budget_h if declaration.budget_usd is None else declaration.budget_usd
-    return (budget or 0.0) - charges.spend(declaration, trials)
+    return (budget or 0.0) - charges.spent_by_race(declaration, trials)
 
 
 def _misses(trial: Trial) -> int:

@@ -16,45 +16,46 @@ from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, in_order
 
 
 @dataclass(frozen=True)
-class Raced:
-    """A training of the race that has ended."""
+class EndedRun:
+    """A training of the race, or a control, that has ended."""
 
     spent: float
-    """What the race had spent by its end, in the unit of the budget [USD or h]."""
+    """What the race had spent by its end [USD or h, as the budget]."""
     trial: int
+    """Number of its trial."""
     run: SeedRun
 
 
 @dataclass(frozen=True)
 class Step:
-    """The best trial after some of the spend."""
+    """A change of the best trial."""
 
     spent: float
-    """What the race had spent by then, in the unit of the budget [USD or h]."""
+    """What the race had spent by then [USD or h, as the budget]."""
     trial: int
-    """The best trial that had run all seeds."""
+    """Number of the new best trial."""
     charge: float
-    """Its mean charge of a seed, in the unit of the objective [s or USD]."""
+    """Its mean charge of a seed [s or USD, as the objective says]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """Everything that is told of a search. It follows from the declaration and the trials."""
+    """Everything that is shown of a search. It follows from the declaration and the trials."""
 
     declaration: SearchDeclaration
     trials: tuple[Trial, ...]
     """By number."""
     charges: Charges
     spent: float
-    """What the race has spent, in the unit of the budget [USD or h]; a training under way counts as its cap."""
+    """What the race has spent [USD or h, as the budget]; a training under way counts as its cap."""
     bill: float
-    """What all trainings have cost, those on sealed seeds, too, in the unit of the objective [s or USD]."""
+    """What all trainings took, with those on sealed seeds [s or USD, as the objective says]."""
     best: Trial | None
-    """The best trial that has run all seeds."""
+    """The best trial that has run all search seeds; ``None`` before there is one."""
     finalists: tuple[int, ...]
-    """Trials that run the sealed seeds besides the task's own recipe, best first."""
+    """Trials that run the sealed seeds besides the stock recipe, best first."""
     comparisons: tuple[Comparison, ...]
-    """Finalists against the task's own recipe, smallest ratio first; empty until all sealed seeds have been run."""
+    """Finalists against the stock recipe, smallest ratio first; empty until all sealed seeds have been run."""
 
     @cached_property
     def importances(self) -> list[Importance]:
@@ -66,8 +67,8 @@ class SearchResult:
         return importances(self.declaration, self.trials, self.charges) or []
 
     @cached_property
-    def raced(self) -> tuple[Raced, ...]:
-        """The trainings of the race that have ended, in the order of their ends."""
+    def ended(self) -> tuple[EndedRun, ...]:
+        """The trainings of the race that have ended, with its controls, in the order of their ends."""
         ended = [
             (trial.number, run)
             for trial in self.trials
@@ -78,29 +79,27 @@ class SearchResult:
         spent, found = 0.0, []
         for number, run in ended:
             spent += self.charges.spent(self.declaration, run)
-            found.append(Raced(spent, number, run))
+            found.append(EndedRun(spent, number, run))
         return tuple(found)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Each change of the best trial."""
+        """The changes of the best trial, oldest first."""
         steps: list[Step] = []
         so_far = {trial.number: replace(trial, runs=()) for trial in self.trials}
-        for each in self.raced:
+        for each in self.ended:
             so_far[each.trial] = replace(so_far[each.trial], runs=(*so_far[each.trial].runs, each.run))
             known = [trial for trial in so_far.values() if trial.runs]
             charges = Charges.of(self.declaration, known, self.charges.usd_per_s)
             best = incumbent(self.declaration, known, charges)
             if best is not None and (not steps or steps[-1].trial != best.number):
-                own = charges.by_trial[best.number].values()
-                steps.append(Step(each.spent, best.number, sum(own) / len(own)))
+                steps.append(Step(each.spent, best.number, charges.mean(best.number)))
         return tuple(steps)
 
     @property
     def winner(self) -> Comparison | None:
-        """The best finalist, if the whole interval of its ratio shows a gain."""
-        first = next(iter(self.comparisons), None)
-        return first if first is not None and first.is_better else None
+        """The best of the finalists that are proven to be better: the whole interval of its ratio shows a gain."""
+        return next((each for each in self.comparisons if each.is_better), None)
 
     def trial(self, number: int) -> Trial:
         """Return a trial by its number."""
@@ -124,12 +123,12 @@ def summarize_search(
     charges = Charges.of(declaration, ordered, usd_per_s)
     finals = finalists(declaration, ordered, charges)
     runs = [run for trial in ordered for run in trial.runs]
-    bill = sum(charge_of(declaration, run, usd_per_s) for run in runs)
+    bill = sum(bill_of(declaration, run, usd_per_s) for run in runs)
     return SearchResult(
         declaration=declaration,
         trials=tuple(ordered),
         charges=charges,
-        spent=charges.spend(declaration, ordered),
+        spent=charges.spent_by_race(declaration, ordered),
         bill=bill,
         best=incumbent(declaration, ordered, charges),
         finalists=tuple(trial.number for trial in finals),
@@ -144,7 +143,7 @@ def _comparisons(
     bill: float,
     usd_per_s: float | None,
 ) -> tuple[Comparison, ...]:
-    """Compare the finalists with the task's own recipe, if all have run all sealed seeds."""
+    """Compare the finalists with the stock recipe, if all have run all sealed seeds."""
     stock = [trial for trial in trials if trial.number == STOCK]
     sealed = {trial.number: _sealed(declaration, trial, usd_per_s) for trial in (*stock, *finals)}
     if not finals or any(runs.keys() != set(declaration.sealed_seeds) for runs in sealed.values()):
@@ -155,14 +154,14 @@ def _comparisons(
 def _sealed(declaration: SearchDeclaration, trial: Trial, usd_per_s: float | None) -> dict[int, SealedRun]:
     """Return the ended trainings of a trial on sealed seeds."""
     return {
-        run.seed: SealedRun(reached=run.outcome is Outcome.REACHED, charge=charge_of(declaration, run, usd_per_s))
+        run.seed: SealedRun(reached=run.outcome is Outcome.REACHED, bill=bill_of(declaration, run, usd_per_s))
         for run in trial.runs
         if run.sealed and run.outcome.is_final
     }
 
 
-def charge_of(declaration: SearchDeclaration, run: SeedRun, usd_per_s: float | None) -> float:
-    """Return what a training has cost, in the unit of the objective [s or USD].
+def bill_of(declaration: SearchDeclaration, run: SeedRun, usd_per_s: float | None) -> float:
+    """Return the bill of a training: what it really took [s or USD, as the objective says].
 
     Args:
         declaration: The search.

@@ -1,8 +1,9 @@
-"""The parameters that a search may change, and the values that they may have."""
+"""The space of a search: its parameters, and the values that they can have."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,15 +30,15 @@ _RANGE_KEYS, _CHOICE_KEYS = ("type", "low", "high", "log", "when"), ("type", "ch
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """A parameter: a range of numbers, or a choice among values."""
+    """A parameter: a range of numbers, or a choice between values."""
 
     name: str
     low: float | int | None = None
-    """Lower end of a range, which belongs to it. Whole numbers for a range of whole numbers. ``None`` for a choice."""
+    """Lower end of a range, inclusive; an ``int`` for a range of whole numbers; ``None`` for a choice."""
     high: float | int | None = None
-    """Upper end of a range, which belongs to it; ``None`` for a choice."""
+    """Upper end of a range, inclusive; ``None`` for a choice."""
     log: bool = False
-    """Whether each factor is as likely as any other, instead of each difference."""
+    """Whether the range has a logarithmic scale."""
     choices: tuple[Value, ...] = ()
     """Values of a choice; empty for a range."""
     when: Mapping[str, tuple[Value, ...]] | None = None
@@ -49,11 +50,11 @@ class Parameter:
         return type(self.low) is int
 
     def is_active(self, values: Values) -> bool:
-        """Tell whether it matters, given the values of the parameters before it."""
+        """Tell whether it matters, given the values of earlier parameters."""
         return all(values.get(name) in allowed for name, allowed in (self.when or {}).items())
 
     def admits(self, value: Value) -> bool:
-        """Tell whether it may have a value."""
+        """Tell whether it can have a value."""
         if self.low is None or self.high is None:
             return any(type(value) is type(each) and value == each for each in self.choices)
         kinds = (int,) if self.is_whole else (int, float)
@@ -96,7 +97,7 @@ def read_space(where: str, found: object) -> Space:
 
 
 def read_values(where: str, found: object) -> Values:
-    """Check values of a search file that are searched nowhere: those of its stock recipe.
+    """Check the table ``[stock]`` of a search file.
 
     Args:
         where: Place in the file, for messages.
@@ -119,7 +120,7 @@ def read_values(where: str, found: object) -> Values:
 
 
 def as_value(found: object) -> Any:  # noqa: ANN401 - checked by the rule of its parameter
-    """Return a value of a TOML or JSON file as a parameter has it: lists become tuples."""
+    """Return a value of a TOML or JSON file as a value of a parameter: lists become tuples."""
     return tuple(found) if isinstance(found, list) else found
 
 
@@ -134,7 +135,7 @@ def is_override(name: str) -> bool:
 
 
 def override_text(value: Value) -> str:
-    """Return a value as an override has it. Different values may have the same text."""
+    """Return a value as text of an override. Different values may have the same text."""
     return str(value) if isinstance(value, str | float) else as_text(value)
 
 
@@ -161,6 +162,8 @@ def _parameter(where: str, name: str, table: object, earlier: Mapping[str, Param
         raise UserError(f"{where}: log must be true or false")
     if not low < high:  # type: ignore[operator]  # checked above
         raise UserError(f"{where}: low must be smaller than high, not {low!r} and {high!r}")
+    if not math.isfinite(high - low):  # type: ignore[operator]
+        raise UserError(f"{where}: the range from {low!r} to {high!r} is too wide to draw numbers from: narrow it")
     if log and low <= 0:  # type: ignore[operator]
         raise UserError(f"{where}: low must be positive if log = true, not {low!r}")
     return Parameter(name=name, low=number(low), high=number(high), log=log, when=when)  # type: ignore[arg-type]
@@ -189,7 +192,7 @@ def _choices(where: str, name: str, found: object) -> tuple[Value, ...]:
 
 
 def _condition(where: str, found: object, earlier: Mapping[str, Parameter]) -> Mapping[str, tuple[Value, ...]]:
-    """Check on which values of earlier parameters a parameter depends."""
+    """Check the condition under which a parameter matters."""
     if not isinstance(found, dict) or not found:
         raise UserError(f'{where}: when must be a table like {{ schedule = ["adaptive"] }}')
     for name, values in found.items():
@@ -217,14 +220,14 @@ def _switch(value: Any) -> str | None:  # noqa: ANN401
 
 
 def _plain(value: Any) -> str | None:  # noqa: ANN401
-    """Accept what an override can set."""
+    """Accept values of overrides."""
     if isinstance(value, bool | str):
         return None
     return finite(value) and "must be a finite number, text, true or false"
 
 
 def canonical(space: Space) -> Sequence[Mapping[str, object]]:
-    """Return a space as plain values whose JSON text does not depend on how the file is written."""
+    """Return a space as plain values, whose JSON text is the same for all files that mean the same."""
     return [
         {
             "name": each.name,

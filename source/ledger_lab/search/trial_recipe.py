@@ -1,4 +1,4 @@
-"""The values of a trial as a recipe file, which ``train.py --recipe`` reads and a run records."""
+"""The values of a trial as a recipe file for ``train.py --recipe``, and from what a run has recorded of that file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ledger_lab.search.space import LIBRARY, NUM_ENVS, Parameter, Value, Values,
 
 
 def recipe_text(values: Values, about: str) -> str:
-    """Return the recipe file of a trial. The library is no part of it.
+    """Return the content of a trial's recipe file. The library is not part of it.
 
     Args:
-        values: Values of the trial.
-        about: What the file is, for people.
+        values: Values that the trial sets, with those of ``[stock]``.
+        about: Description of the file.
     """
     lines = ["version = 1", f"about = {toml_value(about)}"]
     if NUM_ENVS in values:
@@ -54,7 +54,7 @@ def recorded_values(
         is_stock: Whether it is a run of the stock recipe, which has no values.
 
     Raises:
-        UserError: If the run changes something else than its trial does.
+        UserError: If the run sets other things than its trial does.
     """
     found = _found(recipe)
     if not is_stock:
@@ -92,7 +92,7 @@ def _found(recipe: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def _typed(parameter: Parameter, found: object) -> Any:  # noqa: ANN401 - as its parameter has it
-    """Return a recorded value as its parameter has it. An override is a text, and JSON may write 1.0 as 1."""
+    """Return a recorded value with the type of its parameter. An override is text, and JSON may write 1.0 as 1."""
     if parameter.choices:
         text = override_text if is_override(parameter.name) else _itself
         return next((each for each in parameter.choices if _same(text(each), found)), found)

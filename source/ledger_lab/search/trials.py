@@ -14,9 +14,9 @@ from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.space import Values
 
 MOST_ATTEMPTS: Final = 5
-"""Attempts after which a training that still did not end counts as hung."""
+"""Attempts in a row without a saved state, after which a training that still did not end counts as hung."""
 STOCK: Final = 0
-"""Number of the trial that trains the task's own recipe."""
+"""Number of the trial that trains the stock recipe."""
 _COHORT = re.compile(r"t(?P<trial>\d{4,9})(?:-(?:r(?P<repeat>[1-9]\d{0,5})|(?P<sealed>sealed)))?")
 
 
@@ -28,19 +28,20 @@ class Outcome(StrEnum):
     MISSED = "missed"
     """All iterations were trained, and no checkpoint reached the target."""
     CAPPED = "capped"
-    """It used up the time that the race gave it."""
+    """It used up its cap."""
     CRASHED = "crashed"
-    """An error ended it, which another attempt would meet again."""
+    """An error or a health event ended it, which another attempt would meet again."""
     HUNG = "hung"
-    """It ended without a result in :data:`MOST_ATTEMPTS` attempts."""
-    CONTINUES = "continues"
+    """It ended without a result, and without a saved state in the last :data:`MOST_ATTEMPTS` attempts."""
+    INTERRUPTED = "interrupted"
     """It was preempted, interrupted, killed or lost, and has to be resumed."""
     RUNNING = "running"
+    """It runs, or waits on a cluster."""
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing of it remains to be trained."""
-        return self not in (Outcome.CONTINUES, Outcome.RUNNING)
+        """Whether it has ended, and is not resumed."""
+        return self not in (Outcome.INTERRUPTED, Outcome.RUNNING)
 
 
 _FINAL: Mapping[str, Outcome] = {
@@ -58,9 +59,9 @@ def outcome_of(status: Status, attempts: int) -> Outcome:
 
     Args:
         status: Status of its latest attempt.
-        attempts: Number of its attempts.
+        attempts: Number of its latest attempts that saved no state.
     """
-    return _FINAL.get(status.value, Outcome.HUNG if attempts >= MOST_ATTEMPTS else Outcome.CONTINUES)
+    return _FINAL.get(status.value, Outcome.HUNG if attempts >= MOST_ATTEMPTS else Outcome.INTERRUPTED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +83,9 @@ class SeedRun:
     step_s: float | None = None
     """Seconds of the training phases per environment step, which tells the speed of the machine."""
     repeat: int = 0
-    """0 for a training of the race; the number of the control, from 1, for a repetition."""
+    """Number of the control, from 1; 0 for a training that is no control."""
     sealed: bool = False
-    """Whether it is part of the end of the search."""
+    """Whether it is a training of the final comparison, on a sealed seed."""
 
     @property
     def charged_s(self) -> float:
@@ -94,7 +95,7 @@ class SeedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A recipe of the search, with its trainings. Trial 0 is the task's own recipe, without values."""
+    """A recipe that the search tries, with its trainings. Trial 0 is the stock recipe, and has no values."""
 
     number: int
     values: Values
@@ -102,17 +103,17 @@ class Trial:
 
     @property
     def is_stock(self) -> bool:
-        """Whether it is the task's own recipe."""
+        """Whether it is the stock recipe."""
         return self.number == STOCK
 
     def raced(self) -> dict[int, SeedRun]:
-        """Return its trainings of the race by seed, without controls and those of the end."""
+        """Return its trainings of the race by seed, without controls."""
         return {run.seed: run for run in self.runs if not run.repeat and not run.sealed}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Which training of a search a run is."""
+    """What a training of a search is run for: a trial in the race, a control, or the final comparison."""
 
     trial: int
     repeat: int = 0
@@ -120,20 +121,20 @@ class Place:
 
 
 def cohort_of(declaration: SearchDeclaration, place: Place) -> str:
-    """Return the cohort of a training: the search, its digest's beginning, the trial, and what it is run for."""
+    """Return the cohort of a training: the search, the beginning of its digest, the trial, and what it is run for."""
     suffix = "-sealed" if place.sealed else f"-r{place.repeat}" if place.repeat else ""
     return f"{declaration.cohort_stem}-t{place.trial:04d}{suffix}"
 
 
 def place_of(declaration: SearchDeclaration, cohort: str | None) -> Place | None:
-    """Return which training of a search a run is.
+    """Return the place of a run in a search.
 
     Args:
         declaration: The search.
         cohort: Cohort of the run.
 
     Returns:
-        Its place; ``None`` if the run belongs to no training of this search.
+        Its place; ``None`` if the run is not from this search.
     """
     stem, dash, rest = (cohort or "").rpartition(f"{declaration.cohort_stem}-")
     found = _COHORT.fullmatch(rest)
@@ -144,7 +145,7 @@ def place_of(declaration: SearchDeclaration, cohort: str | None) -> Place | None
 
 
 def gather(declaration: SearchDeclaration, records: Iterable[tuple[Place, Values, SeedRun]]) -> tuple[Trial, ...]:
-    """Put the trainings of a search together. The order of the records does not matter.
+    """Return the trials that the trainings of a search belong to. The order of the records does not matter.
 
     Args:
         declaration: The search.
@@ -154,26 +155,28 @@ def gather(declaration: SearchDeclaration, records: Iterable[tuple[Place, Values
         The trials by number.
 
     Raises:
-        UserError: If two trainings contradict each other, or one is not from this search.
+        UserError: If two trainings contradict each other, or the search can't have started one of them.
     """
     values: dict[int, Values] = {}
     runs: dict[int, dict[tuple[int, int, bool], SeedRun]] = {}
     for place, found, run in records:
         where = f"search {declaration.name}, trial {place.trial}"
         if values.setdefault(place.trial, found) != found:
-            raise UserError(f"{where}: its trainings have different values; remove those that a search did not start")
+            raise UserError(
+                f"{where}: its trainings have different values: move away those that the search did not start"
+            )
         wrong = (
             declaration.space.check(found) if place.trial != STOCK else f"{min(found)} is changed" if found else None
         )
         if wrong:
-            raise UserError(f"{where}: {wrong}; a search did not start this training")
+            raise UserError(f"{where}: {wrong}: move its runs away, because the search can't have started them")
         if place.sealed != (run.seed in declaration.sealed_seeds):
-            raise UserError(f"{where}: seed {run.seed} is {'not ' if place.sealed else ''}sealed; move this run away")
+            raise UserError(f"{where}: seed {run.seed} is {'not ' if place.sealed else ''}sealed: move this run away")
         if not place.sealed and run.seed not in declaration.search_seeds:
-            raise UserError(f"{where}: seed {run.seed} is none of the search's seeds; move this run away")
+            raise UserError(f"{where}: seed {run.seed} is none of the search's seeds: move this run away")
         key = (run.seed, place.repeat, place.sealed)
         if key in runs.setdefault(place.trial, {}):
-            raise UserError(f"{where}: seed {run.seed} was trained twice; move one of the runs away")
+            raise UserError(f"{where}: seed {run.seed} was trained twice: move one of the runs away")
         runs[place.trial][key] = run
     return tuple(
         Trial(number=number, values=values[number], runs=tuple(run for _, run in sorted(runs[number].items())))

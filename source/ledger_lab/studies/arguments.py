@@ -15,24 +15,27 @@ _NUM_ENVS = ("--num_envs", "env.scene.num_envs")
 """A flag, and the override that does the same."""
 
 
-def check_arguments(where: str, found: object, taken: Sequence[str] = STUDY_FLAGS) -> tuple[str, ...]:
+def check_arguments(
+    where: str, found: object, taken: Sequence[str] = STUDY_FLAGS, *, setter: str = "study"
+) -> tuple[str, ...]:
     """Check arguments for ``scripts/train.py``.
 
     Args:
-        where: Place in the study file, for messages.
+        where: Place in the file, for messages.
         found: The arguments.
-        taken: Flags that the study sets itself.
+        taken: Flags that the study or the search sets itself.
+        setter: What sets them, for messages: a study or a search.
 
     Returns:
         The arguments. As in a shell, ``~`` at the start of a value is replaced by the home folder.
 
     Raises:
-        UserError: If they are not a list of strings, or name a flag that the study sets itself.
+        UserError: If they are not a list of strings, or name a flag of ``taken``.
     """
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise UserError(f'{where}: must be a list of texts, like ["--num_envs", "512"]')
     if named := next((each for each in found if _sets(each, taken)), None):
-        raise UserError(f"{where}: {named}: leave it out, because the study sets it")
+        raise UserError(f"{where}: {named}: leave it out, because the {setter} sets it")
     if helps := next((each for each in found if each in _HELP), None):
         raise UserError(f"{where}: {helps}: leave it out, because it trains nothing")
     return tuple(_at_home(each) for each in found)

@@ -33,10 +33,7 @@ def requested_recipe(request: TrainRequest, dialect: Dialect) -> RecipeFile | No
             f"--recipe {request.recipe}: a recipe file holds fields of {PPO}, and this training uses "
             f"{dialect.algorithm}: set overrides like {dialect.overrides['learning_rate']}=0.001 instead"
         )
-    file = read_recipe(Path(request.recipe))
-    if code := next(filter(names_code, file.overrides), None):
-        raise UserError(f"{file.path}: override {code!r} may load code: give it on the command line")
-    return file
+    return read_recipe(Path(request.recipe))
 
 
 def with_recipe(request: TrainRequest, file: RecipeFile, dialect: Dialect) -> TrainRequest:
@@ -50,8 +47,11 @@ def with_recipe(request: TrainRequest, file: RecipeFile, dialect: Dialect) -> Tr
         dialect: The settings of its library.
 
     Raises:
-        UserError: If the library does not support the file, or the command line sets the same values.
+        UserError: If the library does not support the file, the command line sets the same values, or an override of
+            the file may load code.
     """
+    if code := next(filter(names_code, file.overrides), None):
+        raise UserError(f"{file.path}: override {code!r} may load code: give it on the command line")
     overrides = file.translate(dialect)
     given = {override.partition("=")[0].lstrip("+"): override for override in request.overrides}
     for override in overrides:

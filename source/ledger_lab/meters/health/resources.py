@@ -81,6 +81,11 @@ class Slowdown:
                 "look for other programs on the machine (on a CPU, one thread of the learner that has to wait holds up "
                 "all others), then for a buffer that grows"
             )
+        if phase in (Phase.REPLAY_WRITE, Phase.REPLAY_SAMPLE):
+            return (
+                "look whether it stops when the replay memory is full: a larger memory is slower to read; hold fewer "
+                "steps, if so"
+            )
         if phase == Phase.LOG:
             return "look for metrics that grow with the training, and at the disk that the logs go to"
         return f"look at what the phase {phase} keeps from one iteration to the next"

@@ -1,4 +1,4 @@
-"""Figures of searches: the trainings of the race, the sealed seeds, and what mattered."""
+"""Figures of searches: the trainings of the race, those on sealed seeds, and the importance of the parameters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from ledger_lab.reports.figures.look import (
     shown,
     time_unit,
 )
-from ledger_lab.search.result import SearchResult, charge_of
+from ledger_lab.search.result import SearchResult, bill_of
 from ledger_lab.search.trials import STOCK, Outcome, SeedRun
 from ledger_lab.units import percent, quantity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_ENDED = "ended there without the target: would have taken longer"
+_ENDED = "ended without the target"
+"""Label of the marks of trainings without the target."""
 
 
 def draw_search(result: SearchResult) -> list[Drawing]:
@@ -33,10 +34,10 @@ def draw_search(result: SearchResult) -> list[Drawing]:
         result: The search.
 
     Returns:
-        The figures; those for which there is nothing to draw yet are left out.
+        The figures. Those for which there is nothing to draw are left out.
     """
     drawings = []
-    if result.raced:
+    if result.ended:
         drawings.append(_race(result))
     if result.comparisons:
         drawings.append(_sealed(result))
@@ -45,21 +46,21 @@ def draw_search(result: SearchResult) -> list[Drawing]:
     return drawings
 
 
-def _scale(result: SearchResult, charges: list[float]) -> tuple[float, str, Callable[[float], str]]:
-    """Return the divisor of an axis of charges, its unit, and what writes its ticks."""
+def _scale(result: SearchResult, bills: list[float]) -> tuple[float, str, Callable[[float], str]]:
+    """Return the divisor of an axis of bills, its unit, and the function that writes its ticks."""
     if result.declaration.objective == "cost":
         return 1.0, "USD", lambda value: f"${quantity(value)}"
-    seconds, symbol = time_unit(max(charges))
+    seconds, symbol = time_unit(max(bills))
     return seconds, symbol, lambda value: f"{value:.3g}"
 
 
-def _charge(result: SearchResult, run: SeedRun) -> float:
-    """Return the charge of a training, in the unit of the objective."""
-    return charge_of(result.declaration, run, result.charges.usd_per_s)
+def _bill(result: SearchResult, run: SeedRun) -> float:
+    """Return the bill of a training [s or USD, as the objective says]."""
+    return bill_of(result.declaration, run, result.charges.usd_per_s)
 
 
 def _race(result: SearchResult) -> Drawing:
-    """Draw each training of the race over what had been spent by its end, and the best trial so far."""
+    """Draw the bill of each training of the race over what had been spent by its end, and the best trial so far."""
     declaration = result.declaration
     goal = declaration.objective
     unit = "h" if declaration.budget_usd is None else "USD"
@@ -67,34 +68,34 @@ def _race(result: SearchResult) -> Drawing:
 
     def paint(canvas: Figure) -> None:
         axes = canvas.subplots()
-        charges = [_charge(result, each.run) for each in result.raced]
-        divisor, symbol, words = _scale(result, charges)
-        for each, charge in zip(result.raced, charges, strict=True):
+        bills = [_bill(result, each.run) for each in result.ended]
+        divisor, symbol, words = _scale(result, bills)
+        for each, bill in zip(result.ended, bills, strict=True):
             kind = 0 if each.trial == STOCK else 1
             run_mark(
-                axes, each.spent, charge / divisor, f"{each.trial}-{each.run.seed}-{each.run.repeat}",
+                axes, each.spent, bill / divisor, f"{each.trial}-{each.run.seed}-{each.run.repeat}",
                 colour=hue(kind), shape=mark(kind), missed=each.run.outcome is not Outcome.REACHED,
-                crowded=len(charges) > 150,
+                crowded=len(bills) > 150,
             )  # fmt: skip
-        ends = [step.spent for step in result.steps] + [result.raced[-1].spent]
+        ends = [step.spent for step in result.steps] + [result.ended[-1].spent]
         bests = [step.charge / divisor for step in result.steps]
         if bests:
             axes.step(ends, [*bests, bests[-1]], where="post", color=INK, linewidth=1.4, zorder=5)
-        logarithmic(axes, "y", [charge / divisor for charge in charges], f"{goal} to the target [{symbol}]", words)
+        logarithmic(axes, "y", [bill / divisor for bill in bills], f"{goal} to the target [{symbol}]", words)
         axes.set_xlabel(f"spend of the race [{unit}]")
         axes.set_xlim(left=0)
         handles = [
             key_of_marks(colour=hue(0), shape=mark(0), label="stock recipe"),
             key_of_marks(colour=hue(1), shape=mark(1), label="other trials"),
             key_of_marks(colour=SOFT, shape="o", label=_ENDED, missed=True),
-            key_of_marks(colour=INK, shape="", label="best trial so far: mean of its seeds", line="-"),
+            key_of_marks(colour=INK, shape="", label="best trial so far: mean, corrected for drift", line="-"),
         ]
         head(canvas, title, handles, columns=2)
 
     return Drawing(
         name=f"{declaration.cohort_stem}-race",
         title=title,
-        description=f"{title}. {len(result.raced)} trainings; the best trial so far changes {len(result.steps)} times",
+        description=f"{title}. {len(result.ended)} trainings; the best trial so far changes {len(result.steps)} times",
         paint=paint,
     )
 
@@ -108,16 +109,16 @@ def _sealed(result: SearchResult) -> Drawing:
     def paint(canvas: Figure) -> None:
         axes = canvas.subplots()
         runs = {number: [run for run in result.trial(number).runs if run.sealed] for number in numbers}
-        divisor, symbol, words = _scale(result, [_charge(result, run) for each in runs.values() for run in each])
+        divisor, symbol, words = _scale(result, [_bill(result, run) for each in runs.values() for run in each])
         for place, number in enumerate(numbers):
             own = sorted(runs[number], key=lambda run: run.seed)
             for step, run in enumerate(own):
                 run_mark(
-                    axes, _charge(result, run) / divisor, place + 0.4 * (step / max(1, len(own) - 1) - 0.5),
+                    axes, _bill(result, run) / divisor, place + 0.4 * (step / max(1, len(own) - 1) - 0.5),
                     f"sealed-{number}-{run.seed}", colour=hue(min(place, 1)), shape=mark(min(place, 1)),
                     missed=run.outcome is not Outcome.REACHED, arrow=(15.0, 0.0),
                 )  # fmt: skip
-        every = [_charge(result, run) / divisor for each in runs.values() for run in each]
+        every = [_bill(result, run) / divisor for each in runs.values() for run in each]
         logarithmic(axes, "x", every, f"{declaration.objective} to the target [{symbol}]", words)
         names = ["stock recipe" if number == STOCK else f"trial {number}" for number in numbers]
         axes.set_yticks(range(len(numbers)), names)

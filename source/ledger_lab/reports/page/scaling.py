@@ -14,7 +14,7 @@ from ledger_lab.costs import Price
 from ledger_lab.ledger import Run
 from ledger_lab.reports.figures import Drawing, can_draw, draw_studies
 from ledger_lab.reports.figures.ledger import Target, by_scaled_target
-from ledger_lab.reports.scaled_runs import scaled_run
+from ledger_lab.reports.scaled_runs import mark_repeated, scaled_run
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.scaling import ScaledRun, find_studies
 
@@ -91,7 +91,8 @@ class ScalingKeeper:
         self, target: Target, members: Sequence[tuple[Run, RunSummary]], price: Price | None
     ) -> _TargetFigures:
         """Return the figures of a target; as long as its runs don't change, the same."""
-        runs = [self._scale(run, summary, price) for run, summary in members]
+        scaled = [self._scale(run, summary, price) for run, summary in members]
+        runs = mark_repeated([run for run, _ in members], scaled)
         kept = self._targets.get(target)
         return kept if kept is not None and kept.runs == runs else _TargetFigures(runs)
 

@@ -17,6 +17,7 @@ from ledger_lab.search.importance import FEWEST_TRIALS
 from ledger_lab.search.result import SearchResult
 
 _FIGURES = ("race", "sealed", "importance")
+"""Figures of the page: the ends of the names of drawings."""
 
 
 def write_search_page(path: Path, result: SearchResult, source: str) -> None:
