@@ -15,7 +15,7 @@ from ledger_lab.reports.figures import Drawing, draw_ledger, draw_published, sav
 from ledger_lab.scaling.published import read_published
 
 _RECORDS = Path(__file__).parents[1] / "records"
-_FOLDERS = ("cartpole-cpu", "processes-cpu", "libraries-cpu")
+_FOLDERS = ("processes-cpu", "libraries-cpu")
 """Records with the runs of :data:`_RECORDED`, oldest first."""
 _RECORDED = "ledgerlab-cartpole-rsl-rl-strong-time"
 """Name of the figure of recorded runs."""

@@ -41,7 +41,8 @@ def test_every_iteration_is_reported(trained: Training) -> None:
     assert {"policy_loss", "value_loss", "learning_rate"} <= set(last)
     assert all(math.isfinite(value) for value in last.values())
     assert len(trained.env.actions) == 3 * 16
-    assert {"manage", "infer", "learn", "log", "checkpoint"} <= set(trained.clock.flush()[0])
+    phases = {"manage", "infer", "replay_write", "replay_sample", "learn", "log", "checkpoint"}
+    assert phases <= set(trained.clock.flush()[0])
 
 
 def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training) -> None:

@@ -56,7 +56,9 @@ class OffPolicyTrainer(SkrlTrainer):
             )
         observed = sum(gym.spaces.flatdim(groups[name]) for name in _STORED_GROUPS if name in groups.spaces)
         replay.require_memory(env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device))
-        return super()._build()
+        metered = super()._build()
+        memory = self._agent.memory
+        return [*metered, (memory, "add_samples", Phase.REPLAY_WRITE), (memory, "sample", Phase.REPLAY_SAMPLE)]
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state. The replay memory is empty again; the policy acts until the first update, as before it."""
