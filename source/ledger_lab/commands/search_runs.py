@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +11,8 @@ from pathlib import Path
 from ledger_lab.commands.study_runs import has_state, repeated_flags
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
-from ledger_lab.ledger import Run, StateSaved, read_ledger
-from ledger_lab.ledger.listing import COMPRESSED
+from ledger_lab.ledger import LedgerDamageError, Run, StateSaved, read_ledger
+from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.panels import few_differences
 from ledger_lab.recipes.rules import positive
 from ledger_lab.reports import summarize_run
@@ -28,6 +26,8 @@ from ledger_lab.search.trials import STOCK, Outcome, Place, SeedRun, Trial, coho
 
 _FOLDER = "searches"
 """Folder of the recipe files of all searches, below the root of the ledger."""
+_BEGINNING_BYTES = 1 << 20
+"""How much of a damaged journal is read to find its cohort [B]: a small file may decompress to gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
     outcome = _outcome(last, _attempts_without_state(runs))
     if outcome is Outcome.INTERRUPTED and cap_s is not None and wall_s >= cap_s:
         outcome = Outcome.CAPPED  # it had used up its time when it was interrupted
-    summary, first = summaries[-1], runs[0].attempts[0].first_start
+    summary, start = summaries[-1], last.attempts[0].first_start  # speed and machine are those of the same run
     return SeedRun(
         seed=training.seed,
         outcome=outcome,
@@ -261,7 +261,7 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
         usd=None if any(each is None for each in usd) else sum(each for each in usd if each is not None),
         cap_s=cap_s,
         started_s=runs[0].declared_at.timestamp(),
-        machine="" if first is None else first.host,
+        machine="" if start is None else start.host,
         step_s=summary.train_s / summary.env_steps if summary.train_s and summary.env_steps else None,
         repeat=training.place.repeat,
         sealed=training.place.sealed,
@@ -310,17 +310,20 @@ def _may_hold(path: Path, cohort: bytes) -> bool:
         cohort: Beginning of the names of the cohorts.
     """
     directory = path if path.is_dir() else path.parent
+    journals = sorted(directory.glob("journal-*"))
+    if not all(each.is_file() for each in journals):  # reading a pipe would never end
+        return True
     try:
-        written = b"".join(_content(each) for each in sorted(directory.glob("journal-*")))
-    except (OSError, EOFError, zlib.error):
+        written = b"".join(map(_beginning, journals))
+    except (OSError, LedgerDamageError):
         return True
     return cohort in written or b'"cohort":' not in written
 
 
-def _content(journal: Path) -> bytes:
-    """Return what is in a journal, compressed or not."""
-    data = journal.read_bytes()
-    return gzip.decompress(data) if journal.name.endswith(COMPRESSED) else data
+def _beginning(journal: Path) -> bytes:
+    """Return the beginning of a journal, compressed or not; the first row of a run tells its cohort."""
+    with open_journal(journal) as file:
+        return file.read(_BEGINNING_BYTES)
 
 
 def scored_trainings(runs: SearchRuns) -> list[ScoredTraining]:
