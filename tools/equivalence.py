@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from ledger_lab.recipes import Dialect, PpoRecipe, SacRecipe, Td3Recipe
+from ledger_lab.recipes import Dialect
 
 TASK_FIELDS = frozenset({"num_envs"})
 """Fields that belong to the task and not to a library."""
-
-_RECIPES = {recipe.algorithm: recipe for recipe in (PpoRecipe, SacRecipe, Td3Recipe)}
 
 
 def equivalence_table(dialects: Sequence[Dialect]) -> str:
@@ -22,10 +20,10 @@ def equivalence_table(dialects: Sequence[Dialect]) -> str:
     Returns:
         A table and a list, without a line break at the end.
     """
-    algorithms = dict.fromkeys(dialect.algorithm for dialect in dialects)
-    heads = [each.title if len(algorithms) == 1 else f"{each.algorithm.upper()} of {each.title}" for each in dialects]
+    recipes = dict.fromkeys(dialect.recipe for dialect in dialects)
+    heads = [each.title if len(recipes) == 1 else f"{each.algorithm.upper()} of {each.title}" for each in dialects]
     by_head = dict(zip(heads, dialects, strict=True))
-    known = dict.fromkeys(field.name for algorithm in algorithms for field in fields(_RECIPES[algorithm]))
+    known = dict.fromkeys(field.name for recipe in recipes for field in fields(recipe))
     names = [name for name in known if name not in TASK_FIELDS]
     lines = [_row("recipe", *heads), "|" + "---|" * (1 + len(heads))]
     lines += [_row(f"`{name}`", *(_cell(dialect, name) for dialect in dialects)) for name in names]

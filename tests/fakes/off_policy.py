@@ -1,4 +1,4 @@
-"""Short trainings of SKRL's algorithms with a replay memory, on the toy."""
+"""Short trainings with a replay memory, on the toy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 
 from ledger_lab.meters import PhaseClock
 from ledger_lab.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe, dialect_of
+from ledger_lab.recipes.libraries import agent_key
 from ledger_lab.runners.adapter import Adapter, load_adapter
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
@@ -32,14 +33,18 @@ RECIPES: dict[str, OffPolicyRecipe] = {
 """A small recipe of each algorithm."""
 
 
-def adapter(algorithm: str) -> Adapter:
-    """Return SKRL's adapter of an algorithm."""
-    return load_adapter("skrl", f"skrl_{algorithm}_cfg_entry_point")
+LEARNERS = (("skrl", "sac"), ("skrl", "td3"), ("rl_games", "sac"))
+"""All libraries and algorithms."""
 
 
-def translated(algorithm: str, **changed: Any) -> dict[str, Any]:
+def adapter(algorithm: str, library: str = "skrl") -> Adapter:
+    """Return a library's adapter of an algorithm."""
+    return load_adapter(library, agent_key(library, algorithm))
+
+
+def translated(algorithm: str, library: str = "skrl", **changed: Any) -> dict[str, Any]:
     """Return the configuration of a small recipe, of which some fields are changed."""
-    return dialect_of("skrl", algorithm).translate(replace(RECIPES[algorithm], **changed))
+    return dialect_of(library, algorithm).translate(replace(RECIPES[algorithm], **changed))
 
 
 class Training:
@@ -50,6 +55,7 @@ class Training:
         algorithm: str,
         run_dir: Path,
         *,
+        library: str = "skrl",
         env: Any = None,  # noqa: ANN401 - the toy, or a view of it
         iterations: int = 3,
         **changed: Any,
@@ -59,22 +65,48 @@ class Training:
         Args:
             algorithm: Name on the command line.
             run_dir: Folder of the run.
+            library: Name on the command line.
             env: What the learner sees; a new toy by default.
             iterations: Iterations to train.
             changed: Fields of the recipe.
         """
         torch.manual_seed(5)
-        self.adapter = adapter(algorithm)
-        config = translated(algorithm, **changed)
+        self.library = library
+        self.adapter = adapter(algorithm, library)
+        config = translated(algorithm, library, **changed)
         self.agent_cfg = self.adapter.prepare(config, "cpu", seed=5, max_iterations=iterations)
         self.env, self.heard = env or ToyEnv(), Heard()
         self.clock = PhaseClock(time.perf_counter_ns())
+        run_dir.mkdir(exist_ok=True)
         self.trainer: Any = self.adapter.trainer(self.env, self.agent_cfg, run_dir, self.clock, self.heard.record)
 
     @property
     def agent(self) -> Any:  # noqa: ANN401 - the library's own type
         """The library's agent."""
-        return self.trainer._agent
+        return self.trainer._agent if self.library == "skrl" else self.trainer._algo
+
+    @property
+    def memory(self) -> Any:  # noqa: ANN401 - the library's own type
+        """The library's replay memory."""
+        return self.agent.memory if self.library == "skrl" else self.agent.replay_buffer
+
+    def stored(self, name: str) -> torch.Tensor:
+        """Return what the replay memory holds, of shape (steps, environments, numbers).
+
+        Args:
+            name: ``observations``, ``actions``, ``rewards``, ``next_observations`` or ``terminated``.
+        """
+        if self.library == "skrl":
+            held: torch.Tensor = self.memory.get_tensor_by_name(name)
+            return held
+        names = {"observations": "obses", "next_observations": "next_obses", "terminated": "dones"}
+        held = getattr(self.memory, names.get(name, name))
+        return held.unflatten(0, (-1, self.env.num_envs))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the replay memory holds nothing."""
+        return (len(self.memory) if self.library == "skrl" else self.memory.idx) == 0
 
     def train(self) -> None:
         """Train to the end."""

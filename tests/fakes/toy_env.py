@@ -35,6 +35,8 @@ class ToyEnv:
         """What was done, step by step."""
         self.observed: list[torch.Tensor] = []
         """What was seen before."""
+        self.rewarded: list[torch.Tensor] = []
+        self.failed: list[torch.Tensor] = []
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -68,6 +70,8 @@ class ToyEnv:
         rewards = 1.0 - self.position.abs()
         terminated = self.position.abs() > 2.0
         truncated = self.episode_length_buf >= self.max_episode_length
+        self.rewarded.append(rewards)
+        self.failed.append(terminated)
         self._reset(terminated | truncated)
         return self.obs_buf, rewards, terminated, truncated, {"log": {"Metrics/position": self.position.mean()}}
 

@@ -34,7 +34,7 @@ def batches_of[Key](requests: Mapping[Key, TrainRequest]) -> dict[Key, TaskBatch
 def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
     """Return the batch of a request with a recipe of LedgerLab; ``None`` if only task and library know it."""
     recipe, library = RECIPES.get(request.task), library_of(request)
-    if recipe is None or request.agent is not None:
+    if recipe is None or request.agent is not None or request.algorithm not in (None, recipe.algorithm):
         return None
     plan, own = recipe_batch(library, recipe, request.overrides), recipe_batch(library, recipe)
     if plan is None or own is None:
@@ -44,5 +44,10 @@ def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
 
 def configuration_of(request: TrainRequest) -> tuple[str, ...]:
     """Return the arguments of ``train.py`` that the configurations of a request depend on."""
-    named = {"--task": request.task, "--rl_library": request.rl_library, "--agent": request.agent}
+    named = {
+        "--task": request.task,
+        "--rl_library": request.rl_library,
+        "--algorithm": request.algorithm,
+        "--agent": request.agent,
+    }
     return (*(word for flag, value in named.items() if value for word in (flag, value)), *request.overrides)

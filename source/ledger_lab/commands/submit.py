@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.commands.first_look import require_known
+from ledger_lab.commands.study_requests import requested_dialect
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.launch import requested_processes
 from ledger_lab.launch.elsewhere import Elsewhere, requested_elsewhere
@@ -175,7 +176,7 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         start += ["--instance", site.instance]
     if given.recipe is not None and given.resume is None:
         if site.project is None:
-            read_recipe(Path(given.recipe))  # refused before the job waits
+            read_recipe(Path(given.recipe), requested_dialect(given).recipe)  # refused before the job waits
         start += ["--recipe", given.recipe]  # absolute: the job may start in another folder
     require_known(TrainRequest.parse(start).named())
     return PlannedTraining(

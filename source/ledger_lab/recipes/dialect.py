@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes.libraries import PPO
 from ledger_lab.recipes.off_policy import OffPolicyRecipe
-from ledger_lab.recipes.ppo import RULES, PpoRecipe
+from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.rules import Rule
-from ledger_lab.recipes.settings import write_setting
+from ledger_lab.recipes.settings import read_setting, write_setting
 
 type Recipe = PpoRecipe | OffPolicyRecipe
 """A recipe of any algorithm. A dialect translates those of one."""
@@ -57,8 +55,6 @@ class Dialect:
 
     library: str
     """Name on the command line."""
-    algorithm: str = PPO
-    """Name of the algorithm on the command line."""
     title: str
     """Name in prose."""
     seed: str
@@ -77,9 +73,13 @@ class Dialect:
     native: Callable[..., Any] | None = None
     """Returns a recipe as Isaac Lab's configuration class of the library, if there is one. May take keyword arguments
     for choices that no field of a recipe has."""
+    recipe: type[PpoRecipe] | type[OffPolicyRecipe] = PpoRecipe
+    """Class of the recipes that it translates, which are for one algorithm."""
 
-    fields: Mapping[str, Rule] = dataclasses.field(default_factory=lambda: RULES)
-    """Rules for the fields of the algorithm's recipes."""
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm on the command line."""
+        return self.recipe.algorithm
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -92,9 +92,21 @@ class Dialect:
         return {
             override: (name, rule)
             for name, setting in self.settings.items()
-            if (rule := setting.rule or self.fields.get(name)) is not None
+            if (rule := setting.rule or self.recipe.rules.get(name)) is not None
             for override in (setting.override, *setting.also, *setting.unwritten)
         }
+
+    def value_scale(self, agent_cfg: Any) -> float:
+        """Return the factor between the returns of a training and the values that its learner estimates.
+
+        Args:
+            agent_cfg: The library's configuration.
+
+        Returns:
+            The scale of the rewards; 1 if the learner normalizes values.
+        """
+        known = {name: read_setting(agent_cfg, override) for name, override in self.overrides.items()}
+        return 1.0 if known.get("value_normalization") else float(known.get("reward_scale") or 1.0)
 
     def config(self, recipe: Recipe, **choices: Any) -> Any:
         """Return a recipe as the configuration that Isaac Lab's own commands take, too.

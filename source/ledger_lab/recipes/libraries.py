@@ -36,7 +36,7 @@ class Library:
 
 LIBRARIES = {
     "rsl_rl": Library("ledger_lab.runners.rsl_rl", "rsl-rl-lib", lacks=("sac", "td3")),
-    "rl_games": Library("ledger_lab.runners.rl_games", "rl-games", lacks=("td3",)),
+    "rl_games": Library("ledger_lab.runners.rl_games", "rl-games", (PPO, "sac"), lacks=("td3",)),
     "skrl": Library("ledger_lab.runners.skrl", "skrl", (PPO, "sac", "td3")),
 }
 """All libraries by their names on the command line, in the order of their columns in the documentation."""
@@ -61,7 +61,9 @@ def algorithms() -> list[str]:
 
 
 def library_with(algorithm: str, preferred: str) -> str:
-    """Return a library that has an algorithm.
+    """Return a library that has an algorithm: the preferred one, or else the one that has most algorithms.
+
+    So different algorithms of a task are of the same library if possible, and can be compared.
 
     Args:
         algorithm: Name on the command line.
@@ -73,7 +75,7 @@ def library_with(algorithm: str, preferred: str) -> str:
     having = [name for name, library in LIBRARIES.items() if algorithm in library.algorithms]
     if not having:
         raise UserError(f"--algorithm {algorithm}: {nearest(algorithm, algorithms())}")
-    return preferred if preferred in having else having[0]
+    return preferred if preferred in having else max(having, key=lambda name: len(LIBRARIES[name].algorithms))
 
 
 def agent_key(library: str, algorithm: str) -> str:

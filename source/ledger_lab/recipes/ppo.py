@@ -48,6 +48,8 @@ class PpoRecipe:
 
     algorithm: ClassVar[str] = PPO
     """Name on the command line."""
+    rules: ClassVar[Mapping[str, Rule]] = RULES
+    """Rules for the values of fields; the other fields are free names and switches."""
 
     experiment_name: str
     """Folder of the runs below ``<log_root>/<library>/``."""
@@ -112,7 +114,7 @@ class PpoRecipe:
         Raises:
             ValueError: If a count or a rate is not positive, a factor lies outside 0..1, or a name is unknown.
         """
-        for name, rule in RULES.items():
+        for name, rule in self.rules.items():
             value = getattr(self, name)
             if wrong := rule(value):
                 raise ValueError(f"recipe {self.experiment_name!r}: {name} {value!r}: {wrong}")

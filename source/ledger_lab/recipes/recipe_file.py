@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.recipes.dialect import LEFT_OUT, Dialect
-from ledger_lab.recipes.ppo import RULES, PpoRecipe
+from ledger_lab.recipes.dialect import LEFT_OUT, Dialect, Recipe
+from ledger_lab.recipes.off_policy import SacRecipe, Td3Recipe
+from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.rules import count
 
 _VERSION = 1
 _KEYS = ("version", "about", "num_envs", "overrides", "recipe")
-_TYPES = {field.name: field.type for field in fields(PpoRecipe)}
-FIELDS = tuple(name for name in _TYPES if name not in ("experiment_name", "num_envs"))
-"""Fields of a recipe that the table ``[recipe]`` may set."""
+_NOT_IN_TABLE = ("experiment_name", "num_envs")
+_UNCHANGED: Mapping[object, Any] = {"str": "unchanged", "int": 1, "float": 1.0, "tuple[int, ...]": (1,)}
+"""Values that all libraries support, by the types of fields without a default."""
+
+
+def recipe_fields(recipe: type[Recipe]) -> tuple[str, ...]:
+    """Return the fields that the table ``[recipe]`` of a file may set.
+
+    Args:
+        recipe: Class of the recipes of an algorithm.
+    """
+    return tuple(field.name for field in fields(recipe) if field.name not in _NOT_IN_TABLE)
+
+
+FIELDS = recipe_fields(PpoRecipe)
+"""Fields of PPO that the table ``[recipe]`` may set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +42,13 @@ class RecipeFile:
     path: Path
     """The file."""
     fields: Mapping[str, Any]
-    """Values by the fields of :class:`PpoRecipe`."""
+    """Values by the fields of :attr:`recipe`."""
     num_envs: int | None
     """Environments per process; ``None`` to keep those of the task."""
     overrides: tuple[str, ...]
     """Hydra overrides of the task."""
+    recipe: type[Recipe] = PpoRecipe
+    """Class of the recipes that it changes."""
 
     def to_data(self) -> dict[str, Any]:
         """Return what the file changes, as a JSON value."""
@@ -45,13 +61,13 @@ class RecipeFile:
         values of the task's own recipe are unknown here.
 
         Args:
-            dialect: The library's settings.
+            dialect: The library's settings, for the same algorithm.
 
         Raises:
             UserError: If the library does not support a value, cannot change a field by an override, or needs another
                 field, too.
         """
-        recipe = replace(_unchanged(str(self.path)), **self.fields)
+        recipe = replace(_unchanged(self.recipe), experiment_name=str(self.path), **self.fields)
         dialect.require(recipe)
         written = {}
         for field, setting in dialect.settings.items():
@@ -82,7 +98,7 @@ class RecipeFile:
 class _Read:
     """A view of a recipe that notes which fields are read."""
 
-    def __init__(self, recipe: PpoRecipe) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         """View a recipe."""
         self._recipe = recipe
         self.names: set[str] = set()
@@ -93,11 +109,12 @@ class _Read:
         return getattr(self._recipe, name)
 
 
-def read_recipe(path: Path) -> RecipeFile:
+def read_recipe(path: Path, recipe: type[Recipe] = PpoRecipe) -> RecipeFile:
     """Read and check a recipe file.
 
     Args:
         path: The file.
+        recipe: Class of the recipes that it changes, which is particular to an algorithm.
 
     Raises:
         UserError: If the file can't be read, or if it has an unknown key or a wrong value.
@@ -106,15 +123,16 @@ def read_recipe(path: Path) -> RecipeFile:
         content = read_toml(path)
     except (OSError, ValueError) as error:
         raise UserError(f"--recipe {path}: the file can't be read: {error}") from error
-    return check_recipe(path, content)
+    return check_recipe(path, content, recipe)
 
 
-def check_recipe(path: Path, content: Mapping[str, Any]) -> RecipeFile:
+def check_recipe(path: Path, content: Mapping[str, Any], recipe: type[Recipe] = PpoRecipe) -> RecipeFile:
     """Check the content of a recipe file.
 
     Args:
         path: The file, for messages.
         content: Its keys and values.
+        recipe: Class of the recipes that it changes, which is particular to an algorithm.
 
     Raises:
         UserError: If it has an unknown key or a wrong value.
@@ -133,9 +151,10 @@ def check_recipe(path: Path, content: Mapping[str, Any]) -> RecipeFile:
         raise UserError(f"{path}: recipe must be a table: write its fields below a line [recipe]")
     return RecipeFile(
         path=path,
-        fields=_checked(path, changed or {}),
+        fields=_checked(path, changed or {}, recipe),
         num_envs=num_envs,
         overrides=_task_overrides(path, overrides),
+        recipe=recipe,
     )
 
 
@@ -146,12 +165,20 @@ def _require_known(path: Path, kind: str, table: Mapping[str, Any], known: tuple
             raise UserError(f"{path}: unknown {kind} {name!r}: {nearest(name, known)}")
 
 
-def _checked(path: Path, changed: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(path: Path, changed: Mapping[str, Any], recipe: type[Recipe]) -> dict[str, Any]:
     """Return the values of fields, of the types that a recipe has."""
-    _require_known(path, "field", changed, FIELDS)
+    known, types = recipe_fields(recipe), {field.name: field.type for field in fields(recipe)}
+    for name in changed:
+        others = [each.algorithm for each in (PpoRecipe, SacRecipe, Td3Recipe) if name in recipe_fields(each)]
+        if name not in known and others:
+            raise UserError(
+                f"{path}: {name} is a field of {' and '.join(others)}, and this training uses {recipe.algorithm}: "
+                "leave it out, or change --algorithm"
+            )
+    _require_known(path, "field", changed, known)
     values = {}
     for name, value in changed.items():
-        if (rule := RULES.get(name)) is not None:
+        if (rule := recipe.rules.get(name)) is not None:
             wrong = rule(value)
         else:
             wrong = None if isinstance(value, bool) else "must be true or false"
@@ -159,7 +186,7 @@ def _checked(path: Path, changed: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"{path}: {name} {value!r}: {wrong}")
         if isinstance(value, list):
             value = tuple(value)
-        values[name] = float(value) if _TYPES[name] == "float" else value
+        values[name] = float(value) if types[name] == "float" else value
     return values
 
 
@@ -180,20 +207,9 @@ def _task_overrides(path: Path, overrides: object) -> tuple[str, ...]:
     return tuple(overrides)
 
 
-def _unchanged(name: str) -> PpoRecipe:
+def _unchanged(recipe: type[Recipe]) -> Recipe:
     """Return a recipe that all libraries support, to hold the changed fields. Its other values are never written."""
-    return PpoRecipe(
-        experiment_name=name,
-        num_envs=1,
-        max_iterations=1,
-        save_interval=1,
-        horizon=1,
-        epochs=1,
-        minibatches=1,
-        hidden_dims=(1,),
-        learning_rate=1.0,
-        entropy_coef=0.0,
-    )
+    return recipe(**{field.name: _UNCHANGED[field.type] for field in fields(recipe) if field.default is MISSING})
 
 
 def _text(value: object) -> str:

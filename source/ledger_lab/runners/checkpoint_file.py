@@ -36,13 +36,17 @@ def loading_policy(checkpoint: Path, library: str, device: str = "cpu") -> Itera
         raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of {library}: {reason}") from error
 
 
-def load_networks(parts: Mapping[str, Any], checkpoint: Path, library: str) -> None:
+def load_networks(
+    parts: Mapping[str, Any], checkpoint: Path, library: str, behind: Mapping[str, int] | None = None
+) -> None:
     """Load networks that may have more inputs than the checkpoint; new inputs have no effect on them at first.
 
     Args:
         parts: The networks, by the keys of their weights in the file; other content, such as an optimizer, is ignored.
         checkpoint: The file.
         library: Name of the library that saved the checkpoint, in words.
+        behind: Numbers of inputs that stay behind the new ones, like the actions behind the observations, by the keys
+            of the networks that have such inputs.
 
     Raises:
         UserError: If the file is not such a checkpoint, or the networks have other layers.
@@ -50,7 +54,7 @@ def load_networks(parts: Mapping[str, Any], checkpoint: Path, library: str) -> N
     with loading_policy(checkpoint, library) as content:
         for name, part in parts.items():
             if isinstance(part, torch.nn.Module):
-                part.load_state_dict(_widened(content[name], part.state_dict()))
+                part.load_state_dict(_widened(content[name], part.state_dict(), (behind or {}).get(name, 0)))
 
 
 _STATISTICS = {"mean": 0.0, "var": 1.0, "variance": 1.0, "std": 1.0}
@@ -58,7 +62,9 @@ _STATISTICS = {"mean": 0.0, "var": 1.0, "variance": 1.0, "std": 1.0}
 inputs."""
 
 
-def _widened(known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _widened(
+    known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor], behind: int
+) -> dict[str, torch.Tensor]:
     """Return weights with zeros, and statistics with neutral values, for inputs that the checkpoint lacks.
 
     Weights have shape (outputs, inputs), statistics of normalizers (inputs,) or (1, inputs). A normalizer keeps its
@@ -70,5 +76,7 @@ def _widened(known: Mapping[str, torch.Tensor], like: Mapping[str, torch.Tensor]
         new = _STATISTICS.get(name.rpartition("_")[2], 0.0 if name.endswith("weight") and tensor.ndim == 2 else None)
         if new is not None and tensor.ndim == len(wanted) and tensor.shape[:-1] == wanted[:-1]:
             more = max(0, wanted[-1] - tensor.shape[-1]) if tensor.ndim else 0
-            fitting[name] = torch.nn.functional.pad(tensor, (0, more), value=new) if more else tensor
+            if more:
+                first, last = tensor.tensor_split([tensor.shape[-1] - behind], dim=-1)
+                fitting[name] = torch.cat([torch.nn.functional.pad(first, (0, more), value=new), last], dim=-1)
     return fitting

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.dialect import Dialect
-from ledger_lab.recipes.libraries import PPO
 from ledger_lab.recipes.recipe_file import RecipeFile, read_recipe
 from ledger_lab.recipes.settings import names_code
 from ledger_lab.training.request import TrainRequest
@@ -18,22 +17,15 @@ def requested_recipe(request: TrainRequest, dialect: Dialect) -> RecipeFile | No
 
     Args:
         request: The request of a new run.
-        dialect: The settings of its library.
+        dialect: The settings of its library and algorithm.
 
     Returns:
         The file; ``None`` if the request names none.
 
     Raises:
-        UserError: If the file is wrong, or the algorithm has no recipe files.
+        UserError: If the file is wrong.
     """
-    if request.recipe is None:
-        return None
-    if dialect.algorithm != PPO:
-        raise UserError(
-            f"--recipe {request.recipe}: a recipe file holds fields of {PPO}, and this training uses "
-            f"{dialect.algorithm}: set overrides like {dialect.overrides['learning_rate']}=0.001 instead"
-        )
-    return read_recipe(Path(request.recipe))
+    return None if request.recipe is None else read_recipe(Path(request.recipe), dialect.recipe)
 
 
 def with_recipe(request: TrainRequest, file: RecipeFile, dialect: Dialect) -> TrainRequest:

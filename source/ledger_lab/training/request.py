@@ -106,9 +106,9 @@ class TrainRequest(TaskRequest):
     algorithm: str | None = flag(
         None,
         f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac is soft actor-critic, and td3 is twin delayed "
-        "deterministic policy gradients. Both learn from a replay memory. Only SKRL trains them here, in one process, "
-        "so they also choose the library. --algorithm selects the agent configuration "
-        "LIBRARY_ALGORITHM_cfg_entry_point of the task.",
+        "deterministic policy gradients. Both learn from a replay memory, in one process. SKRL has both, and rl_games "
+        "has sac. Without --rl_library, SKRL is used if the task's usual library does not have the algorithm. "
+        "--algorithm selects the agent configuration LIBRARY_ALGORITHM_cfg_entry_point of the task.",
         group=TASK,
         metavar="NAME",
     )

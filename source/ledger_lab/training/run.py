@@ -304,7 +304,8 @@ def _health_watch(
     plan: TrainPlan, writer: RunWriter, time_outs: Collection[str], episode_steps: int, console: Console
 ) -> HealthWatch:
     """Make the health watch, and give it the scores of earlier attempts. It does not report their events again."""
-    settings = Settings(plan.adapter.dialect.overrides, plan.adapter.dialect.adaptive)
+    dialect = plan.adapter.dialect
+    settings = Settings(dialect.overrides, dialect.adaptive, dialect.value_scale(plan.agent_cfg))
     episode_iterations = math.ceil(episode_steps / plan.batch.horizon)
     batch, target = plan.batch, plan.panel.target_success
     monitor = HealthMonitor(batch.max_iterations, target, settings, time_outs, episode_iterations)

@@ -55,6 +55,7 @@ _WORDS = {
     "kl_target": "the KL divergence that updates aim at",
     "epochs": "the number of epochs",
     "entropy_coef": "the weight of the entropy bonus",
+    "reward_scale": "the scale of the rewards",
     "value_coef": "the weight of the value loss",
     "max_grad_norm": "the largest gradient norm",
     "initial_noise_std": "the noise of the actions at the start",
@@ -66,9 +67,11 @@ class Settings:
     """Names of a library's settings, for advice."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """Override, like ``agent.algorithm.gamma``, by the field of :class:`ledger_lab.recipes.PpoRecipe`."""
+    """Override, like ``agent.algorithm.gamma``, by the field of a recipe."""
     adaptive: str = "adaptive"
     """The library's name of the learning-rate schedule that follows the KL divergence."""
+    value_scale: float = 1.0
+    """Factor between the returns that are reported and the values that the learner estimates."""
 
     def __getitem__(self, field_name: str) -> str:
         """Return the override on the command line, or a description if the library has none.
@@ -76,4 +79,20 @@ class Settings:
         Raises:
             KeyError: If advice never uses the field.
         """
-        return self.names.get(field_name, _WORDS[field_name])
+        return self.names.get(field_name) or _WORDS[field_name]
+
+    @property
+    def has_replay(self) -> bool:
+        """Whether the algorithm learns from a replay memory."""
+        return "replay_steps" in self.names
+
+    @property
+    def learns_entropy(self) -> bool:
+        """Whether the algorithm learns the weight of the entropy, so that the entropy reaches a target, as SAC does."""
+        return "initial_entropy_coef" in self.names
+
+    @property
+    def exploration(self) -> str:
+        """The setting that makes a policy explore more."""
+        known = (name for name in ("initial_entropy_coef", "exploration_noise") if name in self.names)
+        return self[next(known, "entropy_coef")]

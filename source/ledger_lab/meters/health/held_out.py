@@ -178,7 +178,7 @@ class NoConvergence:
             f"iteration {first.at:.0f}: at twice the best pace since then {forecast:.0%} at the end, short of "
             f"{self._target:.0%}",
             f"raise --max_iterations if the success still rises; else change {self._settings['learning_rate']}, "
-            f"{self._settings['entropy_coef']} or the weights env.rewards.TERM.weight, and look at the failures "
+            f"{self._settings.exploration} or the weights env.rewards.TERM.weight, and look at the failures "
             "(evaluate.py --video)",
         )
 

@@ -34,11 +34,12 @@ class NonFinite:
         """Return the detection, unless it was reported before."""
         if not self._debounce.should_report(evidence is not None) or evidence is None:
             return None
+        second = self._settings["reward_scale" if self._settings.has_replay else "max_grad_norm"]
         return Detection(
             Event.NON_FINITE,
             evidence,
-            f"lower {self._settings['learning_rate']} or {self._settings['max_grad_norm']}; if rewards or observations "
-            "are at fault, look for a division by zero or for bodies that the physics throws off",
+            f"lower {self._settings['learning_rate']} or {second}; if rewards or observations are at fault, look for a "
+            "division by zero or for bodies that the physics throws off",
         )
 
 
@@ -48,6 +49,10 @@ class ValueLossExplosion:
     Value losses of good trainings differ by any factor between tasks, and by a factor of a thousand within one. They
     fall when the policy settles, and may rise again a hundredfold, but hardly above their first peak. They stay near
     the squared returns, which they consist of.
+
+    The values of an algorithm with a replay memory may also contain the entropy of the policy. If the returns are
+    small, their loss is then far above the squared returns, and no problem. So there, the loss must also exceed its own
+    peak.
     """
 
     _BEYOND = 1e4
@@ -93,26 +98,29 @@ class ValueLossExplosion:
         if len(self._levels) == self._LATELY:
             self._peak = max(self._peak, self._levels[0])
         self._levels.append(level)
-        scale = self._largest_return * self._largest_return
-        beyond = scale > 0 and level > self._BEYOND * scale
+        scale = (self._settings.value_scale * self._largest_return) ** 2
+        risen = self._peak > 0 and level > self._PEAK * self._peak
+        counts = scale > 0 and (risen or not self._settings.has_replay)
+        beyond = counts and level > self._BEYOND * scale
         # When a policy has just found its reward, its value function lags behind, which is no problem.
         jumped = (
             usual is not None
-            and self._peak > 0
+            and risen
             and level > self._JUMP * usual
-            and level > self._PEAK * self._peak
             and level > scale
             and self._since_best >= self._WARM_UP
         )
-        absurd = scale > 0 and loss > self._ABSURD * scale
+        absurd = counts and loss > self._ABSURD * scale
         if not self._debounce.should_report(beyond or jumped or absurd, at_once=absurd):
             return None
+        names = self._settings
         largest = f"a largest mean return of {self._largest_return:.3g}"
+        others = ("polyak", "updates_per_step") if names.has_replay else ("value_coef", "max_grad_norm")
         return Detection(
             Event.VALUE_LOSS_EXPLOSION,
             f"value loss {loss:.3g}, against " + (f"{self._peak:.3g} at most before" if jumped else largest),
-            f"lower {self._settings['learning_rate']}{_now(seen)}, {self._settings['value_coef']} or "
-            f"{self._settings['max_grad_norm']}, or scale the rewards down",
+            f"lower {names['learning_rate']}{_now(seen)}, {' or '.join(map(names.__getitem__, others))}, or scale the "
+            "rewards down",
         )
 
 
@@ -121,6 +129,10 @@ class EntropyCollapse:
 
     Uses the standard deviation of the actions. If a library logs only the entropy, uses the standard deviation per
     action that this entropy means for a Gaussian policy that starts at 1.
+
+    SAC aims at an entropy. The standard deviation falls quickly to the one that this entropy means, and may fall below
+    it for some iterations until the weight of the entropy has grown. So there, only a standard deviation that stays far
+    below is reported, whatever it was at the start.
     """
 
     _FLOOR = 0.02
@@ -129,11 +141,15 @@ class EntropyCollapse:
     """Remaining share after this many iterations of a fall; good trainings kept 51 % or more."""
     _GAUSSIAN = 0.5 * math.log(2 * math.pi * math.e)
     """Entropy of a normal distribution with a standard deviation of 1 [nat]."""
+    _AIM = math.exp(-1.0 - _GAUSSIAN)
+    """Standard deviation of an action, as a share of its bound, with the entropy at which SAC aims: -1 nat each."""
+    _BELOW = 0.25
+    """Share of this standard deviation below which SAC does not explore."""
 
     def __init__(self, settings: Settings) -> None:
         """Start without a problem."""
         self._settings = settings
-        self._debounce = Debounce(patience=2, calm=_CALM)
+        self._debounce = Debounce(patience=10 if settings.learns_entropy else 2, calm=_CALM)
         self._first: list[float] = []
         self._actions: float | None = None
         self._recent: deque[float] = deque(maxlen=self._WITHIN + 1)
@@ -152,20 +168,21 @@ class EntropyCollapse:
         if len(self._first) < 3:
             self._first.append(noise)
         self._recent.append(noise)
-        first, lately = median(self._first), max(self._recent)
-        gone = noise <= self._FLOOR * first and noise < first
-        falling = noise <= self._FALL * lately and noise < lately
-        if not self._debounce.should_report((gone or falling) and not learned):
+        if self._settings.learns_entropy:
+            low, since = noise <= self._BELOW * self._AIM, f"while SAC aims at {self._AIM:.3g}"
+        else:
+            first, lately = median(self._first), max(self._recent)
+            gone = noise <= self._FLOOR * first and noise < first
+            low = gone or (noise <= self._FALL * lately and noise < lately)
+            earlier = f"{first:.3g} at the start" if gone else f"{lately:.3g} within {len(self._recent) - 1} iterations"
+            since = f"from {earlier}"
+        if not self._debounce.should_report(low and not learned):
             return None
-        # a replay-memory algorithm learns the weight of its entropy, so only its start can be set
-        start = "initial_entropy_coef" in self._settings.names
-        entropy = self._settings.names["initial_entropy_coef"] if start else self._settings["entropy_coef"]
-        noise_setting = "" if start else f" or {self._settings['initial_noise_std']}"
-        since = f"{first:.3g} at the start" if gone else f"{lately:.3g} within {len(self._recent) - 1} iterations"
+        more = "" if self._settings.learns_entropy else f" or {self._settings['initial_noise_std']}"
         return Detection(
             Event.ENTROPY_COLLAPSE,
-            f"standard deviation of the actions {noise:.3g}, from {since}",
-            f"raise {entropy}{noise_setting}, or lower {self._settings['learning_rate']}{_now(seen)}",
+            f"standard deviation of the actions {noise:.3g}, {since}",
+            f"raise {self._settings.exploration}{more}, or lower {self._settings['learning_rate']}{_now(seen)}",
         )
 
     def _noise(self, seen: Iteration) -> float | None:
@@ -181,7 +198,10 @@ class EntropyCollapse:
 
 
 class KlOutOfRange:
-    """Updates leave the region in which the surrogate objective is valid, or do not change the policy."""
+    """Updates leave the region in which the surrogate objective is valid, or do not change the policy.
+
+    Algorithms with a replay memory have no such region, and report no divergence.
+    """
 
     _HIGH = 0.2
     """Mean divergence of an update [nat]. The usual clipping of ratios at 0.2 takes effect at about 0.2² / 2 = 0.02."""
@@ -252,12 +272,12 @@ class GradientSpikes:
         spikes = [each for each in self._spikes if each is not None]
         if not self._debounce.should_report(len(spikes) >= self._COUNT):
             return None
+        clip = "" if self._settings.has_replay else f"{self._settings['max_grad_norm']} or "
         return Detection(
             Event.GRADIENT_SPIKES,
             f"{len(spikes)} of {len(self._spikes)} iterations with a gradient norm up to {max(spikes):.3g}, against "
             f"{usual:.3g} usually",
-            f"lower {self._settings['max_grad_norm']} or {self._settings['learning_rate']}{_now(seen)}, or look for "
-            "rewards that jump",
+            f"lower {clip}{self._settings['learning_rate']}{_now(seen)}, or look for rewards that jump",
         )
 
 

@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from isaaclab.utils.seed import configure_seed
 from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
 from rl_games.algos_torch.model_builder import ModelBuilder
 from rl_games.algos_torch.network_builder import NetworkBuilder
 from rl_games.algos_torch.players import rescale_actions
 from rl_games.algos_torch.running_mean_std import RunningMeanStd, RunningMeanStdObs
 from rl_games.common import a2c_common
-from rl_games.common.algo_observer import IsaacAlgoObserver
 from rl_games.common.player import BasePlayer
-from rl_games.torch_runner import Runner
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
@@ -28,62 +25,35 @@ from ledger_lab.meters.probes import Part
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
+from ledger_lab.runners.adapter import Adapter, BatchPlan, OnIteration, Trainer
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.configs import complete
 from ledger_lab.runners.gradient_norms import GradientAveraging
-from ledger_lab.runners.recorded_calls import largest_norm, recorded_calls, replaced
+from ledger_lab.runners.recorded_calls import recorded_calls, replaced
 from ledger_lab.runners.rl_games.dialect import DIALECT
+from ledger_lab.runners.rl_games.loop import RlGamesLoop
 from ledger_lab.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 
-_UNSUPPORTED = {
-    "epochs_between_resets": "it would also reset held-out episodes",
-    "normalize_rms_advantage": "rl_games 1.6 fails with it",
-}
-"""Settings that must be left out, with the reasons."""
+class RlGamesTrainer(RlGamesLoop):
+    """rl_games' own training loop for PPO."""
 
-
-class RlGamesTrainer(Trainer):
-    """rl_games' own training loop.
-
-    The library's own rules for ending the loop at a training return, and for saving, are turned off. Its file names do
-    not show which policy is the newest.
-    """
-
-    suffix = ".pth"
+    sums: ClassVar[list[str]] = [
+        *("current_rewards", "current_shaped_rewards", "current_lengths"),
+        *("dones", "rnn_states"),
+    ]
+    means: ClassVar[list[str]] = ["game_rewards", "game_shaped_rewards", "game_lengths"]
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build the algorithm."""
-        env, agent_cfg, run_dir = self._env, self._agent_cfg, self._run_dir
-        self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
-        self._runner = runner = Runner(IsaacAlgoObserver())
-        runner.load(agent_cfg)
-        configure_seed(agent_cfg["params"]["seed"])  # the library ignores the seed 0, and adds the rank a second time
-        runner.params["config"] |= {
-            "num_actors": wrapper.num_envs,
-            "env_info": wrapper.get_env_info(),
-            "vec_env": wrapper,
-            "train_dir": str(run_dir.parent),
-            "full_experiment_name": run_dir.name,
-        }
-        self._algo = algo = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
-        runner.algo_factory.register_builder(runner.algo_name, lambda **_: algo)
-        with contextlib.suppress(FileNotFoundError):  # another process may have removed it
-            Path(algo.nn_dir).rmdir()  # checkpoints are saved beside the journal
-        algo.max_epochs = algo.max_frames = -1
-        algo.save_freq, algo.save_best_after = 0, math.inf
+        algo = self._make_algorithm()
         self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
         algo.update_epoch, algo.train_epoch = self._next_iteration, self._train_epoch
-        self._library_reset = algo.env_reset
-        self._wrapper.reset()
-        algo.env_reset = self._first_observations
         if torch.distributed.is_initialized():
             learn_from_all_processes(algo)
-        self._trained: tuple[Any, ...] | None = None
         return [
             (algo, "init_tensors", Phase.STARTUP),
             (algo, "play_steps", Phase.INFER),
@@ -102,29 +72,17 @@ class RlGamesTrainer(Trainer):
             (algo, "update_epoch", Phase.LOG),
         ]
 
-    @property
-    def iterations(self) -> int:
-        """Iterations completed."""
-        done: int = self._algo.epoch_num
-        return done
-
     def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop."""
-        self._on_iteration = on_iteration
         compiled = self._runner.params["config"].get("torch_compile", True) is not False  # as the library asks
         compiling = metered_torch_compilation(self._clock) if compiled else contextlib.nullcontext()
-        try:
-            arranging = self._clock.wrap(a2c_common.swap_and_flatten01, Phase.LEARN)  # the batch, for the minibatches
-            with (
-                recorded_calls(a2c_common, "clip_grad_norm_") as self._norms,
-                replaced(a2c_common, swap_and_flatten01=arranging),
-                compiling,
-            ):
-                self._runner.run({"train": True})
-        except Stop:
-            self.save()
-        finally:
-            self._algo.writer.close()
+        arranging = self._clock.wrap(a2c_common.swap_and_flatten01, Phase.LEARN)  # the batch, for the minibatches
+        with (
+            recorded_calls(a2c_common, "clip_grad_norm_") as self._norms,
+            replaced(a2c_common, swap_and_flatten01=arranging),
+            compiling,
+        ):
+            self._run(on_iteration)
 
     def state(self) -> dict[str, Any]:
         """Return the algorithm's own state, with values that the algorithm leaves out."""
@@ -151,17 +109,9 @@ class RlGamesTrainer(Trainer):
         algo = self._algo
         algo.set_full_state_weights(dict(state))
         algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
-        algo.init_tensors()  # carried data is restored into these tensors, so the loop must not create new ones
-        algo.init_tensors = lambda: None
+        self._keep_tensors()
         if algo.has_central_value:
             algo.central_value_net.epoch_num = state["central_value_epochs"]
-
-    def carried(self) -> list[tuple[object, list[str]]]:
-        """Return the sums of running episodes, and the means over recent episodes."""
-        algo = self._algo
-        sums = ["current_rewards", "current_shaped_rewards", "current_lengths", "dones", "rnn_states"]
-        means = (algo.game_rewards, algo.game_shaped_rewards, algo.game_lengths)
-        return [(algo, sums), *((mean, ["current_size", "_buffers"]) for mean in means)]
 
     def averaging(self) -> GradientAveraging:
         """Return the algorithm's function, which also steps; a central value function has its own."""
@@ -184,14 +134,6 @@ class RlGamesTrainer(Trainer):
             Part(algo, "write_stats", "log"),
         ]
 
-    def _first_observations(self) -> dict[str, torch.Tensor]:
-        """Return the present observations instead of a reset: the environment is reset already, or restored."""
-        self._algo.env_reset = self._library_reset
-        observations: dict[str, torch.Tensor] = self._algo.obs_to_tensors(
-            self._wrapper._process_obs(dict(self._env.unwrapped.obs_buf))
-        )
-        return observations
-
     def _train_epoch(self) -> tuple[Any, ...]:
         """Train an iteration, and store the library's results."""
         self._trained = self._library_train_epoch()
@@ -199,47 +141,37 @@ class RlGamesTrainer(Trainer):
 
     def _next_iteration(self) -> int:
         """Report the completed iteration, and begin the next iteration, unless all are completed."""
-        done, trained = self._algo.epoch_num, self._trained
         if torch.distributed.is_initialized():
             reduce_gradients(self._algo)
-        continuing = trained is None or self._on_iteration(done, self._figures(trained))
-        if not continuing or done >= self._batch.max_iterations:
-            raise Stop
-        if trained is not None and done % self._batch.save_interval == 0:
-            self.save()
+        self._end_iteration()
         number: int = self._library_update_epoch()
         return number
 
-    def _write(self, path: Path) -> None:
-        """Save the state."""
-        torch.save(self.state(), path)
-
-    def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
-        """Return the library's figures of an iteration, by the ledger's names."""
-        algo = self._algo
+    def _update_figures(self, trained: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the figures of the updates of an iteration."""
         *_, policy_losses, value_losses, _, entropies, divergences, _, _ = trained
-        sigmas = algo.train_result[7]
-        figures = {
+        return {
             "policy_loss": torch.stack(policy_losses).mean(),
             "value_loss": torch.stack(value_losses).mean(),
             "entropy": torch.stack(entropies).mean(),
             "kl": torch.stack(divergences).mean(),
-            "action_std": sigmas.mean(),
+            "action_std": self._algo.train_result[7].mean(),
+            "learning_rate": float(self._algo.last_lr),
         }
-        if (norm := largest_norm(self._norms, algo.scaler)) is not None:
-            figures["grad_norm"] = norm
-        if algo.game_rewards.current_size:
-            figures["mean_return"] = algo.game_rewards.mean.flatten()[0]
-            figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]
-        values = torch.stack([value.detach().double() for value in figures.values()]).tolist()
-        return {**dict(zip(figures, values, strict=True)), "learning_rate": float(algo.last_lr)}
 
 
 class RlGamesAdapter(Adapter):
     """rl_games 1.6, whose configurations are nested dictionaries."""
 
     dialect = DIALECT
-    trainer_type = RlGamesTrainer
+    trainer_type: type[Trainer] = RlGamesTrainer
+    algorithm: ClassVar[str] = "a2c_continuous"
+    """The library's name of the algorithm."""
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "epochs_between_resets": "it would also reset held-out episodes",
+        "normalize_rms_advantage": "rl_games 1.6 fails with it",
+    }
+    """Settings below ``agent.params.config`` that must be left out, with the reasons."""
     circumstances = (
         "params.seed",
         *(
@@ -279,15 +211,10 @@ class RlGamesAdapter(Adapter):
             params["seed"] = seed
         if max_iterations is not None:
             config["max_epochs"] = max_iterations
-        if params["algo"]["name"] != "a2c_continuous":
+        if params["algo"]["name"] != self.algorithm:
             raise UserError(
-                f"agent.params.algo.name {params['algo']['name']!r}: only 'a2c_continuous' (PPO) is trained"
-            )
-        if config["clip_actions"] and not math.isfinite(params["env"]["clip_actions"]):
-            raise UserError(
-                "agent.params.config.clip_actions: actions in -1..1 are scaled to agent.params.env.clip_actions, which "
-                "is infinite: set agent.params.env.clip_actions to a number, or agent.params.config.clip_actions to "
-                "False"
+                f"agent.params.algo.name {params['algo']['name']!r}: only {self.algorithm!r} "
+                f"({self.dialect.algorithm.upper()}) is trained"
             )
         one_policy = "leave it out, because a run trains a new policy for agent.params.config.max_epochs iterations"
         for key, value, idle, reason in (
@@ -296,14 +223,29 @@ class RlGamesAdapter(Adapter):
             ("pbt.enabled", agent_cfg.get("pbt", {}).get("enabled", False), False, one_policy),
             *(
                 (f"params.config.{name}", config.get(name) or None, None, f"{reason}: leave it out")
-                for name, reason in _UNSUPPORTED.items()
+                for name, reason in self.unsupported.items()
             ),
         ):
             if value != idle:
                 raise UserError(f"agent.{key} {value}: {reason}")
+        self._require(agent_cfg)
         config["device"] = config["device_name"] = device
         config["print_stats"] = config["multi_gpu"] = False
         return agent_cfg
+
+    def _require(self, agent_cfg: dict[str, Any]) -> None:
+        """Refuse settings that are particular to the algorithm.
+
+        Raises:
+            UserError: If the algorithm cannot be trained with them.
+        """
+        params = agent_cfg["params"]
+        if params["config"]["clip_actions"] and not math.isfinite(params["env"]["clip_actions"]):
+            raise UserError(
+                "agent.params.config.clip_actions: actions in -1..1 are scaled to agent.params.env.clip_actions, which "
+                "is infinite: set agent.params.env.clip_actions to a number, or agent.params.config.clip_actions to "
+                "False"
+            )
 
     def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Refuse an activation that the library's networks do not register."""

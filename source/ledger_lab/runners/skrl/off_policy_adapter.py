@@ -12,25 +12,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import gymnasium as gym
 import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.meters.probes import Part
-from ledger_lab.recipes.rules import positive
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan
-from ledger_lab.runners.checkpoint_file import loading_policy
+from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
+from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_replay, require_update
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay import ReplayPlan
-from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, config, inputs_of
+from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, inputs_of
 from ledger_lab.runners.skrl.configuration import require_replay_counts, require_trainable
 from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
 from ledger_lab.runners.skrl.squashed import squashed
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+    from ledger_lab.recipes import Dialect
 
 _STORED_GROUPS = ("policy", "critic")
 """Observation groups that the library stores, if a task has them."""
@@ -42,23 +43,21 @@ _INDEX_BYTES = 8
 class OffPolicyTrainer(SkrlTrainer):
     """SKRL's own training loop, with a replay memory."""
 
-    inexact = "the replay memory is not saved, and refills"
+    inexact = REFILLS
+    dialect: ClassVar[Dialect]
+    """Names of the library and of the algorithm."""
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build agent and trainer."""
-        env, replay = self._env.unwrapped, self._batch.replay
-        assert replay is not None
-        actions, groups = env.single_action_space, env.single_observation_space
-        if not isinstance(actions, gym.spaces.Box):
-            raise UserError(
-                f"the task's actions are {actions}, and {self._agent_cfg['agent']['class']} needs continuous actions: "
-                "use --algorithm ppo"
-            )
-        observed = sum(gym.spaces.flatdim(groups[name]) for name in _STORED_GROUPS if name in groups.spaces)
-        replay.require_memory(env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device))
+        require_replay(self.dialect, self._batch, self._env.unwrapped, _STORED_GROUPS)
         metered = super()._build()
         memory = self._agent.memory
         return [*metered, (memory, "add_samples", Phase.REPLAY_WRITE), (memory, "sample", Phase.REPLAY_SAMPLE)]
+
+    def begin(self, checkpoint: Path) -> None:
+        """Load networks and normalizers. The critics also get the actions, behind the observations."""
+        actions = self._agent.policy.num_actions
+        load_networks(self._stateful(), checkpoint, self.dialect.title, behind=dict.fromkeys(CRITICS, actions))
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state. The replay memory is empty again; the policy acts until the first update, as before it."""
@@ -133,18 +132,14 @@ class OffPolicyAdapter(SkrlAdapter):
         self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> dict[str, Any]:
         """Set the requested values. The agent uses the device of the environment."""
-        if config.torch.is_distributed:
-            raise UserError(
-                f"{self.name} of SKRL trains in one process only, {self.alone}: leave out --nproc and --distributed"
-            )
+        require_one_process(self.dialect, self.alone)
         cfg = copy.deepcopy(agent_cfg)
         require_trainable(cfg, self.name, policy=self.policy_class, several_processes=False)
         for role in (*self.policies, *CRITICS):
             if role not in cfg["models"]:
                 raise UserError(f"agent.models.{role} is missing: {self.name} of SKRL needs this network")
         cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
-        if wrong := positive(bound := cfg.get("action_bound")):
-            raise UserError(f"agent.action_bound {bound!r}: {wrong}: Isaac Lab's action spaces have no bounds")
+        require_bound(self.dialect, cfg.get("action_bound"))
         if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
             raise UserError(
                 f"agent.agent.learning_rate_scheduler {schedule!r}: {self.name} of SKRL gives a schedule no KL "
@@ -155,11 +150,7 @@ class OffPolicyAdapter(SkrlAdapter):
         require_replay_counts(cfg)
         if max_iterations is not None:
             cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
-        if (first := cfg["agent"]["learning_starts"]) >= (steps := cfg["trainer"]["timesteps"]):
-            raise UserError(
-                f"agent.agent.learning_starts {first}: the training ends after {steps} steps, before its first update: "
-                "lower it, or raise --max_iterations"
-            )
+        require_update(self.dialect, cfg["agent"]["learning_starts"], cfg["trainer"]["timesteps"])
         return cfg
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:

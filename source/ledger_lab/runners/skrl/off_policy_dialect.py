@@ -67,7 +67,6 @@ def off_policy_dialect(
 
     return Dialect(
         library=PPO_DIALECT.library,
-        algorithm=recipe.algorithm,
         title=PPO_DIALECT.title,
         seed=PPO_DIALECT.seed,
         settings={
@@ -100,7 +99,7 @@ def off_policy_dialect(
             **differences,
         },
         template=template,
-        fields=recipe.rules,
+        recipe=recipe,
     )
 
 

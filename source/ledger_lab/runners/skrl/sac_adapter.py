@@ -25,6 +25,8 @@ _TEMPERATURE = "log_entropy_coefficient"
 class SacTrainer(OffPolicyTrainer):
     """SKRL's own training loop, with a squashed Gaussian policy."""
 
+    dialect = DIALECT
+
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer, and bound the policy."""
         metered = super()._build()

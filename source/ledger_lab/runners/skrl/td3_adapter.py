@@ -26,6 +26,8 @@ _UPDATES = "updates"
 class Td3Trainer(OffPolicyTrainer):
     """SKRL's own training loop, with a squashed deterministic policy, and noise within the bound."""
 
+    dialect = DIALECT
+
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer with LedgerLab's noise, and bound the policies."""
         cfg = self._agent_cfg
@@ -83,7 +85,7 @@ class Td3Adapter(OffPolicyAdapter):
         cfg = super().prepare(agent_cfg, device, seed=seed, max_iterations=max_iterations)
         for field in NOISE:
             override = DIALECT.overrides[field]
-            if wrong := DIALECT.fields[field](value := read_setting(cfg, override)):
+            if wrong := DIALECT.recipe.rules[field](value := read_setting(cfg, override)):
                 raise UserError(f"{override} {value!r}: {wrong}")
         return cfg
 

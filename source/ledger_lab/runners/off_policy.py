@@ -1,0 +1,95 @@
+"""What the adapters of all libraries check before they train with a replay memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.recipes.rules import positive
+
+if TYPE_CHECKING:
+    from ledger_lab.recipes import Dialect
+    from ledger_lab.runners.adapter import BatchPlan
+
+REFILLS = "the replay memory is not saved, and refills"
+"""Why a training that was interrupted differs from an uninterrupted one."""
+
+
+def name_of(dialect: Dialect) -> str:
+    """Return an algorithm of a library in prose, like ``SAC of SKRL``."""
+    return f"{dialect.algorithm.upper()} of {dialect.title}"
+
+
+def require_one_process(dialect: Dialect, reason: str) -> None:
+    """Refuse several processes.
+
+    Args:
+        dialect: The library and the algorithm.
+        reason: Why it trains in one process only, as the end of a sentence.
+
+    Raises:
+        UserError: If this is one of several processes.
+    """
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UserError(f"{name_of(dialect)} trains in one process only, {reason}: leave out --nproc and --distributed")
+
+
+def require_bound(dialect: Dialect, bound: Any) -> None:  # noqa: ANN401 - whatever stands in a configuration
+    """Refuse actions without a bound.
+
+    Args:
+        dialect: The library and the algorithm.
+        bound: Largest absolute value of an action.
+
+    Raises:
+        UserError: If it is no positive, finite number.
+    """
+    if wrong := positive(bound):
+        raise UserError(
+            f"{dialect.overrides['action_bound']} {bound!r}: {wrong}: Isaac Lab's action spaces have no bounds"
+        )
+
+
+def require_update(dialect: Dialect, warm_up_steps: int, steps: int) -> None:
+    """Refuse a training that would end before its first update.
+
+    Args:
+        dialect: The library and the algorithm.
+        warm_up_steps: Steps before the first update.
+        steps: Steps of the training.
+
+    Raises:
+        UserError: If it would.
+    """
+    if warm_up_steps >= steps:
+        raise UserError(
+            f"{dialect.overrides['warm_up_steps']} {warm_up_steps}: the training ends after {steps} steps, before its "
+            "first update: lower it, or raise --max_iterations"
+        )
+
+
+def require_replay(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Sequence[str]) -> None:  # noqa: ANN401 - the environment, or the part of it that the learner sees
+    """Refuse actions that are not continuous, and a replay memory that does not fit.
+
+    Args:
+        dialect: The library and the algorithm.
+        batch: The arithmetic of the updates.
+        env: The environment.
+        stored_groups: Observation groups that the library stores, if a task has them.
+
+    Raises:
+        UserError: If the task has other actions, or the memory is too large.
+    """
+    actions, groups = env.single_action_space, env.single_observation_space
+    if not isinstance(actions, gym.spaces.Box):
+        raise UserError(
+            f"the task's actions are {actions}, and {name_of(dialect)} needs continuous actions: use --algorithm ppo"
+        )
+    assert batch.replay is not None
+    observed = sum(gym.spaces.flatdim(groups[name]) for name in stored_groups if name in groups.spaces)
+    batch.replay.require_memory(env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device))

@@ -1,0 +1,310 @@
+"""SAC and TD3 are bounded, resume, fill their memory with what the learner saw, and load what they saved."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.panels.view import TrainingView
+from ledger_lab.recipes import CARTPOLE, dialect_of
+from ledger_lab.runners.adapter import load_adapter
+from tests.fakes.observers import Heard
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, translated
+from tests.fakes.toy_env import ToyEnv
+
+each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
+each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
+
+
+@pytest.fixture(scope="module", params=LEARNERS, ids="-".join)
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A short training with normalized observations."""
+    library, algorithm = request.param
+    run_dir = tmp_path_factory.mktemp(algorithm)
+    training = Training(algorithm, run_dir, library=library, observation_normalization=True)
+    training.clock.set_base(Phase.UNATTRIBUTED)
+    training.train()
+    return training
+
+
+def test_every_iteration_is_reported(trained: Training) -> None:
+    assert list(trained.heard.figures) == [1, 2, 3]
+    assert set(trained.heard.figures[1]) == {"mean_return", "mean_episode_steps"}, "before the first update"
+    last = trained.heard.figures[3]
+    assert {"policy_loss", "value_loss", "learning_rate"} <= set(last)
+    assert all(math.isfinite(value) for value in last.values())
+    assert len(trained.env.actions) == 3 * 16
+    phases = {"manage", "infer", "replay_write", "replay_sample", "learn", "log", "checkpoint"}
+    assert phases <= set(trained.clock.flush()[0])
+
+
+def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training) -> None:
+    env = trained.env
+    assert torch.equal(trained.stored("observations"), torch.stack(env.observed))
+    assert torch.equal(trained.stored("actions"), torch.stack(env.actions))
+    assert torch.allclose(trained.stored("rewards").squeeze(-1), 10.0 * torch.stack(env.rewarded)), "scaled"
+    assert torch.equal(trained.stored("terminated").squeeze(-1), torch.stack(env.failed))
+    after, seen = trained.stored("next_observations")[:-1], torch.stack(env.observed[1:])
+    timed_out = ~(after == seen).all(dim=-1)
+    assert timed_out.any()
+    assert torch.equal(after[timed_out], trained.stored("observations")[:-1][timed_out]), "never the next episode's"
+
+
+def test_reported_returns_are_not_scaled(trained: Training) -> None:
+    assert 0.0 < trained.heard.figures[3]["mean_return"] <= ToyEnv.max_episode_length
+
+
+class View(TrainingView):
+    """What the learner sees of the toy, which the libraries' wrappers take for an environment of Isaac Lab."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return self._env.__class__
+
+
+class Slots:
+    """Held-out slots of the toy: the last three of its eight, where another policy acts."""
+
+    first = 5
+
+    def __init__(self, env: ToyEnv) -> None:
+        self._env = env
+
+    def step(self, actions: torch.Tensor) -> tuple[Any, ...]:
+        return self._env.step(torch.cat([actions, torch.full((3, 1), 0.01)]))
+
+
+@each_learner
+def test_held_out_episodes_never_enter_the_replay_memory(library: str, algorithm: str, tmp_path: Path) -> None:
+    env = ToyEnv()
+    view = View(env, Slots(env))  # type: ignore[arg-type]
+    training = Training(algorithm, tmp_path, library=library, env=view, iterations=2)
+    training.train()
+    stored = training.stored("observations")[:32]
+    seen = torch.stack(env.observed)
+    assert seen.shape == (32, 8, 2)
+    assert torch.equal(stored, seen[:, :5])
+
+
+@each_learner
+def test_the_gradient_norm_is_reported_if_gradients_are_clipped(library: str, algorithm: str, tmp_path: Path) -> None:
+    training = Training(algorithm, tmp_path, library=library, iterations=2)
+    if library == "skrl":
+        training.agent.cfg.grad_norm_clip = 1.0
+    else:
+        training.agent.critic_grad_clip = 1.0
+    training.train()
+    assert training.heard.figures[2]["grad_norm"] > 0.0
+    assert not training.trainer._norms, "does not grow over the training"
+
+
+def test_every_network_is_in_the_profile(trained: Training) -> None:
+    parts = trained.trainer.parts()
+    assert all(callable(getattr(part.owner, part.attribute)) for part in parts)
+    models = trained.agent.models if trained.library == "skrl" else ("actor", "critic", "critic_target")
+    assert {f"{role} forward" for role in models} <= {part.name for part in parts}
+
+
+def test_actions_stay_within_the_bound(trained: Training) -> None:
+    done = torch.stack(trained.env.actions)
+    assert done.abs().max() <= 2.0
+    assert done[:4].abs().max() > 1.0, "drawn uniformly"
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(trained: Training, tmp_path: Path) -> None:
+    library, algorithm = trained.library, trained.adapter.dialect.algorithm
+    ppo = load_adapter(library)
+    agent_cfg = ppo.prepare(dialect_of(library).translate(CARTPOLE), "cpu", max_iterations=1)
+    trainer: Any = ppo.trainer(ToyEnv(), agent_cfg, tmp_path, PhaseClock(time.perf_counter_ns()), Heard().record)  # type: ignore[arg-type]
+    trainer._write(tmp_path / "ppo.pt")
+    others = ["ppo.pt"]
+    for other in {other for named, other in LEARNERS if named == library} - {algorithm}:
+        Training(other, tmp_path, observation_normalization=True).trainer._write(tmp_path / f"{other}.pt")
+        others.append(f"{other}.pt")
+    complaint = f"cannot be loaded as a policy of {trained.adapter.dialect.title}'s {algorithm.upper()}"
+    for name in others:
+        with pytest.raises(UserError, match=complaint):
+            trained.adapter.load_policy(tmp_path / name, trained.env, trained.agent_cfg)
+    with pytest.raises(UserError, match="cannot be loaded as a policy of"):
+        ppo.load_policy(trained.trainer._run_dir / trained.trainer.save().path, trained.env, agent_cfg)
+
+
+def resumed(trained: Training, run_dir: Path, iterations: int) -> Training:
+    """Return a training of the same kind, ready to go on."""
+    algorithm = trained.adapter.dialect.algorithm
+    return Training(algorithm, run_dir, library=trained.library, iterations=iterations, observation_normalization=True)
+
+
+def test_a_resumed_training_keeps_the_learner_and_refills(trained: Training, tmp_path: Path) -> None:
+    torch.save(trained.trainer.state(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    again = resumed(trained, tmp_path / "again", 5)
+    again.trainer.restore(state)
+    kept = again.trainer.state()
+    assert kept.keys() == state.keys()
+    for name, part in state.items():
+        for key, value in part.items() if isinstance(part, dict) else ():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(kept[name][key], value), f"{name} {key}"
+    assert again.is_empty
+    again.train()
+    assert list(again.heard.figures) == [4, 5]
+    assert "value_loss" not in again.heard.figures[4], "waits until the memory has refilled"
+    assert "value_loss" in again.heard.figures[5]
+    done = resumed(trained, tmp_path / "done", 3)
+    done.trainer.restore(state)
+    done.train()
+    assert not done.heard.figures, "nothing is left to train"
+
+
+def test_a_training_begins_with_networks_that_see_less(trained: Training, tmp_path: Path) -> None:
+    checkpoint = trained.trainer._run_dir / trained.trainer.save().path
+    wider = Training(
+        trained.adapter.dialect.algorithm,
+        tmp_path,
+        library=trained.library,
+        env=Wider(),
+        observation_normalization=True,
+    )
+    wider.trainer.begin(checkpoint)
+    seen, actions, more = torch.randn(16, 2), torch.randn(16, 1), torch.randn(16, 1)
+
+    def value(training: Training, observations: torch.Tensor) -> torch.Tensor:
+        agent = training.agent
+        if training.library == "skrl":
+            values, _ = agent.critic_1.act({"observations": observations, "taken_actions": actions}, role="critic_1")
+            return values
+        return agent.model.critic(observations, actions)[0]
+
+    with torch.no_grad():
+        wide = value(wider, torch.cat([seen, more], dim=1))
+        torch.testing.assert_close(
+            wide, value(trained, seen), msg="new observations have no effect, actions keep theirs"
+        )
+
+
+class Wider(ToyEnv):
+    """The toy, with one more observation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.single_observation_space = gym.spaces.Dict({"policy": gym.spaces.Box(-np.inf, np.inf, (3,))})
+
+    @property
+    def obs_buf(self) -> dict[str, torch.Tensor]:
+        return {"policy": torch.cat([super().obs_buf["policy"], self.position.unsqueeze(1)], dim=1)}
+
+
+@each_learner
+def test_a_replay_memory_that_does_not_fit_is_refused_before_it_is_allocated(
+    library: str, algorithm: str, tmp_path: Path
+) -> None:
+    setting = dialect_of(library, algorithm).overrides["replay_steps"]
+    with pytest.raises(UserError, match=rf"{setting} 10{{12}}: .* are free: there is room for \d+ steps"):
+        Training(algorithm, tmp_path, library=library, replay_steps=10**12)
+
+
+class Privileged(ToyEnv):
+    """The toy, which has observations for the value function alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        box = gym.spaces.Box(-np.inf, np.inf, (1,))
+        self.single_observation_space = gym.spaces.Dict({**self.single_observation_space.spaces, "critic": box})
+
+    @property
+    def obs_buf(self) -> dict[str, torch.Tensor]:
+        return {**super().obs_buf, "critic": self.position.unsqueeze(1)}
+
+
+@each_learner
+def test_the_accounted_memory_is_what_the_library_holds(
+    library: str, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(algorithm, tmp_path / "first", library=library, env=Privileged(), iterations=2)
+    training.train()
+    memory = training.memory
+    if library == "skrl":
+        held = sum(each.nbytes for each in memory.tensors.values()) + memory.all_sequence_indexes.nbytes
+    else:
+        held = sum(each.nbytes for each in vars(memory).values() if isinstance(each, torch.Tensor))
+    monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held)
+    Training(algorithm, tmp_path / "second", library=library, env=Privileged())
+    monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held - 1)
+    with pytest.raises(UserError, match="there is room for 47 steps"):
+        Training(algorithm, tmp_path / "third", library=library, env=Privileged())
+
+
+@each_learner
+def test_discrete_actions_are_refused(library: str, algorithm: str, tmp_path: Path) -> None:
+    class Discrete(ToyEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.single_action_space = gym.spaces.Discrete(3)  # type: ignore[assignment]
+
+    with pytest.raises(UserError, match=f"{algorithm.upper()} of .* needs continuous actions: use --algorithm ppo"):
+        Training(algorithm, tmp_path, library=library, env=Discrete())
+
+
+@each_learner
+def test_several_processes_are_refused(library: str, algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    complaint = f"{algorithm.upper()} of .* trains in one process only, because .*: leave out --nproc"
+    with pytest.raises(UserError, match=complaint):
+        adapter(algorithm, library).prepare(translated(algorithm, library), "cpu")
+
+
+@each_learner
+def test_the_agent_hash_ignores_device_length_and_name(library: str, algorithm: str) -> None:
+    from ledger_lab.runners.configs import config_sha256
+
+    def hashed(**changed: Any) -> str:
+        learner = adapter(algorithm, library)
+        agent_cfg = learner.prepare(translated(algorithm, library, **changed), "cpu", seed=5)
+        return config_sha256(agent_cfg, learner.circumstances)
+
+    own = hashed()
+    assert hashed(max_iterations=9, save_interval=3, experiment_name="another") == own
+    assert len({own, hashed(action_bound=3.0), hashed(updates_per_step=3), hashed(warm_up_steps=21)}) == 4
+
+
+@each_algorithm
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("action_bound", None, "agent.action_bound None: .*have no bounds"),
+        ("agent.batch_size", 0, "agent.agent.batch_size 0"),
+        ("agent.learning_starts", -1, "agent.agent.learning_starts -1"),
+        ("agent.learning_starts", 10**6, "before its first update: lower it, or raise --max_iterations"),
+        ("memory.memory_size", -1, "agent.memory.memory_size -1"),
+        ("agent.learning_rate_scheduler", "KLAdaptiveLR", "would not change: leave it out"),
+        ("agent.class", "DDPG", "agent.agent.class 'DDPG': LedgerLab supports only (SAC|TD3)"),
+        ("models.policy.class", "CategoricalMixin", "'CategoricalMixin': LedgerLab supports only"),
+        ("models.critic_2", None, "agent.models.critic_2 is missing"),
+    ],
+)
+def test_settings_that_cannot_be_trained_are_refused(algorithm: str, path: str, value: object, complaint: str) -> None:
+    agent_cfg = translated(algorithm)
+    put(agent_cfg, path, value)
+    with pytest.raises(UserError, match=complaint):
+        adapter(algorithm).prepare(agent_cfg, "cpu")
+
+
+def put(agent_cfg: Any, path: str, value: object) -> None:
+    """Set a value in a configuration; ``None`` removes it."""
+    *groups, name = path.split(".")
+    for group in groups:
+        agent_cfg = agent_cfg[group]
+    if value is None:
+        del agent_cfg[name]
+    else:
+        agent_cfg[name] = value
