@@ -92,6 +92,7 @@ def test_a_task_registers_each_recipe_for_the_libraries_that_have_its_algorithm(
     assert set(entry_points) == {
         "rsl_rl_cfg_entry_point",
         "rl_games_cfg_entry_point",
+        "rl_games_sac_cfg_entry_point",
         "skrl_cfg_entry_point",
         "skrl_sac_cfg_entry_point",
         "skrl_td3_cfg_entry_point",
@@ -106,6 +107,22 @@ def test_the_key_of_an_agent_tells_its_algorithm(algorithm: str) -> None:
     assert algorithm_of("skrl", agent_key("skrl", algorithm)) == algorithm
 
 
+def test_values_are_scaled_like_rewards_unless_they_are_normalized() -> None:
+    for dialect in dialects("sac"):
+        assert dialect.value_scale(dialect.translate(replace(CARTPOLE_SAC, reward_scale=7.0))) == 7.0
+    for dialect in dialects():
+        assert dialect.value_scale(dialect.config(CARTPOLE)) == 1.0
+    for library in ("rl_games", "skrl"):
+        ppo = dialect_of(library)
+        scaled = replace(CARTPOLE, reward_scale=7.0)
+        assert ppo.value_scale(ppo.translate(scaled)) == 7.0
+        assert ppo.value_scale(ppo.translate(replace(scaled, value_normalization=True))) == 1.0
+    skrl = dialect_of("skrl")
+    unset = skrl.translate(CARTPOLE)
+    unset["agent"]["rewards_shaper_scale"] = None
+    assert skrl.value_scale(unset) == 1.0
+
+
 def test_other_keys_are_those_of_ppo() -> None:
     assert algorithm_of("rsl_rl", "rsl_rl_with_symmetry_cfg_entry_point") == "ppo"
     assert algorithm_of("rsl_rl", None) == "ppo"
@@ -113,6 +130,7 @@ def test_other_keys_are_those_of_ppo() -> None:
 
 def test_an_algorithm_chooses_a_library_that_has_it() -> None:
     assert library_with("sac", "rsl_rl") == "skrl"
+    assert library_with("sac", "rl_games") == "rl_games"
     assert library_with("td3", "rl_games") == "skrl"
     assert library_with("ppo", "rl_games") == "rl_games"
 

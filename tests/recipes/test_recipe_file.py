@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes.libraries import dialect_of
-from ledger_lab.recipes.recipe_file import FIELDS, read_recipe
+from ledger_lab.recipes.libraries import algorithms, dialect_of, dialects
+from ledger_lab.recipes.recipe_file import read_recipe, recipe_fields
 
 
 def written(folder: Path, text: str, version: str = "version = 1") -> Path:
@@ -111,6 +111,68 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
         read_recipe(tmp_path / "absent.toml")
 
 
-def test_every_field_of_the_table_is_written_by_every_library(tmp_path: Path) -> None:
-    for library in ("rsl_rl", "rl_games", "skrl"):
-        assert set(FIELDS) <= dialect_of(library).settings.keys() | dialect_of(library).only.keys()
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_every_field_of_the_table_is_written_by_every_library(algorithm: str) -> None:
+    for dialect in dialects(algorithm):
+        assert set(recipe_fields(dialect.recipe)) <= dialect.settings.keys() | dialect.only.keys()
+
+
+@pytest.mark.parametrize(
+    ("library", "algorithm", "text", "expected"),
+    [
+        (
+            "skrl",
+            "sac",
+            "replay_steps = 64\naction_bound = 2\ninitial_entropy_coef = 0.1\nobservation_normalization = false",
+            {
+                "agent.memory.memory_size=64",
+                "agent.action_bound=2.0",
+                "agent.agent.initial_entropy_value=0.1",
+                "agent.agent.observation_preprocessor=null",
+            },
+        ),
+        (
+            "rl_games",
+            "sac",
+            "replay_steps = 64\naction_bound = 2\nlearning_rate = 1e-4\nhidden_dims = [8, 8]\nhorizon = 8",
+            {
+                "agent.replay_steps=64",
+                "agent.params.env.clip_actions=2.0",
+                "agent.params.config.actor_lr=0.0001",
+                "agent.params.config.critic_lr=0.0001",
+                "agent.params.config.alpha_lr=0.0001",
+                "agent.params.network.mlp.units=[8,8]",
+                "agent.params.config.num_steps_per_episode=8",
+            },
+        ),
+        (
+            "skrl",
+            "td3",
+            "exploration_noise = [0.1, 0.4]\npolicy_delay = 3",
+            {"agent.exploration_noise=[0.1,0.4]", "agent.agent.policy_delay=3"},
+        ),
+    ],
+)
+def test_a_file_changes_the_recipe_of_any_algorithm(
+    library: str, algorithm: str, text: str, expected: set[str], tmp_path: Path
+) -> None:
+    dialect = dialect_of(library, algorithm)
+    assert set(read_recipe(written(tmp_path, f"[recipe]\n{text}"), dialect.recipe).translate(dialect)) == expected
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "text", "complaint"),
+    [
+        ("sac", "clip = 0.1", "clip is a field of ppo, and this training uses sac: leave it out, or change"),
+        ("sac", "policy_delay = 2", "policy_delay is a field of td3, and this training uses sac"),
+        ("ppo", "replay_steps = 9", "replay_steps is a field of sac and td3, and this training uses ppo"),
+        ("td3", "replay_step = 9", "unknown field 'replay_step': did you mean 'replay_steps'"),
+        ("td3", "exploration_noise = [0.5, 0.1]", "exploration_noise .*: must be two finite numbers"),
+        ("sac", "observation_normalization = 1", "observation_normalization 1: must be true or false"),
+    ],
+)
+def test_a_field_that_the_algorithm_does_not_have_is_refused(
+    algorithm: str, text: str, complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=complaint):
+        read_recipe(written(tmp_path, f"[recipe]\n{text}"), dialect_of("skrl", algorithm).recipe)

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes import dialect_of
 from ledger_lab.training.chosen_agent import with_agent
-from ledger_lab.training.recipe import requested_recipe
 from ledger_lab.training.request import TrainRequest
 
 
@@ -27,6 +25,7 @@ def test_without_an_algorithm_nothing_changes() -> None:
 def test_an_algorithm_selects_a_library_and_a_configuration() -> None:
     assert chosen(algorithm="ppo") == ("rsl_rl", None)
     assert chosen(algorithm="sac") == ("skrl", "skrl_sac_cfg_entry_point")
+    assert chosen(algorithm="sac", rl_library="rl_games") == ("rl_games", "rl_games_sac_cfg_entry_point")
     assert chosen(algorithm="td3") == ("skrl", "skrl_td3_cfg_entry_point")
     assert chosen(algorithm="sac", agent="skrl_sac_cfg_entry_point") == ("skrl", "skrl_sac_cfg_entry_point")
 
@@ -36,7 +35,6 @@ def test_an_algorithm_selects_a_library_and_a_configuration() -> None:
     [
         ({"algorithm": "ddpg"}, "--algorithm ddpg: known: ppo, sac, td3"),
         ({"algorithm": "sac", "rl_library": "rsl_rl"}, "RSL-RL has no SAC: use --rl_library skrl"),
-        ({"algorithm": "sac", "rl_library": "rl_games"}, "trains rl_games with ppo only: use --rl_library skrl"),
         ({"algorithm": "td3", "rl_library": "rl_games"}, "rl_games has no TD3: use --rl_library skrl"),
         ({"algorithm": "sac", "task": "LedgerLab-Ant"}, "task LedgerLab-Ant has no configuration for it: register one"),
         ({"algorithm": "sac", "agent": "skrl_cfg_entry_point"}, "it is no configuration of --algorithm sac"),
@@ -51,9 +49,3 @@ def test_what_does_not_fit_is_refused_in_one_line(flags: dict[str, Any], complai
     with pytest.raises(UserError, match=complaint) as refused:
         chosen(**flags)
     assert "\n" not in str(refused.value)
-
-
-def test_a_recipe_file_is_refused_for_another_algorithm_than_ppo() -> None:
-    request = TrainRequest(task="LedgerLab-Cartpole", recipe="mine.toml")
-    with pytest.raises(UserError, match=r"holds fields of ppo, and this training uses sac: .*learning_rate=0.001"):
-        requested_recipe(request, dialect_of("skrl", "sac"))

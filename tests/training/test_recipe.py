@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger_lab.errors import UserError
+from tests.fakes.off_policy import LEARNERS
 
 if TYPE_CHECKING:
     from ledger_lab.training.plan import TrainPlan
@@ -56,6 +57,35 @@ def test_a_run_declares_the_changes_of_a_recipe_file(library: str, file: Path, t
     assert (again.num_envs, again.recipe, again.overrides) == (32, str(file.resolve()), tuple(plan.overrides))
 
 
+@pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
+def test_a_recipe_file_changes_the_recipe_of_the_algorithm_that_is_trained(
+    library: str, algorithm: str, file: Path, tmp_path: Path
+) -> None:
+    from ledger_lab.recipes.settings import read_setting
+
+    more = "max_iterations = 7\nhorizon = 16\nsave_interval = 7\nreplay_steps = 99\naction_bound = 2.5\n"
+    more += "exploration_noise = [0.1, 0.2]\n" if algorithm == "td3" else "initial_entropy_coef = 0.3\n"
+    file.write_text(file.read_text().replace("max_iterations = 7\n", more))
+    plan = planned(
+        *("--recipe", file, "--rl_library", library, "--algorithm", algorithm),
+        *("--log_root", tmp_path / "logs", "--no_eval"),
+    )
+    assert (plan.batch.max_iterations, plan.batch.horizon, plan.batch.save_interval) == (7, 16, 7)
+    assert plan.batch.replay is not None and plan.batch.replay.steps == 99
+    overrides = plan.adapter.dialect.overrides
+    assert read_setting(plan.agent_cfg, overrides["learning_rate"]) == 0.002
+    assert read_setting(plan.agent_cfg, overrides["action_bound"]) == 2.5
+    own = overrides["exploration_noise" if algorithm == "td3" else "initial_entropy_coef"]
+    assert read_setting(plan.agent_cfg, own) == ([0.1, 0.2] if algorithm == "td3" else 0.3)
+    assert plan.recipe is not None and plan.recipe["fields"]["replay_steps"] == 99
+
+
+def test_a_recipe_file_for_another_algorithm_is_refused(file: Path, tmp_path: Path) -> None:
+    file.write_text(file.read_text() + "clip = 0.1\n")
+    with pytest.raises(UserError, match="clip is a field of ppo, and this training uses sac"):
+        planned("--recipe", file, "--algorithm", "sac", "--log_root", tmp_path / "logs")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -93,3 +123,7 @@ def test_a_job_finds_the_file_of_a_relative_path(file: Path, monkeypatch: pytest
         assert "--recipe" not in training.resume, "the run has recorded the changes"
     with pytest.raises(UserError, match=r"absent\.toml: the file can't be read"):
         planned_training(site, "training", ["--recipe", "absent.toml"], nodes=1)
+    file.write_text(file.read_text() + "replay_steps = 9\n")
+    planned_training(site, "training", ["--recipe", file.name, "--algorithm", "sac"], nodes=1)
+    with pytest.raises(UserError, match="replay_steps is a field of sac and td3"):
+        planned_training(site, "training", ["--recipe", file.name], nodes=1)

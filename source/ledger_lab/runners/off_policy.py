@@ -20,7 +20,7 @@ REFILLS = "the replay memory is not saved, and refills"
 """Why a training that was interrupted differs from an uninterrupted one."""
 
 
-def name_of(dialect: Dialect) -> str:
+def _name_of(dialect: Dialect) -> str:
     """Return an algorithm of a library in prose, like ``SAC of SKRL``."""
     return f"{dialect.algorithm.upper()} of {dialect.title}"
 
@@ -36,7 +36,9 @@ def require_one_process(dialect: Dialect, reason: str) -> None:
         UserError: If this is one of several processes.
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UserError(f"{name_of(dialect)} trains in one process only, {reason}: leave out --nproc and --distributed")
+        raise UserError(
+            f"{_name_of(dialect)} trains in one process only, {reason}: leave out --nproc and --distributed"
+        )
 
 
 def require_bound(dialect: Dialect, bound: Any) -> None:  # noqa: ANN401 - whatever stands in a configuration
@@ -88,7 +90,7 @@ def require_replay(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: 
     actions, groups = env.single_action_space, env.single_observation_space
     if not isinstance(actions, gym.spaces.Box):
         raise UserError(
-            f"the task's actions are {actions}, and {name_of(dialect)} needs continuous actions: use --algorithm ppo"
+            f"the task's actions are {actions}, and {_name_of(dialect)} needs continuous actions: use --algorithm ppo"
         )
     assert batch.replay is not None
     observed = sum(gym.spaces.flatdim(groups[name]) for name in stored_groups if name in groups.spaces)

@@ -128,14 +128,60 @@ def test_collapsing_action_noise_is_reported_once() -> None:
     assert "agent.algorithm.entropy_coef" in found.advice
 
 
-def test_advice_after_a_collapse_names_only_settings_that_the_algorithm_has() -> None:
-    from ledger_lab.meters.health.learning import EntropyCollapse
-    from ledger_lab.recipes import dialect_of
+SAC = Settings({"replay_steps": "memory", "initial_entropy_coef": "alpha", "learning_rate": "rate"}, value_scale=10.0)
+TD3 = Settings({"replay_steps": "memory", "exploration_noise": "noise", "learning_rate": "rate"})
 
-    detector = EntropyCollapse(Settings(dialect_of("skrl", "sac").overrides))
-    stream = changed(healthy(30), action_std=lambda n, _: max(0.7**n, 1e-3))
-    found = next(filter(None, (detector.look(seen, learned=False) for seen in stream)))
-    assert "raise agent.agent.initial_entropy_value, or lower agent.agent.learning_rate" in found.advice
+
+def off_policy(names: Settings = SAC) -> HealthMonitor:
+    """Return the monitor of a training with a replay memory."""
+    return HealthMonitor(BUDGET, 0.9, names)
+
+
+def test_noise_that_falls_to_what_sac_aims_at_is_no_collapse() -> None:
+    falling = changed(healthy(100), action_std=lambda n, _: max(0.5**n, 0.05))
+    assert detections(falling, off_policy()) == []
+    undershooting = changed(healthy(100), action_std=lambda n, _: 0.005 if 5 <= n < 14 else 0.09)
+    assert detections(undershooting, off_policy()) == []
+
+
+def test_noise_that_stays_far_below_what_sac_aims_at_is_a_collapse() -> None:
+    ((when, found),) = detections(changed(healthy(100), action_std=lambda *_: 0.02), off_policy())
+    assert (when, found.event) == (10, Event.ENTROPY_COLLAPSE)
+    assert found.evidence == "standard deviation of the actions 0.02, while SAC aims at 0.089"
+    assert found.advice.startswith("raise alpha, or lower rate (now ")
+
+
+def test_a_loss_far_above_small_returns_is_no_explosion_with_a_replay_memory() -> None:
+    def small(stream: Iterator[Iteration]) -> Iterator[Iteration]:
+        return changed(stream, mean_return=lambda _, value: 1e-4 * value, value_loss=lambda *_: 1.0)
+
+    assert (3, Event.VALUE_LOSS_EXPLOSION) in told(small(healthy(100)))
+    assert detections(small(healthy(100)), off_policy()) == []
+
+
+def test_a_loss_that_diverges_is_an_explosion_with_a_replay_memory() -> None:
+    ((when, found),) = detections(changed(healthy(100), value_loss=lambda n, _: 1.5**n), off_policy())
+    assert found.event is Event.VALUE_LOSS_EXPLOSION and 10 < when < 50
+    assert found.advice == (
+        f"lower rate (now {found.advice.split('now ')[1].split(')')[0]}), the share that target networks take over or "
+        "the number of updates per step, or scale the rewards down"
+    )
+
+
+def test_the_scale_of_the_rewards_counts() -> None:
+    def scaled(stream: Iterator[Iteration]) -> Iterator[Iteration]:
+        return changed(stream, value_loss=lambda *_: 1e5, mean_return=lambda *_: 0.5)
+
+    assert told(scaled(healthy(50))) == [(3, Event.VALUE_LOSS_EXPLOSION)]
+    assert detections(scaled(healthy(50)), HealthMonitor(BUDGET, 0.9, Settings(value_scale=100.0))) == []
+
+
+@pytest.mark.parametrize(("names", "expected"), [(SAC, "rate or alpha"), (TD3, "rate or noise")])
+def test_advice_names_only_settings_that_the_algorithm_has(names: Settings, expected: str) -> None:
+    stream = changed(healthy(200), grad_norm=lambda n, value: value * 1e3 if n > 100 and n % 3 == 0 else value)
+    ((_, found),) = detections(stream, off_policy(names))
+    assert found.advice.startswith("lower rate (now ") and "gradient norm" not in found.advice
+    assert f"{names['learning_rate']} or {names.exploration}" == expected
 
 
 def test_a_collapse_is_detected_from_entropy_alone() -> None:

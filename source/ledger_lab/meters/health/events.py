@@ -56,6 +56,8 @@ _WORDS = {
     "epochs": "the number of epochs",
     "entropy_coef": "the weight of the entropy bonus",
     "reward_scale": "the scale of the rewards",
+    "polyak": "the share that target networks take over",
+    "updates_per_step": "the number of updates per step",
     "value_coef": "the weight of the value loss",
     "max_grad_norm": "the largest gradient norm",
     "initial_noise_std": "the noise of the actions at the start",

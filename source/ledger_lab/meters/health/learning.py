@@ -98,7 +98,8 @@ class ValueLossExplosion:
         if len(self._levels) == self._LATELY:
             self._peak = max(self._peak, self._levels[0])
         self._levels.append(level)
-        scale = (self._settings.value_scale * self._largest_return) ** 2
+        largest = self._settings.value_scale * self._largest_return
+        scale = largest * largest  # ** would raise an error instead of returning infinity
         risen = self._peak > 0 and level > self._PEAK * self._peak
         counts = scale > 0 and (risen or not self._settings.has_replay)
         beyond = counts and level > self._BEYOND * scale
@@ -114,11 +115,11 @@ class ValueLossExplosion:
         if not self._debounce.should_report(beyond or jumped or absurd, at_once=absurd):
             return None
         names = self._settings
-        largest = f"a largest mean return of {self._largest_return:.3g}"
+        returned_most = f"a largest mean return of {self._largest_return:.3g}"
         others = ("polyak", "updates_per_step") if names.has_replay else ("value_coef", "max_grad_norm")
         return Detection(
             Event.VALUE_LOSS_EXPLOSION,
-            f"value loss {loss:.3g}, against " + (f"{self._peak:.3g} at most before" if jumped else largest),
+            f"value loss {loss:.3g}, against " + (f"{self._peak:.3g} at most before" if jumped else returned_most),
             f"lower {names['learning_rate']}{_now(seen)}, {' or '.join(map(names.__getitem__, others))}, or scale the "
             "rewards down",
         )

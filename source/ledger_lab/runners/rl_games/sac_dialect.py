@@ -75,8 +75,7 @@ DIALECT = Dialect(
         "first weights": "biases are zero",
         "noise of the actions": "its standard deviation is an output of the network, so it depends on the state; it "
         "starts at about 0.22",
-        "initial_entropy_coef": "learned from the coefficient itself, not from its logarithm, so small coefficients "
-        "change more slowly",
+        "initial_entropy_coef": "its loss is proportional to the coefficient itself, not to its logarithm as in SKRL",
         "polyak": "applied at each gradient step",
     },
     template=_template,

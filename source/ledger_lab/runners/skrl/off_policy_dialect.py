@@ -94,7 +94,8 @@ def off_policy_dialect(
         },
         only={},
         differences={
-            "observation_normalization": "updated with each batch of observations and of next observations",
+            "observation_normalization": "updated with each batch of observations and of next observations, clipped at "
+            "±5",
             "first episodes": "have their full length",
             **differences,
         },
