@@ -77,5 +77,6 @@ class Training:
         return self.trainer._agent
 
     def train(self) -> None:
-        """Train to the end."""
+        """Train to the end, and note the state of the random stream there."""
         self.trainer.train(self.heard.on_iteration)
+        self.chance = torch.get_rng_state()

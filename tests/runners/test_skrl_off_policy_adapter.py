@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from skrl.memories.torch import RandomMemory
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, dialect_of
 from ledger_lab.runners.adapter import load_adapter
+from ledger_lab.runners.process_group import ALONE
 from ledger_lab.runners.skrl.adapter import config
 from tests.fakes.observers import Heard
 from tests.fakes.off_policy import RECIPES, Training, adapter, translated
@@ -36,25 +40,62 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_every_iteration_is_reported(trained: Training) -> None:
     assert list(trained.heard.figures) == [1, 2, 3]
-    assert set(trained.heard.figures[1]) == {"mean_return", "mean_episode_steps"}, "before the first update"
-    last = trained.heard.figures[3]
+    first, second, last = trained.heard.figures.values()
+    assert set(first) == {"mean_return", "mean_episode_steps", "replay_fill"}, "before the first update"
     assert {"policy_loss", "value_loss", "learning_rate"} <= set(last)
+    assert [each["replay_fill"] for each in (first, second, last)] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert 5 < second["replay_age"] < last["replay_age"] < 40, "half of the steps that were held, on average"
     assert all(math.isfinite(value) for value in last.values())
     assert len(trained.env.actions) == 3 * 16
     phases = {"manage", "infer", "replay_write", "replay_sample", "learn", "log", "checkpoint"}
     assert phases <= set(trained.clock.flush()[0])
 
 
+def stored(training: Training) -> dict[str, torch.Tensor]:
+    """Return all transitions of a replay memory that has been filled at most once, of shape (steps, num_envs, size)."""
+    replay = training.trainer.replay
+    index = torch.arange(len(replay))
+    parts = {name: (name, index) for name in ("observations", "actions")}
+    parts["next_observations"] = ("observations", replay._next.view(-1)[: len(replay)])
+    return {name: replay.read(*of).unflatten(0, (-1, replay.num_envs)) for name, of in parts.items()}
+
+
 def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training) -> None:
-    memory = trained.agent.memory
-    assert memory.filled and len(memory) == 48 * trained.env.num_envs
-    stored = {name: memory.get_tensor_by_name(name) for name in ("observations", "actions", "next_observations")}
-    assert torch.equal(stored["observations"], torch.stack(trained.env.observed))
-    assert torch.equal(stored["actions"], torch.stack(trained.env.actions))
-    after, seen = stored["next_observations"][:-1], torch.stack(trained.env.observed[1:])
+    assert len(trained.agent.memory) == 48 * trained.env.num_envs
+    held = stored(trained)
+    assert torch.equal(held["observations"], torch.stack(trained.env.observed))
+    assert torch.equal(held["actions"], torch.stack(trained.env.actions))
+    after, seen = held["next_observations"][:-1], torch.stack(trained.env.observed[1:])
     timed_out = ~(after == seen).all(dim=-1)
     assert timed_out.any()
-    assert torch.equal(after[timed_out], stored["observations"][:-1][timed_out]), "never the next episode's"
+    assert torch.equal(after[timed_out], held["observations"][:-1][timed_out]), "never the next episode's"
+
+
+class StockMemory(RandomMemory):
+    """The library's own memory, which stores each observation twice."""
+
+    replay = SimpleNamespace(fill=0.0, take_mean_age=lambda: None)
+
+
+@each_algorithm
+def test_a_training_equals_one_with_the_librarys_memory_bit_for_bit(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Training(algorithm, tmp_path / "ours", env=Privileged(), iterations=5, observation_normalization=True)
+    ours.train()
+    monkeypatch.setattr("ledger_lab.runners.skrl.off_policy_adapter.SkrlMemory", StockMemory)
+    stock = Training(algorithm, tmp_path / "stock", env=Privileged(), iterations=5, observation_normalization=True)
+    stock.train()
+    assert ours.agent.memory.replay.added > 48, "steps were overwritten"
+    require_same_learner(ours, stock)
+
+
+def require_same_learner(one: Training, other: Training) -> None:
+    """Check that two trainings have the same learner, bit for bit."""
+    hashes: list[str] = []
+    for training in (one, other):
+        ALONE.require_equal(training.trainer.state(), hashes.append)
+    assert hashes[0] == hashes[1]
 
 
 class Slots:
@@ -75,10 +116,9 @@ def test_held_out_episodes_never_enter_the_replay_memory(algorithm: str, tmp_pat
     view = TrainingView(env, Slots(env))  # type: ignore[arg-type]
     training = Training(algorithm, tmp_path, env=view, iterations=2)
     training.train()
-    stored = training.agent.memory.get_tensor_by_name("observations")[:32]
     seen = torch.stack(env.observed)
     assert seen.shape == (32, 8, 2)
-    assert torch.equal(stored, seen[:, :5])
+    assert torch.equal(stored(training)["observations"], seen[:, :5])
 
 
 @each_algorithm
@@ -129,6 +169,33 @@ def test_a_resumed_training_keeps_the_learner_and_refills(trained: Training, tmp
 
 
 @each_algorithm
+@pytest.mark.parametrize("interrupted", [1, 4])
+def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
+    algorithm: str, interrupted: int, tmp_path: Path
+) -> None:
+    recipe: dict[str, Any] = {"iterations": 6, "observation_normalization": True, "random_steps": 20}
+    whole = Training(algorithm, tmp_path / "whole", **recipe)
+    whole.train()
+    begun = Training(algorithm, tmp_path / "begun", **recipe)
+    begun.heard.stop_after = interrupted
+    begun.train()
+    resumed = Training(algorithm, tmp_path / "resumed", **recipe)
+    memory, restored = begun.trainer.replay, resumed.trainer.replay
+    restored.write_steps(memory.oldest, memory.copy_steps(memory.oldest, memory.added - 1))
+    restored.restore_newest(memory.newest())
+    resumed.trainer.restore(begun.trainer.state())
+    carried = zip(begun.trainer.carried(), resumed.trainer.carried(), strict=True)
+    for (source, names), (target, _) in carried:
+        for name in names:
+            setattr(target, name, copy.deepcopy(getattr(source, name)))
+    resumed.env.position, resumed.env.episode_length_buf = begun.env.position, begun.env.episode_length_buf
+    torch.set_rng_state(begun.chance)
+    resumed.train()
+    require_same_learner(resumed, whole)
+    assert {**begun.heard.figures, **resumed.heard.figures} == whole.heard.figures
+
+
+@each_algorithm
 def test_a_replay_memory_that_does_not_fit_is_refused_before_it_is_allocated(algorithm: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"agent.memory.memory_size 10{12}: .* are free: there is room for \d+ steps"):
         Training(algorithm, tmp_path, replay_steps=10**12)
@@ -148,14 +215,8 @@ class Privileged(ToyEnv):
 
 
 @each_algorithm
-def test_the_accounted_memory_is_what_the_library_holds(
-    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training = Training(algorithm, tmp_path, env=Privileged(), iterations=2)
-    training.train()
-    memory = training.agent.memory
-    tensors = sum(tensor.numel() * tensor.element_size() for tensor in memory.tensors.values())
-    held = tensors + memory.all_sequence_indexes.nbytes
+def test_the_accounted_memory_is_what_is_held(algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Training(algorithm, tmp_path, env=Privileged()).trainer.replay.nbytes
     monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held)
     Training(algorithm, tmp_path, env=Privileged())
     monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held - 1)
@@ -190,6 +251,14 @@ def test_several_processes_are_refused(algorithm: str, monkeypatch: pytest.Monke
         ("agent.learning_starts", -1, "agent.agent.learning_starts -1"),
         ("agent.learning_starts", 10**6, "before its first update: lower it, or raise --max_iterations"),
         ("memory.memory_size", -1, "agent.memory.memory_size -1"),
+        ("memory.class", "PrioritizedMemory", "agent.memory.class 'PrioritizedMemory': LedgerLab supports only Random"),
+        ("memory.class", None, "agent.memory.class None: LedgerLab supports only RandomMemory"),
+        ("memory.replacement", False, "agent.memory.replacement False: LedgerLab supports only True"),
+        (
+            "memory.export",
+            True,
+            "agent.memory.export True: LedgerLab's replay memory has no such setting: leave it out",
+        ),
         ("agent.learning_rate_scheduler", "KLAdaptiveLR", "would not change: leave it out"),
         ("agent.class", "DDPG", "agent.agent.class 'DDPG': LedgerLab supports only (SAC|TD3)"),
         ("models.policy.class", "CategoricalMixin", "'CategoricalMixin': LedgerLab supports only"),

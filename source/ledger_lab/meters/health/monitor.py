@@ -19,7 +19,7 @@ from ledger_lab.meters.health.learning import (
     NonFinite,
     ValueLossExplosion,
 )
-from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
+from ledger_lab.meters.health.resources import MemoryGrowth, ReplaySlowdown, Slowdown
 
 _AROUND = 5
 """Number of iterations around a checkpoint whose mean returns count as the return of its policy."""
@@ -56,6 +56,7 @@ class HealthMonitor:
             ValueLossExplosion(settings),
             GradientSpikes(settings),
             Slowdown(),
+            ReplaySlowdown(settings),
             MemoryGrowth(Event.HOST_MEMORY_GROWTH, max_iterations),
             MemoryGrowth(Event.DEVICE_MEMORY_GROWTH, max_iterations),
             self._takeover,
