@@ -117,14 +117,13 @@ def test_copies_of_another_memory_are_refused() -> None:
 
 def test_the_age_of_what_was_drawn_is_measured() -> None:
     episodes = Episodes(steps=7)
-    assert episodes.memory.take_mean_age() is None
+    assert episodes.memory.mean_age() is None
     episodes.go(20)
     index, _ = episodes.memory.draw(50)
     row = torch.div(index, ENVS, rounding_mode="floor")
     ages = (19 - row) % 7
     assert set(ages.tolist()) == set(range(7))
-    assert episodes.memory.take_mean_age() == pytest.approx(float(ages.float().mean()))
-    assert episodes.memory.take_mean_age() is None
+    assert episodes.memory.mean_age() == pytest.approx(float(ages.double().mean()))
 
 
 def test_its_size_is_that_of_the_plan() -> None:

@@ -364,7 +364,7 @@ FIGURES = {
     "grad_norm": "largest norm of the gradient before it was clipped",
     "learning_rate": "step size of the optimizer",
     "replay_fill": "share of the replay memory that is filled",
-    "replay_age": "mean age of the transitions that were drawn from the replay memory [steps of each environment]",
+    "replay_age": "mean age of the last batch that was drawn from the replay memory [steps of each environment]",
 }
 """Training figures that every library should report, with their meaning; those of a replay memory, if it has one."""
 

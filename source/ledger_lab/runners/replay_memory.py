@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,8 +58,8 @@ class ReplayMemory:
         self._envs = torch.arange(num_envs, dtype=torch.int32 if few else torch.int64, device=device)
         self._next = torch.full((steps, num_envs), 0, dtype=self._envs.dtype, device=device)
         """Index of the observation that follows each transition."""
-        self._ages = torch.zeros((), dtype=torch.int64, device=device)
-        self._drawn = 0
+        self._drawn: torch.Tensor | None = None
+        """Indices of the transitions that were drawn last."""
 
     def __len__(self) -> int:
         """Return the number of transitions."""
@@ -95,8 +96,9 @@ class ReplayMemory:
         row = self.added % self.steps
         if self.added:
             newest = (self.added - 1) % self.steps
-            changed = [(self._tables[name][-1] != values[name]).any(dim=-1) for name in following]
-            cut_off = torch.stack(changed).any(dim=0)
+            # Several times as fast on a CPU as (… != …).any(dim=-1)
+            changed = ((self._tables[name][-1] - values[name]).abs_().amax(dim=-1) != 0 for name in following)
+            cut_off = functools.reduce(torch.logical_or, changed)
             self._next[newest] = torch.where(cut_off, self._index_of(newest), self._index_of(row))
         for name in self._columns:
             self._tables[name][row].copy_(values[name])
@@ -115,9 +117,7 @@ class ReplayMemory:
             Indices of the transitions, and of their next observations, for :meth:`read`.
         """
         index = torch.randint(len(self), (batch_size,), device=self.device)
-        # Only added up here: reading the sum would wait for a GPU.
-        self._ages += ((self.added - 1) % self.steps - index // self.num_envs).remainder_(self.steps).sum()
-        self._drawn += batch_size
+        self._drawn = index
         return index, self._next.view(-1).index_select(0, index)
 
     def read(self, name: str, index: torch.Tensor) -> torch.Tensor:
@@ -129,18 +129,16 @@ class ReplayMemory:
         """
         return self._tables[name].flatten(0, 1).index_select(0, index)
 
-    def take_mean_age(self) -> float | None:
-        """Return the mean age of the transitions that were drawn since the last call. This waits for a GPU.
+    def mean_age(self) -> float | None:
+        """Return the mean age of the transitions that were drawn last, before a step is added. This waits for a GPU.
 
         Returns:
-            Steps of each environment that were added after the transition; ``None`` if none was drawn.
+            Steps of each environment that were added after the transition; ``None`` if none was ever drawn.
         """
-        if not self._drawn:
+        if self._drawn is None:
             return None
-        mean = float(self._ages) / self._drawn
-        self._ages.zero_()
-        self._drawn = 0
-        return mean
+        ages = ((self.added - 1) % self.steps - self._drawn // self.num_envs) % self.steps
+        return float(ages.double().mean())
 
     def copy_steps(self, first: int, last: int) -> dict[str, torch.Tensor]:
         """Return copies of steps on the CPU, for :meth:`write_steps`.

@@ -19,7 +19,7 @@ from ledger_lab.meters.health.learning import (
     NonFinite,
     ValueLossExplosion,
 )
-from ledger_lab.meters.health.resources import MemoryGrowth, ReplaySlowdown, Slowdown
+from ledger_lab.meters.health.resources import MemoryGrowth, Slowdown
 
 _AROUND = 5
 """Number of iterations around a checkpoint whose mean returns count as the return of its policy."""
@@ -55,8 +55,7 @@ class HealthMonitor:
         self._plain = (
             ValueLossExplosion(settings),
             GradientSpikes(settings),
-            Slowdown(),
-            ReplaySlowdown(settings),
+            Slowdown(settings),
             MemoryGrowth(Event.HOST_MEMORY_GROWTH, max_iterations),
             MemoryGrowth(Event.DEVICE_MEMORY_GROWTH, max_iterations),
             self._takeover,

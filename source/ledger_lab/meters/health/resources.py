@@ -22,29 +22,39 @@ _MORE = 1.2
 
 
 class Slowdown:
-    """Environment steps per second fall, and stay low.
+    """Environment steps per second fall, and stay low; or the replay memory gets slower while it fills.
 
     Compares blocks of iterations by their medians, so another program on the machine is reported only if it runs for
-    about a minute. :class:`ReplaySlowdown` reports a replay memory that gets slower while it fills.
+    about a minute.
     """
 
     _FALL = 1.5
     """Factor of the time in the best block; medians of undisturbed blocks differ by up to a fifth."""
 
-    def __init__(self) -> None:
-        """Start without data."""
-        self._debounce = Debounce(patience=2, calm=2)
-        self._blocks = _Blocks()
+    def __init__(self, settings: Settings) -> None:
+        """Start without data.
+
+        Args:
+            settings: Names of the library's settings, for the advice.
+        """
+        self._settings = settings
+        self._steps, self._replay = Debounce(patience=2, calm=2), Debounce(patience=2, calm=2)
+        self._blocks, self._fastest = _Blocks(), _FastestReplay()
         self._best: _Block | None = None
 
     def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
         if (block := self._blocks.add(seen)) is None:
             return None
-        best = self._best
+        best, fast = self._best, self._fastest.when_emptier(block)
         if best is None or block.step_ns < best.step_ns:
             self._best = block
-        if not self._debounce.should_report(best is not None and self._is_slower(block, best)):
+        falls = best is not None and fast is None and block.step_ns > self._FALL * best.step_ns
+        report_steps, report_replay = self._steps.should_report(falls), self._replay.should_report(fast is not None)
+        if report_replay:
+            assert fast is not None
+            return self._of_replay(block, fast)
+        if not report_steps:
             return None
         assert best is not None
         return Detection(
@@ -54,10 +64,17 @@ class Slowdown:
             self._advice(block, best),
         )
 
-    def _is_slower(self, block: _Block, best: _Block) -> bool:
-        """Tell whether a block is much slower than the best one, for another reason than that the memory fills."""
-        return block.step_ns > self._FALL * best.step_ns and not (
-            block.grown(best)[0] in _REPLAY and block.fuller_than(best)
+    def _of_replay(self, block: _Block, fast: _Block) -> Detection:
+        """Return that the replay memory has become slower."""
+        assert block.fill is not None and fast.fill is not None
+        return Detection(
+            Event.REPLAY_SLOWDOWN,
+            f"the phases replay_write and replay_sample take {block.replay_ns / fast.replay_ns:.1f} times as long with "
+            f"a replay memory that is {block.fill:.0%} full as with {fast.fill:.0%}: "
+            f"{block.replay_ns / block.step_ns:.0%} of the time of a step, against "
+            f"{fast.replay_ns / fast.step_ns:.0%}",
+            "look whether the system swaps memory; if so, or if the updates stay slow, hold fewer steps: lower "
+            f"{self._settings['replay_steps']}",
         )
 
     @staticmethod
@@ -91,8 +108,8 @@ class Slowdown:
         return f"look at what the phase {phase} keeps from one iteration to the next"
 
 
-class ReplaySlowdown:
-    """Writing to the replay memory and drawing from it take more and more time while the memory fills.
+class _FastestReplay:
+    """The block with the fastest replay memory.
 
     A memory that is larger than the caches of a processor is slower than a small one, which hardly matters beside the
     gradient steps. A memory that the system begins to swap makes a training many times slower.
@@ -101,49 +118,27 @@ class ReplaySlowdown:
     _GROWTH = 1.5
     """Factor of the time in the fastest block."""
     _LOST = 0.1
-    """Smallest growth that is reported, as a share of the time of a whole step then."""
+    """Smallest growth that counts, as a share of the time of a whole step then."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Start without data.
-
-        Args:
-            settings: Names of the library's settings, for the advice.
-        """
-        self._settings = settings
-        self._debounce = Debounce(patience=2, calm=2)
-        self._blocks = _Blocks()
+    def __init__(self) -> None:
+        """Start without data."""
         self._fastest: _Block | None = None
+        self._fast_fill = 0.0
+        """Largest filled share of the memory with which it was not slow."""
 
-    def look(self, seen: Iteration) -> Detection | None:
-        """Examine an iteration."""
-        block = self._blocks.add(seen)
-        if block is None or block.fill is None:
+    def when_emptier(self, block: _Block) -> _Block | None:
+        """Add a block; return the fastest block if the memory was emptier then, and is much slower now."""
+        if block.fill is None or not block.replay_ns:  # trainers of others may report one without the other
             return None
-        fastest = self._fastest
-        if fastest is None or block.replay_ns < fastest.replay_ns:
+        if self._fastest is None or block.replay_ns < self._fastest.replay_ns:
             self._fastest = block
-        if not self._debounce.should_report(fastest is not None and self._is_slower(block, fastest)):
-            return None
-        assert fastest is not None and fastest.fill is not None
-        return Detection(
-            Event.REPLAY_SLOWDOWN,
-            f"the phases replay_write and replay_sample take {block.replay_ns / fastest.replay_ns:.1f} times as long "
-            f"with a replay memory that is {block.fill:.0%} full as with {fastest.fill:.0%}: "
-            f"{block.replay_ns / block.step_ns:.0%} of the time of a step, against "
-            f"{fastest.replay_ns / fastest.step_ns:.0%}",
-            "look whether the system swaps memory; if so, or if the updates stay slow, hold fewer steps: lower "
-            f"{self._settings['replay_steps']}",
-        )
-
-    def _is_slower(self, block: _Block, fastest: _Block) -> bool:
-        """Tell whether the memory is much slower in a block than in the fastest one, and more so than the rest."""
-        times, whole = block.replay_ns / max(fastest.replay_ns, 1e-9), block.step_ns / fastest.step_ns
+        fastest = self._fastest
+        times, whole = block.replay_ns / fastest.replay_ns, block.step_ns / fastest.step_ns
         lost_ns = block.replay_ns - fastest.replay_ns
-        return (
-            block.fuller_than(fastest)
-            and times > max(self._GROWTH, _MORE * whole)
-            and lost_ns > self._LOST * fastest.step_ns
-        )
+        if times > max(self._GROWTH, _MORE * whole) and lost_ns > self._LOST * fastest.step_ns:
+            return fastest if block.fill > self._fast_fill else None
+        self._fast_fill = max(self._fast_fill, block.fill)
+        return None
 
 
 class _Blocks:
@@ -199,10 +194,6 @@ class _Block:
         fills = [each.figures["replay_fill"] for each in iterations if "replay_fill" in each.figures]
         self.fill = median(fills) if fills else None
         """Share of the replay memory that is filled; ``None`` without one."""
-
-    def fuller_than(self, other: _Block) -> bool:
-        """Tell whether the replay memory holds more than in another block."""
-        return self.fill is not None and other.fill is not None and self.fill > other.fill
 
     def grown(self, best: _Block) -> tuple[Phase | None, float]:
         """Return the phase with most of the lost time.

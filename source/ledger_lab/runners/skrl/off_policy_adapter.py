@@ -125,7 +125,7 @@ class OffPolicyTrainer(SkrlTrainer):
                 figures[name] = float(tracked[-1])
         if (norm := largest_norm(self._norms, agent.scaler)) is not None:
             figures["grad_norm"] = float(norm)
-        if (age := agent.memory.replay.take_mean_age()) is not None:
+        if (age := agent.memory.replay.mean_age()) is not None:
             figures["replay_age"] = age
         return figures
 
