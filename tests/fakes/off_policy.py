@@ -91,23 +91,17 @@ class Training:
         return self.agent.memory if self.library == "skrl" else self.agent.replay_buffer
 
     def stored(self, name: str) -> torch.Tensor:
-        """Return what the replay memory holds, of shape (steps, environments, numbers).
+        """Return what the replay memory holds if it was filled at most once, of shape (steps, environments, numbers).
 
         Args:
             name: ``observations``, ``actions``, ``rewards``, ``next_observations`` or ``terminated``.
         """
-        if self.library == "skrl":
-            held: torch.Tensor = self.memory.get_tensor_by_name(name)
-            return held
-        names = {"observations": "obses", "next_observations": "next_obses", "terminated": "dones"}
-        held = getattr(self.memory, names.get(name, name))
-        return held.unflatten(0, (-1, self.env.num_envs))
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the replay memory holds nothing."""
-        return (len(self.memory) if self.library == "skrl" else self.memory.idx) == 0
+        replay = self.trainer.replay
+        index = replay._next.view(-1)[: len(replay)] if name == "next_observations" else torch.arange(len(replay))
+        held: torch.Tensor = replay.read(name.removeprefix("next_"), index)
+        return held.unflatten(0, (-1, replay.num_envs))
 
     def train(self) -> None:
-        """Train to the end."""
+        """Train to the end, and note the state of the random stream there."""
         self.trainer.train(self.heard.on_iteration)
+        self.chance = torch.get_rng_state()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from rl_games.common.experience import VectorizedReplayBuffer
+from skrl.memories.torch import RandomMemory
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, dialect_of
 from ledger_lab.runners.adapter import load_adapter
+from ledger_lab.runners.process_group import ALONE
 from tests.fakes.observers import Heard
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, translated
 from tests.fakes.toy_env import ToyEnv
@@ -38,9 +43,11 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_every_iteration_is_reported(trained: Training) -> None:
     assert list(trained.heard.figures) == [1, 2, 3]
-    assert set(trained.heard.figures[1]) == {"mean_return", "mean_episode_steps"}, "before the first update"
-    last = trained.heard.figures[3]
+    first, second, last = trained.heard.figures.values()
+    assert set(first) == {"mean_return", "mean_episode_steps", "replay_fill"}, "before the first update"
     assert {"policy_loss", "value_loss", "learning_rate"} <= set(last)
+    assert [each["replay_fill"] for each in (first, second, last)] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert 0 < second["replay_age"] < 32 and 0 < last["replay_age"] < 48
     assert all(math.isfinite(value) for value in last.values())
     assert len(trained.env.actions) == 3 * 16
     phases = {"manage", "infer", "replay_write", "replay_sample", "learn", "log", "checkpoint"}
@@ -61,6 +68,47 @@ def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training)
 
 def test_reported_returns_are_not_scaled(trained: Training) -> None:
     assert 0.0 < trained.heard.figures[3]["mean_return"] <= ToyEnv.max_episode_length
+
+
+_UNMEASURED = SimpleNamespace(fill=0.0, mean_age=lambda: 0.0)
+
+
+class SkrlStock(RandomMemory):
+    """The library's own memory, which stores each observation twice."""
+
+    replay = _UNMEASURED
+
+
+class RlGamesStock(VectorizedReplayBuffer):
+    """The library's own memory, which stores each observation twice."""
+
+    replay = _UNMEASURED
+
+    def __init__(self, steps: int, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
+        super().__init__((observations,), (actions,), steps * num_envs, device)
+
+
+@each_learner
+def test_a_training_equals_one_with_the_librarys_memory_bit_for_bit(
+    library: str, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe: dict[str, Any] = {"library": library, "iterations": 5, "observation_normalization": True}
+    ours = Training(algorithm, tmp_path / "ours", env=Privileged(), **recipe)
+    ours.train()
+    monkeypatch.setattr("ledger_lab.runners.skrl.off_policy_adapter.SkrlMemory", SkrlStock)
+    monkeypatch.setattr("ledger_lab.runners.rl_games.sac_adapter.RlGamesMemory", RlGamesStock)
+    stock = Training(algorithm, tmp_path / "stock", env=Privileged(), **recipe)
+    stock.train()
+    assert ours.memory.replay.added > 48, "steps were overwritten"
+    require_same_learner(ours, stock)
+
+
+def require_same_learner(one: Training, other: Training) -> None:
+    """Check that two trainings have the same learner, bit for bit."""
+    hashes: list[str] = []
+    for training in (one, other):
+        ALONE.require_equal(training.trainer.state(), hashes.append)
+    assert hashes[0] == hashes[1]
 
 
 class View(TrainingView):
@@ -126,6 +174,8 @@ def test_a_checkpoint_of_another_algorithm_is_refused(trained: Training, tmp_pat
     agent_cfg = ppo.prepare(dialect_of(library).translate(CARTPOLE), "cpu", max_iterations=1)
     trainer: Any = ppo.trainer(ToyEnv(), agent_cfg, tmp_path, PhaseClock(time.perf_counter_ns()), Heard().record)  # type: ignore[arg-type]
     trainer._write(tmp_path / "ppo.pt")
+    if library == "rl_games":
+        trainer._algo.writer.close()  # its thread would outlive the test
     others = ["ppo.pt"]
     for other in {other for named, other in LEARNERS if named == library} - {algorithm}:
         Training(other, tmp_path, observation_normalization=True).trainer._write(tmp_path / f"{other}.pt")
@@ -155,7 +205,7 @@ def test_a_resumed_training_keeps_the_learner_and_refills(trained: Training, tmp
         for key, value in part.items() if isinstance(part, dict) else ():
             if isinstance(value, torch.Tensor):
                 assert torch.equal(kept[name][key], value), f"{name} {key}"
-    assert again.is_empty
+    assert len(again.trainer.replay) == 0
     again.train()
     assert list(again.heard.figures) == [4, 5]
     assert "value_loss" not in again.heard.figures[4], "waits until the memory has refilled"
@@ -205,6 +255,38 @@ class Wider(ToyEnv):
 
 
 @each_learner
+@pytest.mark.parametrize("interrupted", [1, 4])
+def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
+    library: str, algorithm: str, interrupted: int, tmp_path: Path
+) -> None:
+    recipe: dict[str, Any] = {
+        "iterations": 6,
+        "observation_normalization": True,
+        "random_steps": 20,
+        "library": library,
+    }
+    whole = Training(algorithm, tmp_path / "whole", **recipe)
+    whole.train()
+    begun = Training(algorithm, tmp_path / "begun", **recipe)
+    begun.heard.stop_after = interrupted
+    begun.train()
+    resumed = Training(algorithm, tmp_path / "resumed", **recipe)
+    memory, restored = begun.trainer.replay, resumed.trainer.replay
+    restored.write_steps(memory.oldest, memory.copy_steps(memory.oldest, memory.added - 1))
+    restored.restore_newest(memory.newest())
+    resumed.trainer.restore(begun.trainer.state())
+    carried = zip(begun.trainer.carried(), resumed.trainer.carried(), strict=True)
+    for (source, names), (target, _) in carried:
+        for name in names:
+            setattr(target, name, copy.deepcopy(getattr(source, name)))
+    resumed.env.position, resumed.env.episode_length_buf = begun.env.position, begun.env.episode_length_buf
+    torch.set_rng_state(begun.chance)
+    resumed.train()
+    require_same_learner(resumed, whole)
+    assert {**begun.heard.figures, **resumed.heard.figures} == whole.heard.figures
+
+
+@each_learner
 def test_a_replay_memory_that_does_not_fit_is_refused_before_it_is_allocated(
     library: str, algorithm: str, tmp_path: Path
 ) -> None:
@@ -227,21 +309,16 @@ class Privileged(ToyEnv):
 
 
 @each_learner
-def test_the_accounted_memory_is_what_the_library_holds(
+def test_the_accounted_memory_is_what_is_held(
     library: str, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = Training(algorithm, tmp_path / "first", library=library, env=Privileged(), iterations=2)
-    training.train()
-    memory = training.memory
-    if library == "skrl":
-        held = sum(each.nbytes for each in memory.tensors.values()) + memory.all_sequence_indexes.nbytes
-    else:
-        held = sum(each.nbytes for each in vars(memory).values() if isinstance(each, torch.Tensor))
+    recipe: dict[str, Any] = {"library": library, "env": Privileged()}
+    held = Training(algorithm, tmp_path / "first", **recipe).trainer.replay.nbytes
     monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held)
-    Training(algorithm, tmp_path / "second", library=library, env=Privileged())
+    Training(algorithm, tmp_path / "second", **recipe)
     monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held - 1)
     with pytest.raises(UserError, match="there is room for 47 steps"):
-        Training(algorithm, tmp_path / "third", library=library, env=Privileged())
+        Training(algorithm, tmp_path / "third", **recipe)
 
 
 @each_learner
@@ -286,6 +363,14 @@ def test_the_agent_hash_ignores_device_length_and_name(library: str, algorithm: 
         ("agent.learning_starts", -1, "agent.agent.learning_starts -1"),
         ("agent.learning_starts", 10**6, "before its first update: lower it, or raise --max_iterations"),
         ("memory.memory_size", -1, "agent.memory.memory_size -1"),
+        ("memory.class", "PrioritizedMemory", "agent.memory.class 'PrioritizedMemory': LedgerLab supports only Random"),
+        ("memory.class", None, "agent.memory.class None: LedgerLab supports only RandomMemory"),
+        ("memory.replacement", False, "agent.memory.replacement False: LedgerLab supports only True"),
+        (
+            "memory.export",
+            True,
+            "agent.memory.export True: LedgerLab's replay memory has no such setting: leave it out",
+        ),
         ("agent.learning_rate_scheduler", "KLAdaptiveLR", "would not change: leave it out"),
         ("agent.class", "DDPG", "agent.agent.class 'DDPG': LedgerLab supports only (SAC|TD3)"),
         ("models.policy.class", "CategoricalMixin", "'CategoricalMixin': LedgerLab supports only"),

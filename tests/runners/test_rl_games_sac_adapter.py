@@ -137,7 +137,7 @@ def test_every_field_of_a_recipe_reaches_the_learner(tmp_path: Path) -> None:
         "horizon": algo.num_steps_per_episode,
         "learning_rate": algo.actor_optimizer.param_groups[0]["lr"],
         "action_bound": float(algo.action_high[0]),
-        "replay_steps": algo.replay_buffer.capacity // 8,
+        "replay_steps": training.trainer.replay.steps,
         "batch_size": algo.batch_size,
         "updates_per_step": algo.num_updates_per_step,
         "activation": type(layers[1]).__name__.lower(),

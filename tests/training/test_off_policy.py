@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import PhaseWindow, Run, StateRestored, Status, read_ledger
+from ledger_lab.ledger import REPLAY_FOLDER, PhaseWindow, Run, StateRestored, StateSaved, Status, read_ledger
+from ledger_lab.reports import summarize_run
+from ledger_lab.runners.replay import bytes_per_transition
 from tests.conftest import fake, one_run_dir, script
 
 SHORT = ("--device", "cpu", "--num_envs", "64", "--max_iterations", "3")
@@ -32,13 +35,17 @@ def learner(request: pytest.FixtureRequest) -> Learner:
     return found
 
 
+def chosen(learner: Learner) -> tuple[str, ...]:
+    """Return the flags that choose a learner."""
+    library, algorithm = learner
+    return ("--algorithm", algorithm, *(() if library == "skrl" else ("--rl_library", library)))
+
+
 @pytest.fixture(scope="module")
 def root(learner: Learner, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Root of a ledger that holds a training in two attempts."""
-    library, algorithm = learner
-    log_root = tmp_path_factory.mktemp(algorithm)
-    chosen = ("--algorithm", algorithm, *(() if library == "skrl" else ("--rl_library", library)))
-    asked = fake("interrupted", *chosen, *SHORT, "--log_root", log_root, "2:SIGTERM")
+    log_root = tmp_path_factory.mktemp("refills")
+    asked = fake("interrupted", *chosen(learner), *SHORT, "--log_root", log_root, "2:SIGTERM")
     assert asked.returncode == 75, asked.stdout + asked.stderr
     assert "replay memory 1024 steps × 64 = 65536 transitions · 2 updates of 512" in asked.stdout
     assert "each transition is used 16 times" in asked.stdout
@@ -65,7 +72,73 @@ def test_a_resumed_training_says_that_its_replay_memory_refills(learner: Learner
     assert {"replay_write", "replay_sample", "infer", "learn"} <= phases
     windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
     assert [row.iteration for row in windows] == [1, 2, 3]
+    assert [row.figures["replay_fill"] for row in windows] == [32 / 1024, 64 / 1024, 32 / 1024]
     assert all({"value_loss", "policy_loss", *FIGURES[algorithm]} <= set(row.figures) for row in windows)
+
+
+@pytest.fixture(scope="module")
+def saved(learner: Learner, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a ledger that holds a training in three attempts, whose states hold the replay memory."""
+    log_root = tmp_path_factory.mktemp("saved")
+    asked = (*SHORT, *chosen(learner), "--save_replay", "--log_root", log_root)
+    begun = fake("interrupted", *asked, "1:SIGTERM")
+    assert begun.returncode == 75, begun.stdout + begun.stderr
+    assert re.search(
+        r"the replay memory takes 1.\d+ MB of cpu; saved with the state, up to .* MB of disk", begun.stdout
+    )
+    again = fake("interrupted", "--resume", one_run_dir(log_root), "--log_root", log_root, "2:SIGTERM")
+    assert again.returncode == 75, again.stdout + again.stderr
+    (folder,) = log_root.rglob(REPLAY_FOLDER)
+    assert sorted(file.name for file in folder.iterdir()) == ["0-31.1.pt", "31-63.2.pt"], "only new steps are written"
+    ended = script("train", "--resume", one_run_dir(log_root), "--log_root", log_root)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "65536 transitions · restored" in ended.stdout
+    assert not list(log_root.rglob("training_state*")), "what is over needs no state"
+    return log_root
+
+
+def test_a_training_that_saves_its_replay_memory_resumes_bit_for_bit(
+    learner: Learner, saved: Path, tmp_path: Path
+) -> None:
+    asked = (*SHORT, *chosen(learner), "--log_root", tmp_path)
+    uninterrupted = script("train", *asked)
+    assert uninterrupted.returncode == 0, uninterrupted.stdout + uninterrupted.stderr
+    whole, parts = run_of(tmp_path), run_of(saved)
+    restored = [row for attempt in parts.attempts for row in attempt.of(StateRestored)]
+    assert [(row.iteration, row.exactness, row.reasons) for row in restored] == [(1, "bitwise", []), (2, "bitwise", [])]
+    states = [row for attempt in parts.attempts for row in attempt.of(StateSaved)]
+    assert all(row.exactness == "bitwise" and row.replay_bytes for row in states)
+    figures = [{w.iteration: w.figures for _, w in run.windows if w.figures} for run in (whole, parts)]
+    assert figures[0] == figures[1] and len(figures[0]) == 3
+    checkpoints = [{row.path: row.sha256 for row in run.checkpoints} for run in (whole, parts)]
+    assert checkpoints[0].items() <= checkpoints[1].items()
+    scores = [
+        {row.checkpoint: row.outcomes for row in run.results if row.purpose == "screening"} for run in (whole, parts)
+    ]
+    assert scores[0] and scores[0] == scores[1]
+
+
+def test_the_memory_of_the_replay_is_told_apart(root: Path) -> None:
+    run = run_of(root)
+    each = bytes_per_transition(4, 1)
+    expected = 64 * (1024 * each + 4 * 4)
+    assert {saved.replay_bytes for saved in run.checkpoints} == {expected}
+    assert summarize_run(run).replay_memory_gb == expected / 1e9
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ((), "--save_replay: ppo learns without a replay memory: leave it out, or use --algorithm sac"),
+        (("--algorithm", "sac", "--nproc", "2"), "SAC of SKRL trains in one process only"),
+    ],
+)
+def test_a_replay_memory_that_cannot_be_saved_is_refused(
+    flags: tuple[str, ...], complaint: str, tmp_path: Path
+) -> None:
+    refused = script("train", *SHORT, "--save_replay", *flags, "--log_root", tmp_path)
+    assert refused.returncode == 2 and complaint in refused.stderr
+    assert not list(tmp_path.rglob("journal-*"))
 
 
 @pytest.mark.slow

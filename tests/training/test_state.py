@@ -19,7 +19,7 @@ def test_an_attempt_ends_when_a_later_attempt_has_begun(tmp_path: Path) -> None:
     plan: Any = SimpleNamespace(
         run_dir=tmp_path,
         attempt=2,
-        request=SimpleNamespace(save_state_every=0),
+        request=SimpleNamespace(save_state_every=0, save_replay=False),
         batch=SimpleNamespace(save_interval=50),
     )
     group: Any = SimpleNamespace(world=SimpleNamespace(first=True))
@@ -40,7 +40,7 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     plan: Any = SimpleNamespace(
         run_dir=tmp_path,
         attempt=2,
-        request=SimpleNamespace(save_state_every=0),
+        request=SimpleNamespace(save_state_every=0, save_replay=False),
         batch=SimpleNamespace(save_interval=50),
         resumed=resumed,
     )

@@ -38,7 +38,14 @@ from ledger_lab.ledger.rows import (
     Timing,
 )
 from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
-from ledger_lab.ledger.states import STATE_FILE, GradientNorms, LearnerHashed, StateRestored, StateSaved
+from ledger_lab.ledger.states import (
+    REPLAY_FOLDER,
+    STATE_FILE,
+    GradientNorms,
+    LearnerHashed,
+    StateRestored,
+    StateSaved,
+)
 from ledger_lab.ledger.tally import Tally, WindowSums
 
 __all__ = [
@@ -46,6 +53,7 @@ __all__ = [
     "FIGURES",
     "HORIZON",
     "NON_FINITE",
+    "REPLAY_FOLDER",
     "STATE_FILE",
     "UNSTABLE",
     "Anchor",

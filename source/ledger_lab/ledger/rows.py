@@ -363,8 +363,10 @@ FIGURES = {
     "kl": "mean Kullback-Leibler divergence of the update [nat]",
     "grad_norm": "largest norm of the gradient before it was clipped",
     "learning_rate": "step size of the optimizer",
+    "replay_fill": "share of the replay memory that is filled",
+    "replay_age": "mean age of the last batch that was drawn from the replay memory [steps of each environment]",
 }
-"""Training figures that every library should report, with their meaning."""
+"""Training figures that every library should report, with their meaning; those of a replay memory, if it has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,6 +452,9 @@ class CheckpointSaved(Row):
     peak_gpu_memory_bytes: Count | None = None
     """Largest device memory of the saving process so far in this attempt; ``None`` without an accelerator, or if
     unknown."""
+    replay_bytes: Count | None = None
+    """Part of the memory that the replay memory takes, on the device if there is an accelerator; ``None`` without a
+    replay memory, or if unknown."""
     endings: dict[str, Count] | None = None
     """Number of training episodes that ended since the last checkpoint, by the termination that ended them, or
     ``unstable``. Episodes of all processes count. The first checkpoint of an attempt counts from the start of the

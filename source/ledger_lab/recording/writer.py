@@ -152,6 +152,8 @@ class RunWriter(AttemptWriter):
         """Time in the training phases up to the last beat, over all attempts without lost work [ns]."""
         self.evaluate_ns = evaluate_ns
         """Time in the phase ``evaluate`` up to the last beat, over all attempts without lost work [ns]."""
+        self.replay_bytes: int | None = None
+        """Memory that the replay memory takes [B]; ``None`` without one."""
         self._peak_gpu_memory_bytes = peak_gpu_memory_bytes
         self._endings: Counter[str] | None = None
         """Training episodes that ended since the last checkpoint; ``None`` before :meth:`count_endings`."""
@@ -244,6 +246,7 @@ class RunWriter(AttemptWriter):
             evaluate_ns=self.evaluate_ns,
             peak_host_memory_bytes=peak_host_memory_bytes(),
             peak_gpu_memory_bytes=measured_or_none(self._peak_gpu_memory_bytes),
+            replay_bytes=self.replay_bytes,
             endings=None if self._endings is None else dict(self._endings),
         )
         if self._sha256_of.setdefault(saved.path, saved.sha256) != saved.sha256:

@@ -112,6 +112,12 @@ def peak_memory_cell(run: RunSummary) -> TableCell:
     return TableCell(MISSING) if peak is None else TableCell(gigabytes(peak), "GPU" if on_gpu else "host")
 
 
+def replay_memory_cell(run: RunSummary) -> str:
+    """Return the memory of the replay memory; small ones in MB."""
+    held_gb = run.replay_memory_gb
+    return gigabytes(held_gb) if held_gb is None or held_gb >= 0.1 else f"{1e3 * held_gb:.3g} MB"
+
+
 def energy_cell(run: RunSummary) -> str:
     """Return the energy; ``~`` marks a sum integrated from samples of the power."""
     return ("~" if run.energy_source == "power" else "") + energy(run.energy_kwh)

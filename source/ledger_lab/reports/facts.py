@@ -160,6 +160,12 @@ class RunFacts:
         measured = [peak for end in ends if (peak := getattr(end, name)) is not None]
         return max(measured) / 1e9 if measured else None
 
+    @property
+    def replay_gb(self) -> float | None:
+        """Return the memory that the replay memory takes [GB]; ``None`` without one."""
+        held = [saved.replay_bytes for saved in self.run.checkpoints if saved.replay_bytes is not None]
+        return max(held) / 1e9 if held else None
+
     @cached_property
     def judged(self) -> list[tuple[Attempt | None, PanelResult]]:
         """Scores of the run's checkpoints in order, with their attempts."""

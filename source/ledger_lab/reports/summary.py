@@ -149,6 +149,12 @@ class RunSummary:
     memory where there is none."""
     peak_host_memory_gb: float | None = _figure(lambda of: of.peak_gb("peak_host_memory_bytes"))
     """Peak memory on the host of the process with the largest peak [GB]."""
+    replay_memory_gb: float | None = _figure(
+        lambda of: of.replay_gb,
+        Shown("replay memory", "part of the peak memory", cells.replay_memory_cell, priority=14, if_measured=True),
+    )
+    """Part of the peak memory that the replay memory takes [GB]; networks and simulation are in the rest. ``None``
+    without a replay memory."""
     energy_kwh: float | None = _figure(
         lambda of: of.energy.kwh,
         Shown("energy", "of the accelerators", cells.energy_cell, priority=9, if_measured=True),

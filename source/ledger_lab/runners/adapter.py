@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ledger_lab.recipes import Dialect
     from ledger_lab.runners.acting_module import ActingModule
     from ledger_lab.runners.gradient_norms import GradientAveraging
+    from ledger_lab.runners.replay_memory import ReplayMemory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +135,10 @@ class Trainer(ABC):
     suffix = ".pt"
     """Suffix of checkpoints."""
     inexact: ClassVar[str | None] = None
-    """Why a training that goes on from :meth:`state` differs from an uninterrupted one; ``None`` if it does not."""
+    """Why a training that goes on from :meth:`state` alone differs from an uninterrupted one; ``None`` if it does
+    not."""
+    replay: ReplayMemory | None = None
+    """The replay memory, which is not part of :meth:`state`. With it, the training does not differ."""
 
     def __init__(
         self,
@@ -235,7 +239,8 @@ class Trainer(ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state. Call it before :meth:`train`, which then trains the remaining iterations.
 
-        If no iterations remain, :meth:`train` returns at once, and :meth:`save` returns the last checkpoint.
+        If no iterations remain, :meth:`train` returns at once, and :meth:`save` returns the last checkpoint. If the
+        replay memory is restored, too, restore it before. Otherwise it is empty, and refills.
 
         Args:
             state: Result of :meth:`state` of a trainer with the same configuration.

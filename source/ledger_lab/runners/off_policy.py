@@ -75,7 +75,7 @@ def require_update(dialect: Dialect, warm_up_steps: int, steps: int) -> None:
         )
 
 
-def require_replay(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Sequence[str]) -> None:  # noqa: ANN401 - the environment, or the part of it that the learner sees
+def require_room(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Sequence[str]) -> None:  # noqa: ANN401 - the environment, or the part of it that the learner sees
     """Refuse actions that are not continuous, and a replay memory that does not fit.
 
     Args:

@@ -11,7 +11,7 @@ from ledger_lab.meters.control_groups import usable_bytes
 if TYPE_CHECKING:
     import torch
 
-_FLOAT_BYTES = 4
+_FLOAT_BYTES = _INDEX_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +26,6 @@ class ReplayPlan:
     """Transitions per gradient step."""
     updates_per_step: int
     """Gradient steps after each step of all environments."""
-    index_bytes: int = 0
-    """Bytes per transition that the library keeps besides the transition itself."""
 
     def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
         """Refuse a replay memory that does not fit into what is free.
@@ -43,21 +41,26 @@ class ReplayPlan:
         """
         import torch
 
-        each = bytes_per_transition(observations, actions) + self.index_bytes
+        each = num_envs * bytes_per_transition(observations, actions)
+        newest = num_envs * observations * _FLOAT_BYTES
+        needed = self.steps * each + newest
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else usable_bytes()
-        if self.steps * num_envs * each > free:
+        if needed > free:
             raise UserError(
                 f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
-                f"{each} bytes needs {self.steps * num_envs * each / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {device} "
-                f"are free: there is room for {free // (num_envs * each)} steps"
+                f"{each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {device} are free: "
+                f"there is room for {max(0, free - newest) // each} steps"
             )
 
 
 def bytes_per_transition(observations: int, actions: int) -> int:
-    """Return the size of a transition: observation, action, reward, next observation, and whether it was the last.
+    """Return the size of a transition in :class:`ledger_lab.runners.replay_memory.ReplayMemory`.
+
+    It holds the observation, the action, the reward, whether the episode was terminated, and the index of the next
+    observation.
 
     Args:
         observations: Numbers in an observation.
         actions: Numbers in an action.
     """
-    return _FLOAT_BYTES * (2 * observations + actions + 1) + 1
+    return _FLOAT_BYTES * (observations + actions + 1) + 1 + _INDEX_BYTES

@@ -242,6 +242,13 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
             "--scale_lr and --keep_minibatch_size adapt to the batch of an iteration, and an algorithm with a replay "
             f"memory has none: leave them out, or set {adapter.dialect.overrides['batch_size']}"
         )
+    if request.save_replay and batch.replay is None:
+        raise UserError(
+            f"--save_replay: {adapter.dialect.algorithm} learns without a replay memory: leave it out, or use "
+            "--algorithm sac"
+        )
+    if request.save_replay and world.size > 1:
+        raise UserError("--save_replay: it saves the replay memory of one process: leave out --nproc and --distributed")
     if request.keep_minibatch_size:
         overrides.append(keep_minibatch_size(request, adapter, agent_cfg, env_cfg.scene.num_envs, world.size))
         batch = plan_batch(adapter, agent_cfg)

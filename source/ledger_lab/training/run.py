@@ -57,6 +57,7 @@ from ledger_lab.training.show import (
     show_failure,
     show_how_to_resume,
     show_loss,
+    show_replay,
     show_settings,
     show_trouble,
 )
@@ -269,6 +270,9 @@ def _train_and_judge(
             judge = judge_type(plan, SpreadSlots(slots, group, plan.panel), writer, snapshot, load)
         simulation = simulation_state(env, view, slots, trainer.carried())
         keeper = StateKeeper(plan, group, trainer, simulation, judge, writer.append, clock)
+        if trainer.replay is not None:
+            writer.replay_bytes = trainer.replay.nbytes
+            show_replay(plan, trainer.replay, keeper.replay, console)
         keeper.begin()
         endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
         watch = _health_watch(plan, writer, endings.time_outs, env.unwrapped.max_episode_length, console)

@@ -20,7 +20,9 @@ from ledger_lab.terminal.console import Terminal, tell_error
 from ledger_lab.units import percent
 
 if TYPE_CHECKING:
+    from ledger_lab.runners.replay_memory import ReplayMemory
     from ledger_lab.training.plan import TrainPlan
+    from ledger_lab.training.saved_replay import SavedReplay
 
 
 def describe_batch(plan: TrainPlan) -> str:
@@ -28,7 +30,10 @@ def describe_batch(plan: TrainPlan) -> str:
     num_envs, batch = plan.env_cfg.scene.num_envs, plan.batch
     rate = read_setting(plan.agent_cfg, plan.adapter.dialect.overrides["learning_rate"])
     if (replay := batch.replay) is not None:
-        refills = "" if plan.resumed is None else " · it is empty again after the interruption, and refills"
+        refills = ""
+        if plan.resumed is not None:
+            saved = plan.request.save_replay
+            refills = f" · {'restored' if saved else 'it is empty again after the interruption, and refills'}"
         return (
             f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions{refills} · "
             f"{replay.updates_per_step} updates of {replay.batch_size} transitions per step: each transition is used "
@@ -62,6 +67,31 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         sep="\n",
         soft_wrap=True,
     )
+
+
+def show_replay(plan: TrainPlan, memory: ReplayMemory, saved: SavedReplay | None, console: Console) -> None:
+    """Print how much memory the replay memory takes, and how much disk space if it is saved.
+
+    Args:
+        plan: The run.
+        memory: The replay memory.
+        saved: Saves it; ``None`` if it is not saved.
+        console: Where to print.
+
+    Raises:
+        UserError: If it does not fit on the disk.
+    """
+    line = f"the replay memory takes {_size(memory.nbytes)} of {plan.device}"
+    if saved is not None:
+        assert plan.batch.replay is not None
+        saved.require_room(plan.batch.replay.setting)
+        line += f"; saved with the state, up to {_size(saved.largest_bytes)} of disk space"
+    console.print(line, soft_wrap=True)
+
+
+def _size(size_bytes: int) -> str:
+    """Return a size in MB or GB."""
+    return f"{size_bytes / 1e6:.3g} MB" if size_bytes < 1e9 else f"{size_bytes / 1e9:.3g} GB"
 
 
 def _untried(plan: TrainPlan) -> list[Text]:

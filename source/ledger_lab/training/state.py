@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,6 +21,7 @@ from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.request import STATE_AT_LATEST_S
 from ledger_lab.training.resume import Resumption, require_whole
+from ledger_lab.training.saved_replay import SavedReplay, remove_saved_replay
 from ledger_lab.training.simulation_state import SimulationState
 
 _FORMAT = 2
@@ -55,6 +57,12 @@ class StateKeeper:
         self._every, self._at_latest_s = plan.batch.save_interval, STATE_AT_LATEST_S
         if plan.request.save_state_every is not None:
             self._every, self._at_latest_s = plan.request.save_state_every, math.inf
+        self.replay: SavedReplay | None = None
+        """Saves the replay memory; ``None`` unless this is requested."""
+        if plan.request.save_replay:
+            assert trainer.replay is not None
+            steps_between = self._every * plan.batch.horizon or math.inf
+            self.replay = SavedReplay(trainer.replay, plan.run_dir, plan.attempt, steps_between)
         self._trainer, self._simulation, self._judge = trainer, simulation, judge
         self._append, self._clock = append, clock
         self._last: int | None = None
@@ -94,6 +102,12 @@ class StateKeeper:
         self._last_s = time.monotonic()
         return True
 
+    @property
+    def _inexact(self) -> list[str]:
+        """Reasons why the state, with the replay memory if it is saved, is not all that the training depends on."""
+        learner = self._trainer.inexact if self.replay is None else None
+        return [reason for reason in (self._simulation.inexact, learner) if reason is not None]
+
     def begin(self) -> None:
         """Load the state on disk, or the networks of a checkpoint, if the run starts with one of them.
 
@@ -120,17 +134,16 @@ class StateKeeper:
                 f"{self._path} was saved by another version of LedgerLab: resume with that version, or start a new run"
             )
         mine = torch.load(io.BytesIO(state["processes"][group.world.rank].numpy().tobytes()), weights_only=True)
+        if self.replay is not None:
+            self.replay.restore(state["replay"])
         self._trainer.restore(state["learner"])
         troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
-        if self._simulation.inexact is not None:
-            troubles.append(self._simulation.inexact)
-        whole = not troubles
+        whole = not troubles and self._simulation.inexact is None
         if not whole:
             self._simulation.begin_fresh()
         if self._judge is not None:
             self._judge.resume(mine["judge"], resumed.results, whole)
-        learner = [] if self._trainer.inexact is None else [self._trainer.inexact]
-        reasons = [*resumed.reasons, *troubles, *learner]
+        reasons = [*resumed.reasons, *troubles, *self._inexact]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -149,29 +162,35 @@ class StateKeeper:
     def _save(self, iterations: int, env_steps: int) -> None:
         """Write the file. It holds the learner, which is equal in all processes, and the simulation of each process.
 
-        The row is written before the file gets its name, so the ledger always knows the file of that name.
+        The row is written before the file gets its name, so the ledger always knows the file of that name. A saved
+        replay memory has files of its own: the new ones are written before, and the old ones are removed after it.
         """
         part = io.BytesIO()
         judged = None if self._judge is None else self._judge.state()
         torch.save({"simulation": self._simulation.take(), "judge": judged}, part)
         parts = self._group.gather_bytes(part.getvalue())
         learner = self._trainer.state()
-        exact = self._simulation.inexact is None and self._trainer.inexact is None
         if not self._group.world.first:
             return
         processes = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in parts]
+        state: dict[str, Any] = {"format": _FORMAT, "learner": learner, "processes": processes}
+        if self.replay is not None:
+            state["replay"] = self.replay.save()
         with whole_file(self._path) as unfinished:
-            torch.save({"format": _FORMAT, "learner": learner, "processes": processes}, unfinished)
+            torch.save(state, unfinished)
             self._append(
                 StateSaved(
                     sha256=file_sha256(unfinished),
                     size_bytes=unfinished.stat().st_size,
                     iteration=iterations,
                     env_steps=env_steps,
-                    exactness="bitwise" if exact else "statistical",
+                    exactness="statistical" if self._inexact else "bitwise",
                     wall_ns=self._clock.wall_ns(),
+                    replay_bytes=None if self.replay is None else self.replay.size_bytes,
                 )
             )
+        if self.replay is not None:
+            self.replay.remove_unused()
 
 
 def remove_states(run_dir: Path) -> None:
@@ -182,3 +201,4 @@ def remove_states(run_dir: Path) -> None:
     """
     for state in run_dir.glob(f"{STATE_FILE}*"):
         state.unlink()
+    remove_saved_replay(run_dir)

@@ -52,6 +52,53 @@ def test_short_iterations_must_be_slow_for_a_minute() -> None:
     assert told(briefer) == []
 
 
+FULL_AT = 200
+"""Iteration at which the replay memory of :func:`filling` is full."""
+
+
+def filling(sample_ns: Callable[[float], float], iterations: int = 300) -> Iterator[Iteration]:
+    """Yield a training whose time to draw from the replay memory depends on how full it is."""
+    for seen in healthy(iterations):
+        fill = min(1.0, seen.iterations / FULL_AT)
+        phase_ns = {**seen.phase_ns, "replay_write": 10_000_000, "replay_sample": round(sample_ns(fill))}
+        yield replace(seen, phase_ns=phase_ns, figures={**seen.figures, "replay_fill": fill})
+
+
+def test_a_replay_memory_that_gets_slower_while_it_fills_is_reported_once() -> None:
+    ((when, found),) = detections(filling(lambda fill: 1e8 + (4e9 if fill > 0.5 else 0.0)))
+    assert found.event is Event.REPLAY_SLOWDOWN and 100 < when < 150
+    assert "times as long with a replay memory that is 58% full as with 3%" in found.evidence
+    assert "of the time of a step, against 3%" in found.evidence
+    assert "swaps memory" in found.advice and "lower the number of steps that the replay memory holds" in found.advice
+
+
+def test_ordinary_replay_memories_give_no_event() -> None:
+    assert told(filling(lambda fill: 2e7 * (1 + 4 * fill))) == [], "of no weight beside the gradient steps"
+    assert told(filling(lambda fill: 1e9)) == []
+    machine = (replace(seen, phase_ns=dict.fromkeys(seen.phase_ns, 10**9)) for seen in filling(lambda fill: 0.0))
+    assert told(machine) == []
+
+
+def test_a_full_replay_memory_that_gets_slower_is_an_ordinary_slowdown() -> None:
+    stream = filling(lambda fill: 1e8, 500)
+    late = slower(stream, lambda n, phase: 40.0 if phase == "replay_sample" and n > 300 else 1.0)
+    ((_, found),) = detections(late)
+    assert found.event is Event.SLOWDOWN and "most of it is replay_sample" in found.evidence
+    assert "swapped" in found.advice
+
+
+def test_learning_that_begins_late_is_no_slowdown() -> None:
+    def warming_up() -> Iterator[Iteration]:
+        for seen in filling(lambda fill: 1e8):
+            if seen.iterations <= 100:
+                idle = {"learn": 0, "replay_sample": 0}
+                yield replace(seen, phase_ns={**seen.phase_ns, **idle})
+            else:
+                yield replace(seen, phase_ns={**seen.phase_ns, "learn": 10**10})
+
+    assert told(warming_up()) == []
+
+
 def held(memory: Callable[[int], float], iterations: int = 400) -> Iterator[Iteration]:
     """Yield a training that holds so much host memory."""
     return (replace(seen, host_memory_bytes=round(memory(seen.iterations))) for seen in healthy(iterations))

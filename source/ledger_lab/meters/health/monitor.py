@@ -55,7 +55,7 @@ class HealthMonitor:
         self._plain = (
             ValueLossExplosion(settings),
             GradientSpikes(settings),
-            Slowdown(),
+            Slowdown(settings),
             MemoryGrowth(Event.HOST_MEMORY_GROWTH, max_iterations),
             MemoryGrowth(Event.DEVICE_MEMORY_GROWTH, max_iterations),
             self._takeover,

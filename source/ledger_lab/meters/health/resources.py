@@ -7,47 +7,54 @@ from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
 
-from ledger_lab.meters.health.events import Detection, Event
+from ledger_lab.meters.health.events import Detection, Event, Settings
 from ledger_lab.meters.health.iteration import Debounce, Iteration
 from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 
+_REPLAY = frozenset({Phase.REPLAY_WRITE, Phase.REPLAY_SAMPLE})
+"""Phases of the replay memory."""
+
+_STEADY = TRAINING_PHASES - {Phase.CHECKPOINT}
+"""Phases that occur in every iteration; checkpoints do not."""
+
+_MORE = 1.2
+"""A phase is the cause of a loss only if it grew by this factor more than the whole."""
+
 
 class Slowdown:
-    """Environment steps per second fall, and stay low.
+    """Environment steps per second fall, and stay low; or the replay memory gets slower while it fills.
 
-    Compares blocks of at least :attr:`_BLOCK` iterations and :attr:`_BLOCK_S` seconds by their medians, so another
-    program on the machine is reported only if it runs for about a minute.
+    Compares blocks of iterations by their medians, so another program on the machine is reported only if it runs for
+    about a minute.
     """
 
-    _BLOCK, _BLOCK_S = 10, 30.0
     _FALL = 1.5
     """Factor of the time in the best block; medians of undisturbed blocks differ by up to a fifth."""
-    _STEADY = TRAINING_PHASES - {Phase.CHECKPOINT}
-    """Phases that occur in every iteration; checkpoints do not."""
 
-    def __init__(self) -> None:
-        """Start without data. The first iteration warms up caches, and is left out."""
-        self._debounce = Debounce(patience=2, calm=2)
-        self._first = True
-        self._block: list[Iteration] = []
-        self._block_ns = 0
+    def __init__(self, settings: Settings) -> None:
+        """Start without data.
+
+        Args:
+            settings: Names of the library's settings, for the advice.
+        """
+        self._settings = settings
+        self._steps, self._replay = Debounce(patience=2, calm=2), Debounce(patience=2, calm=2)
+        self._blocks, self._fastest = _Blocks(), _FastestReplay()
         self._best: _Block | None = None
 
     def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
-        if self._first:
-            self._first = False
+        if (block := self._blocks.add(seen)) is None:
             return None
-        self._block.append(seen)
-        self._block_ns += sum(seen.phase_ns.get(phase, 0) for phase in self._STEADY)
-        if len(self._block) < self._BLOCK or self._block_ns < self._BLOCK_S * 1e9:
-            return None
-        block = _Block(self._block, self._STEADY)
-        self._block, self._block_ns = [], 0
-        best = self._best
+        best, fast = self._best, self._fastest.when_emptier(block)
         if best is None or block.step_ns < best.step_ns:
             self._best = block
-        if not self._debounce.should_report(best is not None and block.step_ns > self._FALL * best.step_ns):
+        falls = best is not None and fast is None and block.step_ns > self._FALL * best.step_ns
+        report_steps, report_replay = self._steps.should_report(falls), self._replay.should_report(fast is not None)
+        if report_replay:
+            assert fast is not None
+            return self._of_replay(block, fast)
+        if not report_steps:
             return None
         assert best is not None
         return Detection(
@@ -55,6 +62,19 @@ class Slowdown:
             f"{1e9 / block.step_ns:.3g} environment steps per second, against {1e9 / best.step_ns:.3g} at best; "
             f"{self._cause(block, best)}",
             self._advice(block, best),
+        )
+
+    def _of_replay(self, block: _Block, fast: _Block) -> Detection:
+        """Return that the replay memory has become slower."""
+        assert block.fill is not None and fast.fill is not None
+        return Detection(
+            Event.REPLAY_SLOWDOWN,
+            f"the phases replay_write and replay_sample take {block.replay_ns / fast.replay_ns:.1f} times as long with "
+            f"a replay memory that is {block.fill:.0%} full as with {fast.fill:.0%}: "
+            f"{block.replay_ns / block.step_ns:.0%} of the time of a step, against "
+            f"{fast.replay_ns / fast.step_ns:.0%}",
+            "look whether the system swaps memory; if so, or if the updates stay slow, hold fewer steps: lower "
+            f"{self._settings['replay_steps']}",
         )
 
     @staticmethod
@@ -81,14 +101,74 @@ class Slowdown:
                 "look for other programs on the machine (on a CPU, one thread of the learner that has to wait holds up "
                 "all others), then for a buffer that grows"
             )
-        if phase in (Phase.REPLAY_WRITE, Phase.REPLAY_SAMPLE):
-            return (
-                "look whether it stops when the replay memory is full: a larger memory is slower to read; hold fewer "
-                "steps, if so"
-            )
+        if phase in _REPLAY:
+            return "look for other programs that use the memory of the machine, so that the replay memory is swapped"
         if phase == Phase.LOG:
             return "look for metrics that grow with the training, and at the disk that the logs go to"
         return f"look at what the phase {phase} keeps from one iteration to the next"
+
+
+class _FastestReplay:
+    """The block with the fastest replay memory.
+
+    A memory that is larger than the caches of a processor is slower than a small one, which hardly matters beside the
+    gradient steps. A memory that the system begins to swap makes a training many times slower.
+    """
+
+    _GROWTH = 1.5
+    """Factor of the time in the fastest block."""
+    _LOST = 0.1
+    """Smallest growth that counts, as a share of the time of a whole step then."""
+
+    def __init__(self) -> None:
+        """Start without data."""
+        self._fastest: _Block | None = None
+        self._fast_fill = 0.0
+        """Largest filled share of the memory with which it was not slow."""
+
+    def when_emptier(self, block: _Block) -> _Block | None:
+        """Add a block; return the fastest block if the memory was emptier then, and is much slower now."""
+        if block.fill is None or not block.replay_ns:  # trainers of others may report one without the other
+            return None
+        if self._fastest is None or block.replay_ns < self._fastest.replay_ns:
+            self._fastest = block
+        fastest = self._fastest
+        times, whole = block.replay_ns / fastest.replay_ns, block.step_ns / fastest.step_ns
+        lost_ns = block.replay_ns - fastest.replay_ns
+        if times > max(self._GROWTH, _MORE * whole) and lost_ns > self._LOST * fastest.step_ns:
+            return fastest if block.fill > self._fast_fill else None
+        self._fast_fill = max(self._fast_fill, block.fill)
+        return None
+
+
+class _Blocks:
+    """Divides a training into blocks of at least :attr:`_BLOCK` iterations and :attr:`_BLOCK_S` seconds.
+
+    The first iteration warms up caches, and is left out. So are iterations in which a replay memory is filled, and not
+    yet used: they have no gradient steps.
+    """
+
+    _BLOCK, _BLOCK_S = 10, 30.0
+
+    def __init__(self) -> None:
+        """Start without data."""
+        self._first = True
+        self._block: list[Iteration] = []
+        self._block_ns = 0
+
+    def add(self, seen: Iteration) -> _Block | None:
+        """Add an iteration; return the block that it completes."""
+        fills = seen.phase_ns.get(Phase.REPLAY_WRITE, 0) and not seen.phase_ns.get(Phase.REPLAY_SAMPLE, 0)
+        if self._first or fills:
+            self._first = False
+            return None
+        self._block.append(seen)
+        self._block_ns += sum(seen.phase_ns.get(phase, 0) for phase in _STEADY)
+        if len(self._block) < self._BLOCK or self._block_ns < self._BLOCK_S * 1e9:
+            return None
+        block = _Block(self._block)
+        self._block, self._block_ns = [], 0
+        return block
 
 
 class _Block:
@@ -97,21 +177,23 @@ class _Block:
     _MOST = 0.6
     """A phase is named if it took at least this share of the lost time."""
 
-    def __init__(self, iterations: list[Iteration], phases: frozenset[Phase]) -> None:
+    def __init__(self, iterations: list[Iteration]) -> None:
         """Summarize.
 
         Args:
             iterations: At least one.
-            phases: Phases to use.
         """
-        steps = median(each.env_steps for each in iterations)
-        self.phase_ns = {
-            phase: median(each.phase_ns.get(phase, 0) for each in iterations) / max(steps, 1) for phase in phases
-        }
+        steps = max(median(each.env_steps for each in iterations), 1)
+        self.phase_ns = {phase: median(each.phase_ns.get(phase, 0) for each in iterations) / steps for phase in _STEADY}
         """Nanoseconds per environment step."""
         self.step_ns = max(
-            median(sum(each.phase_ns.get(phase, 0) for phase in phases) for each in iterations) / max(steps, 1), 1e-9
+            median(sum(each.phase_ns.get(phase, 0) for phase in _STEADY) for each in iterations) / steps, 1e-9
         )
+        self.replay_ns = sum(self.phase_ns[phase] for phase in _REPLAY)
+        """Nanoseconds of the replay memory per environment step."""
+        fills = [each.figures["replay_fill"] for each in iterations if "replay_fill" in each.figures]
+        self.fill = median(fills) if fills else None
+        """Share of the replay memory that is filled; ``None`` without one."""
 
     def grown(self, best: _Block) -> tuple[Phase | None, float]:
         """Return the phase with most of the lost time.
@@ -127,7 +209,7 @@ class _Block:
         times = self.phase_ns[phase] / best.phase_ns[phase] if best.phase_ns[phase] > 0 else float("inf")
         whole = self.step_ns / best.step_ns
         # The largest phase has the largest part of any loss; it is the cause only if it grew more than the others.
-        if most > self._MOST * (self.step_ns - best.step_ns) and times > 1.2 * whole:
+        if most > self._MOST * (self.step_ns - best.step_ns) and times > _MORE * whole:
             return phase, times
         return None, whole
 

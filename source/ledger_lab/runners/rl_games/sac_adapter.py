@@ -1,10 +1,11 @@
 """Soft actor-critic of rl_games.
 
 This module corrects the following behaviour of the library: it counts the steps before the first update in iterations;
-its replay memory is sized in transitions, not in steps; an episode that fails in its last step counts as timed out; the
-returns that it reports are scaled; the entropy coefficient in the policy's loss is at least 0.01; its checkpoints lack
-the entropy coefficient; the first target critics may differ from the critics; its player does not scale actions to
-their bound. Several processes are refused, because the library would train in each of them alone.
+its replay memory is sized in transitions, not in steps, and stores each observation twice; an episode that fails in its
+last step counts as timed out; the returns that it reports are scaled; the entropy coefficient in the policy's loss is
+at least 0.01; its checkpoints lack the entropy coefficient; the first target critics may differ from the critics; its
+player does not scale actions to their bound. Several processes are refused, because the library would train in each of
+them alone.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ from ledger_lab.runners.off_policy import (
     REFILLS,
     require_bound,
     require_one_process,
-    require_replay,
+    require_room,
     require_update,
 )
 from ledger_lab.runners.recorded_calls import recorded_calls
 from ledger_lab.runners.replay import ReplayPlan
 from ledger_lab.runners.rl_games.adapter import RlGamesAdapter
 from ledger_lab.runners.rl_games.loop import RlGamesLoop
+from ledger_lab.runners.rl_games.memory import RlGamesMemory
 from ledger_lab.runners.rl_games.sac_dialect import DIALECT, STEPS
 
 if TYPE_CHECKING:
@@ -71,8 +73,12 @@ class SacTrainer(RlGamesLoop):
         """Check that the replay memory fits, and build the algorithm."""
         replay, cfg = self._batch.replay, self._agent_cfg
         assert replay is not None
-        require_replay(DIALECT, self._batch, self._env.unwrapped, ("policy",))
-        algo = self._make_algorithm(replay_buffer_size=replay.steps * self._env.unwrapped.num_envs)
+        env = self._env.unwrapped
+        require_room(DIALECT, self._batch, env, ("policy",))
+        algo = self._make_algorithm(replay_buffer_size=1)
+        sizes = (algo.obs_shape[0], algo.actions_num)
+        algo.replay_buffer = memory = RlGamesMemory(replay.steps, env.num_envs, *sizes, torch.device(env.device))
+        self.replay = memory.replay
         self._wrapper.env = self._endings = _Endings(self._env)
         algo.vec_env = self._wrapper  # the library leaves it out if it is given the spaces of the environment
         network = algo.model.sac_network
@@ -82,14 +88,14 @@ class SacTrainer(RlGamesLoop):
         self._random_steps, self._first_update = cfg["random_steps"], cfg["warm_up_steps"]
         self._updates = replay.updates_per_step
         self._scale_rewards, algo.rewards_shaper = algo.rewards_shaper, _unscaled
-        self._library = {"act": algo.act, "add": algo.replay_buffer.add}
-        algo.train_epoch, algo.act, algo.replay_buffer.add = self._train_epoch, self._act, self._store
+        self._library_act, self._add = algo.act, memory.add
+        algo.train_epoch, algo.act, memory.add = self._train_epoch, self._act, self._store  # type: ignore[method-assign]
         return [
             (algo, "init_tensors", Phase.STARTUP),
             (algo, "play_steps", Phase.INFER),
             (algo, "env_step", Phase.MANAGE),
-            (algo.replay_buffer, "add", Phase.REPLAY_WRITE),
-            (algo.replay_buffer, "sample", Phase.REPLAY_SAMPLE),
+            (memory, "add", Phase.REPLAY_WRITE),
+            (memory, "sample", Phase.REPLAY_SAMPLE),
             (algo, "update", Phase.LEARN),
             (algo.game_rewards, "update", Phase.LOG),
             (algo.game_lengths, "update", Phase.LOG),
@@ -122,14 +128,15 @@ class SacTrainer(RlGamesLoop):
         load_networks(parts, checkpoint, DIALECT.title, behind)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load a state. The replay memory is empty again; the policy acts until the first update, as before it."""
+        """Load a state. If the replay memory is empty, the policy acts until the first update, as before it."""
         algo = self._algo
         algo.set_full_state_weights(dict(state))
         with torch.no_grad():
             algo.log_alpha.copy_(state[_TEMPERATURE])
         self._keep_tensors()
-        self._random_steps = 0
-        self._first_update += self.iterations * self._batch.horizon
+        if not len(algo.replay_buffer.replay):
+            self._random_steps = 0
+            self._first_update += self.iterations * self._batch.horizon
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""
@@ -178,7 +185,7 @@ class SacTrainer(RlGamesLoop):
             shares = torch.rand(len(observations), *shape, device=observations.device)
             actions: torch.Tensor = self._algo.rescale_actions(2.0 * shares - 1.0)
         else:
-            actions = self._library["act"](observations, shape, sample=sample)
+            actions = self._library_act(observations, shape, sample=sample)
         return actions
 
     def _store(
@@ -192,18 +199,21 @@ class SacTrainer(RlGamesLoop):
         """Store transitions, with scaled rewards. An episode that fails in its last step has failed."""
         failed = self._endings.terminated.to(terminated.device).unsqueeze(1)
         scaled = self._scale_rewards(rewards)
-        self._library["add"](observations, actions, scaled, next_observations, terminated | failed)
+        self._add(observations, actions, scaled, next_observations, terminated | failed)
 
     def _keep_noise(self, _: torch.nn.Module, __: Any, distribution: Any) -> None:  # noqa: ANN401 - the library's own type
         """Keep the standard deviation of the last actions, before they are squashed, as shares of the bound."""
         self._noise = distribution.base_dist.scale.detach()
 
     def _update_figures(self, trained: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the figures of the updates of an iteration; empty before the first one."""
+        """Return the figures of the replay memory, and of the updates of an iteration if there were any."""
         *_, policy_losses, entropies, _, _, first_losses, second_losses = trained
+        replay = self._algo.replay_buffer.replay
         if not policy_losses:
-            return {}
+            return {"replay_fill": replay.fill}
         return {
+            "replay_fill": replay.fill,
+            "replay_age": replay.mean_age(),
             "policy_loss": torch.stack(policy_losses).mean(),
             "value_loss": 0.5 * (torch.stack(first_losses).mean() + torch.stack(second_losses).mean()),
             "entropy": torch.stack(entropies).mean(),

@@ -15,7 +15,7 @@ import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -125,6 +125,9 @@ class Environment(IsaacLabWrapper):
 class SkrlTrainer(Trainer):
     """SKRL's own training loop."""
 
+    components: ClassVar[type[Components]] = Components
+    """Builds agent and trainer."""
+
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer."""
         batch, run_dir = self._batch, self._run_dir
@@ -142,7 +145,7 @@ class SkrlTrainer(Trainer):
         }
         cfg["trainer"] |= {"headless": True, "disable_progressbar": True, "close_environment_at_exit": False}
         self._wrapper = wrapper = Environment(self._env)
-        agent, self._trainer = Components(wrapper, cfg).agent_and_trainer()
+        agent, self._trainer = self.components(wrapper, cfg).agent_and_trainer()
         self._agent = agent
         for part in agent.checkpoint_modules.values():
             if isinstance(part, RunningStandardScaler):

@@ -35,6 +35,12 @@ _EVALUATED = frozenset(
 
 _COMPONENTS = ("KLAdaptiveLR", "RunningStandardScaler")
 
+REPLAY_CLASS = "RandomMemory"
+"""Class of a replay memory in a configuration."""
+
+_REPLAY = {"class": REPLAY_CLASS, "memory_size": None, "replacement": True}
+"""Settings of a replay memory, and the only values that LedgerLab supports; ``None`` for any."""
+
 _ALLOWED = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Subscript, ast.Slice),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub, ast.Call, ast.keyword),
@@ -96,16 +102,24 @@ def require_counts(cfg: Mapping[str, Any]) -> None:
         raise UserError(f"agent.memory.memory_size {kept!r}: must be -1, or equal to agent.agent.rollouts, {rollouts}")
 
 
-def require_replay_counts(cfg: Mapping[str, Any]) -> None:
-    """Check the settings of a learner with a replay memory that SKRL counts in environment steps or transitions.
+def require_replay(cfg: Mapping[str, Any]) -> None:
+    """Check the settings of the replay memory, and those that SKRL counts in environment steps or transitions.
 
     Args:
         cfg: The complete configuration.
 
     Raises:
-        UserError: If a setting is not a valid number.
+        UserError: If a setting is not a valid number, or LedgerLab's replay memory does not have it.
     """
-    agent = cfg["agent"]
+    agent, memory = cfg["agent"], {"replacement": True, **cfg["memory"]}
+    for name, value in memory.items():
+        if name not in _REPLAY:
+            raise UserError(
+                f"agent.memory.{name} {value!r}: LedgerLab's replay memory has no such setting: leave it out"
+            )
+    for name, only in _REPLAY.items():
+        if only is not None and (value := memory.get(name)) != only:
+            raise UserError(f"agent.memory.{name} {value!r}: LedgerLab supports only {only}")
     for path, least in (("learning_starts", 0), ("random_timesteps", 0)):
         if type(value := agent.get(path)) is not int or value < least:
             raise UserError(f"agent.agent.{path} {value!r}: must be a whole number of at least {least}")

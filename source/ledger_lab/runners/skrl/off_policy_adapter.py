@@ -2,7 +2,7 @@
 
 Besides what :mod:`ledger_lab.runners.skrl.adapter` corrects, this module corrects the following behaviour of the
 library: its policies are not bounded; its random actions are drawn from the unbounded action space; it shuffles the
-whole replay memory for each batch.
+whole replay memory for each batch, and stores each observation twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from ledger_lab.meters.probes import Part
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_replay, require_update
+from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay import ReplayPlan
 from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, inputs_of
-from ledger_lab.runners.skrl.configuration import require_replay_counts, require_trainable
+from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
+from ledger_lab.runners.skrl.memory import SkrlMemory
 from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
 from ledger_lab.runners.skrl.squashed import squashed
 
@@ -36,22 +37,29 @@ if TYPE_CHECKING:
 _STORED_GROUPS = ("policy", "critic")
 """Observation groups that the library stores, if a task has them."""
 
-_INDEX_BYTES = 8
-"""The library keeps a list of all indexes of the replay memory, which only sequences use."""
+
+class ReplayComponents(Components):
+    """The library's builder of components, with LedgerLab's replay memory."""
+
+    def _component(self, name: str) -> Any:  # noqa: ANN401 - a class of the library
+        """Return a class by its name in a configuration."""
+        return SkrlMemory if name == REPLAY_CLASS else super()._component(name)
 
 
 class OffPolicyTrainer(SkrlTrainer):
     """SKRL's own training loop, with a replay memory."""
 
     inexact = REFILLS
+    components = ReplayComponents
     dialect: ClassVar[Dialect]
     """Names of the library and of the algorithm."""
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build agent and trainer."""
-        require_replay(self.dialect, self._batch, self._env.unwrapped, _STORED_GROUPS)
+        require_room(self.dialect, self._batch, self._env.unwrapped, _STORED_GROUPS)
         metered = super()._build()
         memory = self._agent.memory
+        self.replay = memory.replay
         return [*metered, (memory, "add_samples", Phase.REPLAY_WRITE), (memory, "sample", Phase.REPLAY_SAMPLE)]
 
     def begin(self, checkpoint: Path) -> None:
@@ -60,11 +68,14 @@ class OffPolicyTrainer(SkrlTrainer):
         load_networks(self._stateful(), checkpoint, self.dialect.title, behind=dict.fromkeys(CRITICS, actions))
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load a state. The replay memory is empty again; the policy acts until the first update, as before it."""
+        """Load a state. If the replay memory is empty, the policy acts until the first update, as before it."""
         super().restore(state)
-        cfg = self._agent.cfg
-        cfg.learning_starts += self._iterations * self._batch.horizon  # the library counts over all attempts
-        cfg.random_timesteps = 0
+        cfg, done = self._agent.cfg, self._iterations * self._batch.horizon
+        if len(self._agent.memory):
+            cfg.random_timesteps = max(0, cfg.random_timesteps - done)  # the library counts in each attempt
+        else:
+            cfg.learning_starts += done  # the library counts over all attempts
+            cfg.random_timesteps = 0
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""
@@ -98,7 +109,10 @@ class OffPolicyTrainer(SkrlTrainer):
         """Keep the figures of episodes before the library clears them at the end of an iteration."""
         if (timestep + 1) % self._batch.horizon == 0:
             self._remember_episodes()
-            self._figures = episode_means(self._returns, self._lengths)
+            self._figures = {
+                **episode_means(self._returns, self._lengths),
+                "replay_fill": self._agent.memory.replay.fill,
+            }
         super()._post_interaction(timestep=timestep, timesteps=timesteps)
 
     def _read_figures(self) -> dict[str, float]:
@@ -110,6 +124,8 @@ class OffPolicyTrainer(SkrlTrainer):
                 figures[name] = float(tracked[-1])
         if (norm := largest_norm(self._norms, agent.scaler)) is not None:
             figures["grad_norm"] = float(norm)
+        if (age := agent.memory.replay.mean_age()) is not None:
+            figures["replay_age"] = age
         return figures
 
 
@@ -147,7 +163,7 @@ class OffPolicyAdapter(SkrlAdapter):
             )
         if seed is not None:
             cfg["seed"] = seed
-        require_replay_counts(cfg)
+        require_replay(cfg)
         if max_iterations is not None:
             cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
         require_update(self.dialect, cfg["agent"]["learning_starts"], cfg["trainer"]["timesteps"])
@@ -171,7 +187,6 @@ class OffPolicyAdapter(SkrlAdapter):
                 setting=settings["replay_steps"],
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
-                index_bytes=_INDEX_BYTES,
             ),
         )
 

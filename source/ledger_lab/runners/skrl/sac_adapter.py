@@ -39,7 +39,8 @@ class SacTrainer(OffPolicyTrainer):
         agent = self._agent
         with torch.no_grad():
             agent.log_entropy_coefficient.copy_(state[_TEMPERATURE])
-        agent._entropy_coefficient = agent.log_entropy_coefficient.detach().exp()
+        if agent.entropy_optimizer.state:  # until the first update, the initial value counts, which is not rounded
+            agent._entropy_coefficient = agent.log_entropy_coefficient.detach().exp()
 
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, the entropy coefficient, and the completed iterations."""

@@ -1,0 +1,190 @@
+"""``python -m benchmarks replay``: LedgerLab's replay memory beside SKRL's: size, writing, drawing, and saving."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from benchmarks.comparison import add_json
+from ledger_lab.errors import UserError
+from ledger_lab.meters import hardware_facts
+from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.findings import write_findings
+
+if TYPE_CHECKING:
+    import torch
+
+_NAMES = ("observations", "actions", "rewards", "next_observations", "terminated")
+"""What SKRL's agents draw of each transition."""
+_TIMEOUTS = 0.001
+"""Share of the transitions that end with a timeout."""
+
+
+def bench_replay(argv: Sequence[str]) -> int:
+    """Fill both memories with the same transitions, draw from both in turn, and save LedgerLab's.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If a size is not positive.
+    """
+    parser = argparse.ArgumentParser(
+        prog="benchmarks replay",
+        description="Measure memory per transition, and the times to write a step and to draw a batch, of LedgerLab's "
+        "replay memory and of SKRL's. The memories are full, and are written and drawn from in turn. Then measure the "
+        "time to save LedgerLab's for the first time, and after some new steps. The default sizes are those of a "
+        "quadruped with 1024 environments.",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks replay --num_envs 4096 --batch 8192 --device cuda",
+    )
+    sizes = {
+        "observations": (48, "Number of values of an observation"),
+        "actions": (12, "Number of values of an action"),
+        "num_envs": (1024, "Number of environments"),
+        "steps": (1024, "Steps of each environment that the memories hold"),
+        "batch": (4096, "Transitions per batch"),
+        "new_steps": (128, "Steps of each environment between two saves"),
+        "repeats": (500, "Number of steps and of batches to measure"),
+    }
+    for name, (usual, what) in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=usual, help=f"{what} (default: {usual}).")
+    parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
+    parser.add_argument("--folder", type=Path, default=None, help="Folder to save in (default: that of the system).")
+    add_json(parser, "all figures")
+    args = parser.parse_args(argv)
+    if min(getattr(args, name) for name in sizes) < 1:
+        raise UserError("all sizes must be at least 1")
+
+    import torch
+
+    torch.manual_seed(0)
+    device = torch.device(args.device)
+    with torch.device(device):
+        memories = _memories(args, device)
+        step = _transition(args)
+        for _ in range(args.steps):
+            for memory in memories.values():
+                memory.add_samples(**step)
+        times = _times(memories, args, step)
+    ours = memories["LedgerLab"].replay
+    transitions = args.steps * args.num_envs
+    stock = memories["SKRL"]
+    stock_bytes = sum(tensor.nbytes for tensor in stock.tensors.values()) + stock.all_sequence_indexes.nbytes
+    held = {"SKRL": stock_bytes / transitions, "LedgerLab": ours.nbytes / transitions}
+    saved = _save(ours, args, step)
+    table = Table("", "bytes per transition", "write a step", "draw a batch", box=None, pad_edge=False)
+    for name in memories:
+        table.add_row(name, f"{held[name]:.0f}", *(f"{times[name, what]:.0f} µs" for what in ("write", "draw")))
+    console = make_console()
+    console.print(table)
+    for what, (size_bytes, spent_s) in saved.items():
+        console.print(f"{what}: {size_bytes / 1e6:.0f} MB in {spent_s:.2f} s, {size_bytes / 1e6 / spent_s:.0f} MB/s")
+    write_findings(
+        args.json,
+        hardware=hardware_facts(),
+        arguments={name: getattr(args, name) for name in (*sizes, "device")},
+        bytes_per_transition=held,
+        medians_us={f"{name} {what}": spent for (name, what), spent in times.items()},
+        saves={what: {"size_bytes": size_bytes, "spent_s": spent_s} for what, (size_bytes, spent_s) in saved.items()},
+    )
+    return 0
+
+
+def _memories(args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    """Return empty memories of both kinds."""
+    import torch
+    from skrl.memories.torch import RandomMemory
+
+    from ledger_lab.runners.skrl.memory import SkrlMemory
+
+    kinds: dict[str, Any] = {"SKRL": RandomMemory, "LedgerLab": SkrlMemory}
+    memories = {
+        name: kind(memory_size=args.steps, num_envs=args.num_envs, device=device, replacement=True)
+        for name, kind in kinds.items()
+    }
+    for memory in memories.values():
+        for name in ("observations", "next_observations"):
+            memory.create_tensor(name, size=args.observations, dtype=torch.float32)
+        memory.create_tensor("actions", size=args.actions, dtype=torch.float32)
+        memory.create_tensor("rewards", size=1, dtype=torch.float32)
+        memory.create_tensor("terminated", size=1, dtype=torch.bool)
+    return memories
+
+
+def _transition(args: argparse.Namespace) -> dict[str, torch.Tensor]:
+    """Return a step of all environments, after which a few episodes have timed out."""
+    import torch
+
+    seen = torch.randn(args.num_envs, args.observations)
+    timed_out = torch.rand(args.num_envs, 1) < _TIMEOUTS
+    return {
+        "observations": seen,
+        "next_observations": torch.where(timed_out, seen, seen + 0.1),
+        "actions": torch.randn(args.num_envs, args.actions),
+        "rewards": torch.randn(args.num_envs, 1),
+        "terminated": torch.zeros(args.num_envs, 1, dtype=torch.bool),
+    }
+
+
+def _times(
+    memories: dict[str, Any], args: argparse.Namespace, step: dict[str, torch.Tensor]
+) -> dict[tuple[str, str], float]:
+    """Return the median times to write a step and to draw a batch, by memory [µs]."""
+    import torch
+
+    spent: dict[tuple[str, str], list[float]] = {}
+    for _ in range(args.repeats):
+        for name, memory in memories.items():
+            calls: dict[str, Callable[[], object]] = {
+                "write": lambda memory=memory: memory.add_samples(**step),
+                "draw": lambda memory=memory: memory.sample(names=_NAMES, batch_size=args.batch),
+            }
+            for what, call in calls.items():
+                begun = time.perf_counter()
+                call()
+                if args.device.startswith("cuda"):
+                    torch.cuda.synchronize(args.device)
+                spent.setdefault((name, what), []).append(time.perf_counter() - begun)
+    return {of: 1e6 * statistics.median(each[len(each) // 10 :]) for of, each in spent.items()}
+
+
+def _save(
+    memory: Any,
+    args: argparse.Namespace,
+    step: dict[str, torch.Tensor],  # noqa: ANN401 - imported late
+) -> dict[str, tuple[int, float]]:
+    """Return size [B] and time [s] of the first save, of a save after some new steps, and of restoring."""
+    from ledger_lab.runners.replay_memory import ReplayMemory
+    from ledger_lab.training.saved_replay import SavedReplay
+
+    found: dict[str, tuple[int, float]] = {}
+    assert isinstance(memory, ReplayMemory)
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        keeper = SavedReplay(memory, Path(folder), 1, args.new_steps)
+        for what in ("first save", "save of new steps"):
+            before = {file: file.stat().st_size for file in Path(folder).rglob("*.pt")}
+            begun = time.perf_counter()
+            state = keeper.save()
+            spent_s = time.perf_counter() - begun
+            new = [file for file in Path(folder).rglob("*.pt") if file not in before]
+            found[what] = (sum(file.stat().st_size for file in new), spent_s)
+            keeper.remove_unused()
+            if what == "first save":
+                following = {"observations": step["next_observations"]}
+                values = {name: value for name, value in step.items() if name != "next_observations"}
+                for _ in range(args.new_steps):
+                    memory.add(values, following)
+        begun = time.perf_counter()
+        SavedReplay(memory, Path(folder), 2, args.new_steps).restore(state)
+        found["restore"] = (keeper.size_bytes, time.perf_counter() - begun)
+    return found

@@ -1,0 +1,207 @@
+"""A replay memory for every library, which stores each observation once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_CUT = "cut_off"
+"""Whether the episode of a transition was cut off, in copies of steps."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What every transition holds, such as its reward."""
+
+    size: int
+    """Numbers per transition."""
+    dtype: torch.dtype = torch.float32
+    observed: bool = False
+    """Whether it is an observation, of which a transition has a second one: the next observation."""
+
+
+class ReplayMemory:
+    """The most recent steps of all environments, in a ring.
+
+    The next observation of a transition is the observation of the step after it. So a transition holds an index in
+    place of its next observation. Two kinds of transitions are special:
+
+    - The next observations of the newest step have a row of their own, until the step after it is added.
+    - If the step after it begins another episode, the episode was cut off: by a timeout, or by an interruption of the
+      training. Then the observation of the transition is also its next one, as after every timeout in LedgerLab. If the
+      episode ended by termination, the first observation of the next episode is the next one; learners do not use it.
+    """
+
+    def __init__(self, steps: int, num_envs: int, columns: Mapping[str, Column], device: torch.device) -> None:
+        """Allocate the memory. It is written to, so that the system provides all of it now.
+
+        Args:
+            steps: Steps of each environment that it holds.
+            num_envs: Number of environments.
+            columns: What a transition holds, by name.
+            device: Where it is held.
+        """
+        self.steps, self.num_envs, self.device = steps, num_envs, device
+        self.added = 0
+        """Steps that were ever added."""
+        self._columns = dict(columns)
+        self._tables: dict[str, torch.Tensor] = {}
+        for name, column in columns.items():
+            shape = (steps + 1 if column.observed else steps, num_envs, column.size)
+            unset = float("nan") if column.dtype.is_floating_point else 0
+            self._tables[name] = torch.full(shape, unset, dtype=column.dtype, device=device)
+        few = (steps + 1) * num_envs <= torch.iinfo(torch.int32).max
+        self._envs = torch.arange(num_envs, dtype=torch.int32 if few else torch.int64, device=device)
+        self._next = torch.full((steps, num_envs), 0, dtype=self._envs.dtype, device=device)
+        """Index of the observation that follows each transition."""
+        self._drawn: torch.Tensor | None = None
+        """Indices of the transitions that were drawn last."""
+
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+        return (self.added - self.oldest) * self.num_envs
+
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest step that it holds, counted from the first step that was added."""
+        return max(0, self.added - self.steps)
+
+    @property
+    def fill(self) -> float:
+        """Share that is filled, in [0, 1]."""
+        return len(self) / (self.steps * self.num_envs)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes [B]."""
+        return sum(table.nbytes for table in (*self._tables.values(), self._next))
+
+    @property
+    def saved_step_bytes(self) -> int:
+        """Size of a copy of one step [B]."""
+        return self.num_envs * (1 + sum(column.size * column.dtype.itemsize for column in self._columns.values()))
+
+    def add(self, values: Mapping[str, torch.Tensor], following: Mapping[str, torch.Tensor]) -> None:
+        """Add a step of all environments.
+
+        Args:
+            values: The columns, of shape (num_envs, size) each.
+            following: The next observations by column, of the same shapes. Where an episode was cut off by a timeout,
+                they must be the observations of ``values``.
+        """
+        row = self.added % self.steps
+        if self.added:
+            newest = (self.added - 1) % self.steps
+            # Several times as fast on a CPU as (… != …).any(dim=-1)
+            changed = ((self._tables[name][-1] - values[name]).abs_().amax(dim=-1) != 0 for name in following)
+            cut_off = functools.reduce(torch.logical_or, changed)
+            self._next[newest] = torch.where(cut_off, self._index_of(newest), self._index_of(row))
+        for name in self._columns:
+            self._tables[name][row].copy_(values[name])
+        for name, value in following.items():
+            self._tables[name][-1].copy_(value)
+        self._next[row] = self._index_of(self.steps)
+        self.added += 1
+
+    def draw(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw transitions uniformly, with replacement.
+
+        Args:
+            batch_size: Number of transitions.
+
+        Returns:
+            Indices of the transitions, and of their next observations, for :meth:`read`.
+        """
+        index = torch.randint(len(self), (batch_size,), device=self.device)
+        self._drawn = index
+        return index, self._next.view(-1).index_select(0, index)
+
+    def read(self, name: str, index: torch.Tensor) -> torch.Tensor:
+        """Return values of a column, of shape (n, size).
+
+        Args:
+            name: The column.
+            index: Result of :meth:`draw`, of shape (n,).
+        """
+        return self._tables[name].flatten(0, 1).index_select(0, index)
+
+    def mean_age(self) -> float | None:
+        """Return the mean age of the transitions that were drawn last, before a step is added. This waits for a GPU.
+
+        Returns:
+            Steps of each environment that were added after the transition; ``None`` if none was ever drawn.
+        """
+        if self._drawn is None:
+            return None
+        ages = ((self.added - 1) % self.steps - self._drawn // self.num_envs) % self.steps
+        return float(ages.double().mean())
+
+    def copy_steps(self, first: int, last: int) -> dict[str, torch.Tensor]:
+        """Return copies of steps on the CPU, for :meth:`write_steps`.
+
+        Args:
+            first: Number of the first step, at least :attr:`oldest`.
+            last: Number of the step after the last one, below :attr:`added`: the newest step may still be cut off.
+        """
+        rows = self._rows(first, last)
+        copies = {name: table.index_select(0, rows).cpu() for name, table in self._tables.items()}
+        cut_off = self._next.index_select(0, rows) == self._index_of(rows.unsqueeze(1))
+        return {**copies, _CUT: cut_off.cpu()}
+
+    def write_steps(self, first: int, copies: Mapping[str, torch.Tensor]) -> None:
+        """Write copies of steps to where they were.
+
+        Args:
+            first: Number of the first step.
+            copies: Result of :meth:`copy_steps` of a memory with the same columns, without steps that are now older
+                than :attr:`oldest`.
+
+        Raises:
+            ValueError: If the columns differ.
+        """
+        rows = self._rows(first, first + len(copies[_CUT]))
+        for name, table in self._tables.items():
+            if (copy := copies[name]).shape != (len(rows), *table.shape[1:]) or copy.dtype != table.dtype:
+                raise ValueError(f"{name} of shape {tuple(copy.shape)} and {copy.dtype}: another replay memory's")
+            table[rows] = copy.to(self.device)
+        own, after = self._index_of(rows.unsqueeze(1)), self._index_of(((rows + 1) % self.steps).unsqueeze(1))
+        self._next[rows] = torch.where(copies[_CUT].to(self.device), own, after).to(self._next.dtype)
+
+    def newest(self) -> dict[str, Any]:
+        """Return the count of added steps, and copies of the newest step and its next observations on the CPU."""
+        row = (self.added - 1) % self.steps
+        return {
+            "added": self.added,
+            "values": {name: table[row].cpu().clone() for name, table in self._tables.items()},
+            "following": {name: self._tables[name][-1].cpu().clone() for name in self._observed()},
+        }
+
+    def restore_newest(self, newest: Mapping[str, Any]) -> None:
+        """Restore the count of added steps and the newest step. Write the other steps before.
+
+        Args:
+            newest: Result of :meth:`newest` of a memory with the same columns.
+        """
+        self.added = newest["added"]
+        row = (self.added - 1) % self.steps
+        for name, value in newest["values"].items():
+            self._tables[name][row].copy_(value)
+        for name, value in newest["following"].items():
+            self._tables[name][-1].copy_(value)
+        self._next[row] = self._index_of(self.steps)
+
+    def _observed(self) -> list[str]:
+        """Return the columns with observations."""
+        return [name for name, column in self._columns.items() if column.observed]
+
+    def _rows(self, first: int, last: int) -> torch.Tensor:
+        """Return the rows of steps, of shape (last - first,)."""
+        return torch.arange(first, last, device=self.device) % self.steps
+
+    def _index_of(self, row: int | torch.Tensor) -> torch.Tensor:
+        """Return the index of each environment's transition in a row."""
+        return row * self.num_envs + self._envs

@@ -1,0 +1,164 @@
+"""Saves and restores the replay memory of a training, beside its state.
+
+A replay memory can be as large as the memory of a GPU, and between two states only a part of it changes. So it is saved
+in segments: files that hold some steps of all environments, and never change. Each save writes the steps since the last
+save. The state names the segments that belong to it, with their hashes. A segment is removed after a newer state,
+which does not need it, is complete on disk. So an interrupted save leaves the last state and its segments as they were.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.files import file_sha256, whole_file
+from ledger_lab.ledger import REPLAY_FOLDER
+from ledger_lab.ledger.row import Count, Positive
+from ledger_lab.runners.replay_memory import ReplayMemory
+from ledger_lab.training.resume import require_whole
+
+_SEGMENT_BYTES = 1 << 28
+"""Size of the largest segment [B], which is copied to the host's memory while it is written. A step that is larger has
+a segment of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A file with some steps of all environments."""
+
+    first: Count
+    """Number of its first step, counted from the start of the replay memory."""
+    last: Positive
+    """Number of the step after its last one."""
+    attempt: Positive
+    """Number of the attempt that wrote it."""
+    sha256: str
+    size_bytes: Count
+
+    @property
+    def name(self) -> str:
+        """Name of the file."""
+        return f"{self.first}-{self.last}.{self.attempt}.pt"
+
+
+class SavedReplay:
+    """The replay memory of one process, on disk."""
+
+    def __init__(self, memory: ReplayMemory, run_dir: Path, attempt: int, steps_between: float) -> None:
+        """Start with nothing saved.
+
+        Args:
+            memory: The replay memory.
+            run_dir: The run's directory.
+            attempt: Number of the attempt.
+            steps_between: Most steps of each environment between two states; infinite if there is no limit.
+        """
+        self._memory, self._folder, self._attempt = memory, run_dir / REPLAY_FOLDER, attempt
+        self._steps_each = max(1, _SEGMENT_BYTES // memory.saved_step_bytes)
+        self._steps_between = min(steps_between, memory.steps)
+        self._segments: list[Segment] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the files that belong to the last state [B]."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def largest_bytes(self) -> int:
+        """Most disk space that the files will need [B], while a new state replaces an old one.
+
+        This is the whole memory, the new steps, and the steps of the oldest segment that are no longer needed.
+        """
+        unneeded = min(self._steps_between, self._steps_each)
+        return math.ceil(self._memory.steps + self._steps_between + unneeded) * self._memory.saved_step_bytes
+
+    def require_room(self, setting: str) -> None:
+        """Refuse a disk on which the files will not fit.
+
+        Args:
+            setting: Setting of the agent's configuration for the steps of the memory.
+
+        Raises:
+            UserError: If they need more space than is free.
+        """
+        held = sum(file.stat().st_size for file in self._folder.iterdir()) if self._folder.is_dir() else 0
+        free = shutil.disk_usage(self._folder.parent).free + held
+        if self.largest_bytes > free:
+            raise UserError(
+                f"--save_replay: the saved replay memory needs up to {self.largest_bytes / 1e9:.1f} GB of disk space, "
+                f"and {free / 1e9:.1f} GB are free in {self._folder.parent}: free some space, or start a run with a "
+                f"smaller {setting}, or with --log_root on another disk"
+            )
+
+    def save(self) -> dict[str, Any]:
+        """Write the steps since the last save.
+
+        Returns:
+            What the state must hold for :meth:`restore`.
+
+        Raises:
+            OSError: If the disk can't be written.
+        """
+        memory = self._memory
+        kept = [segment for segment in self._segments if segment.last > memory.oldest]
+        settled = memory.added - 1  # the newest step may still be cut off, so the state itself holds it
+        first = kept[-1].last if kept else memory.oldest
+        self._folder.mkdir(exist_ok=True)
+        begins = range(first, settled, self._steps_each)
+        self._segments = [*kept, *(self._write(begin, min(begin + self._steps_each, settled)) for begin in begins)]
+        return {"segments": [asdict(segment) for segment in self._segments], "newest": memory.newest()}
+
+    def remove_unused(self) -> None:
+        """Remove the files that the last state does not need. Call it when this state is complete on disk."""
+        used = {segment.name for segment in self._segments}
+        for file in self._folder.iterdir():
+            if file.name not in used:
+                file.unlink()
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Fill the memory with what was saved.
+
+        Args:
+            saved: Result of :meth:`save`, from a state whose hash the ledger knows.
+
+        Raises:
+            UserError: If a file is missing or has changed.
+        """
+        segments = [msgspec.convert(segment, Segment) for segment in saved["segments"]]
+        for segment in segments:
+            require_whole(self._folder / segment.name, segment.sha256)
+        oldest = max(0, saved["newest"]["added"] - self._memory.steps)
+        for segment in segments:
+            content = torch.load(self._folder / segment.name, weights_only=True, map_location="cpu")
+            overwritten = max(0, oldest - segment.first)
+            self._memory.write_steps(
+                segment.first + overwritten, {name: values[overwritten:] for name, values in content.items()}
+            )
+        self._memory.restore_newest(saved["newest"])
+        self._segments = segments
+
+    def _write(self, first: int, last: int) -> Segment:
+        """Write a segment."""
+        path = self._folder / f"{first}-{last}.{self._attempt}.pt"
+        with whole_file(path) as unfinished:
+            torch.save(self._memory.copy_steps(first, last), unfinished)
+            sha256, size = file_sha256(unfinished), unfinished.stat().st_size
+        return Segment(first=first, last=last, attempt=self._attempt, sha256=sha256, size_bytes=size)
+
+
+def remove_saved_replay(run_dir: Path) -> None:
+    """Remove the saved replay memory of a run that has ended for good, if there is one.
+
+    Args:
+        run_dir: The run's directory.
+    """
+    if (folder := run_dir / REPLAY_FOLDER).is_dir():
+        shutil.rmtree(folder)

@@ -1,0 +1,30 @@
+"""``python -m benchmarks replay`` measures both memories, and refuses impossible sizes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.replay import bench_replay
+from ledger_lab.errors import UserError
+
+SMALL = ["--observations", "4", "--actions", "1", "--num_envs", "4", "--steps", "8", "--batch", "4", "--repeats", "3"]
+
+
+def test_both_memories_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_replay([*SMALL, "--new_steps", "2", "--json", str(tmp_path / "found.json")]) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["bytes_per_transition"] == {"SKRL": 49, "LedgerLab": 29 + 4 * 4 / 8}
+    assert set(found["medians_us"]) == {
+        f"{name} {what}" for name in ("SKRL", "LedgerLab") for what in ("write", "draw")
+    }
+    saves = found["saves"]
+    assert 0 < saves["save of new steps"]["size_bytes"] < saves["first save"]["size_bytes"]
+    assert "bytes per transition" in capsys.readouterr().out
+
+
+def test_impossible_sizes_are_refused() -> None:
+    with pytest.raises(UserError, match="all sizes must be at least 1"):
+        bench_replay(["--steps", "0"])

@@ -1,0 +1,168 @@
+"""The replay memory on disk: only new steps are written, and the last state always stays whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import REPLAY_FOLDER
+from ledger_lab.runners.replay_memory import Column, ReplayMemory
+from ledger_lab.training import saved_replay
+from ledger_lab.training.saved_replay import SavedReplay, remove_saved_replay
+
+STEPS, ENVS = 10, 2
+
+
+def memory_of(steps: int = STEPS) -> ReplayMemory:
+    """Return an empty memory."""
+    columns = {"seen": Column(3, observed=True), "rewards": Column(1)}
+    return ReplayMemory(steps, ENVS, columns, torch.device("cpu"))
+
+
+def add(memory: ReplayMemory, steps: int) -> None:
+    """Add steps without ends of episodes."""
+    for step in range(memory.added, memory.added + steps):
+        seen = torch.full((ENVS, 3), float(step))
+        memory.add({"seen": seen, "rewards": -seen[:, :1]}, {"seen": seen + 1})
+
+
+def files(run_dir: Path) -> dict[str, int]:
+    """Return the files of the saved memory, with the times of their last changes."""
+    return {file.name: file.stat().st_mtime_ns for file in (run_dir / REPLAY_FOLDER).iterdir()}
+
+
+def saved(keeper: SavedReplay) -> dict[str, Any]:
+    """Save a memory, as the state does."""
+    state = keeper.save()
+    keeper.remove_unused()
+    return state
+
+
+def require_same(one: ReplayMemory, other: ReplayMemory) -> None:
+    """Check that two memories hold the same."""
+    assert (one.added, len(one)) == (other.added, len(other))
+    index = torch.arange(len(one))
+    for name in ("seen", "rewards"):
+        assert torch.equal(one.read(name, index), other.read(name, index))
+    assert torch.equal(one._next, other._next)
+
+
+@pytest.mark.parametrize("attempts", [1, 2], ids=["one attempt", "resumed after each save"])
+def test_each_save_writes_the_new_steps_and_removes_what_no_state_needs(attempts: int, tmp_path: Path) -> None:
+    memory = memory_of()
+    keeper = SavedReplay(memory, tmp_path, 1, 4)
+    before: dict[str, int] = {}
+    for attempt in range(1, 9):
+        add(memory, 4)
+        state = saved(keeper)
+        now = files(tmp_path)
+        assert len(now.keys() - before.keys()) == 1, "only new steps are written"
+        assert all(before[name] == time for name, time in now.items() if name in before), "and nothing else"
+        held = sum((tmp_path / REPLAY_FOLDER / name).stat().st_size for name in now)
+        assert keeper.size_bytes == held
+        tensors = sum(int(last) - int(first) for first, last in (name.split(".")[0].split("-") for name in now))
+        assert tensors * memory.saved_step_bytes <= keeper.largest_bytes
+        before = now
+        restored = memory_of()
+        another = SavedReplay(restored, tmp_path, attempt + 1, 4)
+        another.restore(state)
+        require_same(restored, memory)
+        if attempts > 1:
+            memory, keeper = restored, another
+    assert len(before) < 5
+
+
+def test_large_segments_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_replay, "_SEGMENT_BYTES", 3 * memory_of().saved_step_bytes)
+    memory = memory_of()
+    add(memory, 25)
+    state = saved(SavedReplay(memory, tmp_path, 1, 4))
+    assert sorted(files(tmp_path)) == ["15-18.1.pt", "18-21.1.pt", "21-24.1.pt"]
+    restored = memory_of()
+    SavedReplay(restored, tmp_path, 2, 4).restore(state)
+    require_same(restored, memory)
+
+
+def test_an_interrupted_save_leaves_the_last_state_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = memory_of()
+    keeper = SavedReplay(memory, tmp_path, 1, 4)
+    add(memory, 8)
+    state, then = saved(keeper), memory.newest()
+    add(memory, 9)
+    save = torch.save
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        keeper.save()
+    monkeypatch.setattr(torch, "save", save)
+    keeper.save()  # killed before the state that belongs to it was complete
+    restored = memory_of()
+    again = SavedReplay(restored, tmp_path, 2, 4)
+    again.restore(state)
+    assert restored.added == then["added"] == 8
+    add(restored, 8)
+    saved(again)
+    assert sorted(files(tmp_path)) == ["0-7.1.pt", "7-15.2.pt"], "what the killed attempt wrote is removed"
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"x"), "is damaged: its SHA-256 is"),
+        (lambda file: file.unlink(), "is missing, and the training can't be resumed without it"),
+    ],
+)
+def test_damaged_files_are_refused_before_anything_is_loaded(damage: Any, complaint: str, tmp_path: Path) -> None:
+    memory = memory_of()
+    keeper = SavedReplay(memory, tmp_path, 1, 4)
+    for _ in range(2):
+        add(memory, 4)
+        state = saved(keeper)
+    damage(tmp_path / REPLAY_FOLDER / "3-7.1.pt")
+    restored = memory_of()
+    with pytest.raises(UserError, match=complaint):
+        SavedReplay(restored, tmp_path, 2, 4).restore(state)
+    assert len(restored) == 0
+
+
+def test_a_disk_that_is_too_small_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = memory_of()
+    keeper = SavedReplay(memory, tmp_path, 1, 4)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=keeper.largest_bytes))
+    keeper.require_room("agent.memory.memory_size")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=keeper.largest_bytes - 1))
+    complaint = (
+        r"--save_replay: .* needs up to .* GB are free in .*: free some space, or start a run with a smaller agent"
+    )
+    with pytest.raises(UserError, match=complaint) as refused:
+        keeper.require_room("agent.memory.memory_size")
+    assert "\n" not in str(refused.value)
+    add(memory, 8)
+    saved(keeper)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=keeper.largest_bytes - keeper.size_bytes))
+    keeper.require_room("agent.memory.memory_size")
+
+
+def test_the_most_disk_space_is_never_more_than_three_memories() -> None:
+    whole = STEPS * memory_of().saved_step_bytes
+    for steps_between in (1, 4, 10, 1000, float("inf")):
+        keeper = SavedReplay(memory_of(), Path("unused"), 1, steps_between)
+        assert whole < keeper.largest_bytes <= 3 * whole
+
+
+def test_nothing_remains_of_a_run_that_is_over(tmp_path: Path) -> None:
+    remove_saved_replay(tmp_path)
+    memory = memory_of()
+    add(memory, 3)
+    SavedReplay(memory, tmp_path, 1, 4).save()
+    remove_saved_replay(tmp_path)
+    assert not list(tmp_path.iterdir())
