@@ -32,13 +32,7 @@ from ledger_lab.recipes.settings import read_setting
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.runners.off_policy import (
-    REFILLS,
-    require_bound,
-    require_one_process,
-    require_room,
-    require_update,
-)
+from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
 from ledger_lab.runners.recorded_calls import recorded_calls
 from ledger_lab.runners.replay import ReplayPlan
 from ledger_lab.runners.rl_games.adapter import RlGamesAdapter
@@ -81,6 +75,8 @@ class SacTrainer(RlGamesLoop):
         self.replay = memory.replay
         self._wrapper.env = self._endings = _Endings(self._env)
         algo.vec_env = self._wrapper  # the library leaves it out if it is given the spaces of the environment
+        if algo.normalize_input:
+            algo.model.running_mean_std = _normalizer(algo.obs_shape).to(algo.device)
         network = algo.model.sac_network
         network.critic_target.load_state_dict(network.critic.state_dict())  # an initializer draws each on its own
         network.actor.register_forward_hook(self._keep_noise)
@@ -242,6 +238,12 @@ class _Endings:
         return getattr(self._env, name)
 
 
+def _normalizer(shape: tuple[int, ...]) -> torch.nn.Module:
+    """Return a normalizer to replace the library's TorchScript module, whose rounding changes once it is optimized."""
+    normalizer: torch.nn.Module = RunningMeanStd(shape)
+    return normalizer
+
+
 def _unscaled(rewards: torch.Tensor) -> torch.Tensor:
     """Return the rewards that the library adds up for its reports."""
     return rewards
@@ -358,8 +360,7 @@ class SacAdapter(RlGamesAdapter):
             )  # fmt: skip
             parts = {"actor": model.sac_network.actor}
             if model.normalize_input:
-                # Replaces a TorchScript module, whose rounding changes once it is optimized.
-                parts[_NORMALIZER] = model.running_mean_std = RunningMeanStd(shape)
+                parts[_NORMALIZER] = model.running_mean_std = _normalizer(shape)
         with loading_policy(checkpoint, f"{DIALECT.title}'s SAC") as content:
             for name, part in parts.items():
                 part.load_state_dict(content[name])
