@@ -17,7 +17,9 @@ def test_both_memories_are_measured(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert bench_replay([*SMALL, "--new_steps", "2", "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["bytes_per_transition"] == {"SKRL": 49, "LedgerLab": 29 + 4 * 4 / 8}
-    assert set(found["medians_us"]) == {f"{name} {what}" for name in ("SKRL", "LedgerLab") for what in ("write", "draw")}
+    assert set(found["medians_us"]) == {
+        f"{name} {what}" for name in ("SKRL", "LedgerLab") for what in ("write", "draw")
+    }
     saves = found["saves"]
     assert 0 < saves["save of new steps"]["size_bytes"] < saves["first save"]["size_bytes"]
     assert "bytes per transition" in capsys.readouterr().out
