@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import tempfile
 import time
@@ -146,8 +147,8 @@ def _times(
     for _ in range(args.repeats):
         for name, memory in memories.items():
             calls: dict[str, Callable[[], object]] = {
-                "write": lambda memory=memory: memory.add_samples(**step),
-                "draw": lambda memory=memory: memory.sample(names=_NAMES, batch_size=args.batch),
+                "write": functools.partial(memory.add_samples, **step),
+                "draw": functools.partial(memory.sample, names=_NAMES, batch_size=args.batch),
             }
             for what, call in calls.items():
                 begun = time.perf_counter()

@@ -21,9 +21,10 @@ OBSERVED = ("seen", "privileged")
 class Episodes:
     """Transitions of random episodes, in a memory and in a list."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, device: str = "cpu") -> None:
         """Begin an episode in each environment."""
-        self.memory = ReplayMemory(steps, ENVS, COLUMNS, torch.device("cpu"))
+        self.device = torch.device(device)
+        self.memory = ReplayMemory(steps, ENVS, COLUMNS, self.device)
         self.told: list[tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]] = []
         """Values and next observations of each step, as a memory that stores both would hold them."""
         self.chance = torch.Generator().manual_seed(3)
@@ -57,18 +58,22 @@ class Episodes:
             values, following = self.told[memory.added - 1 - age]
             seen.add((age, env))
             for name, value in values.items():
-                assert torch.equal(memory.read(name, torch.tensor([each]))[0], value[env])
+                assert torch.equal(memory.read(name, index.new_tensor([each]))[0], value[env])
             for name, value in following.items():
                 assert torch.equal(memory.read(name, follower.unsqueeze(0))[0], value[env])
         assert len(seen) == len(memory), "every transition can be drawn"
 
     def _random(self, size: int) -> torch.Tensor:
-        return torch.rand(ENVS, size, generator=self.chance)
+        return torch.rand(ENVS, size, generator=self.chance).to(self.device)
 
 
+each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+
+@each_device
 @pytest.mark.parametrize("added", [1, 2, 6, 7, 8, 20])
-def test_transitions_are_drawn_as_they_were_added(added: int) -> None:
-    episodes = Episodes(steps=7)
+def test_transitions_are_drawn_as_they_were_added(added: int, device: str) -> None:
+    episodes = Episodes(steps=7, device=device)
     episodes.go(added)
     episodes.require_held()
     assert episodes.memory.fill == pytest.approx(min(added, 7) / 7)
@@ -78,16 +83,17 @@ def saved_and_restored(memory: ReplayMemory, first: int) -> ReplayMemory:
     """Return a new memory with the copies of another one's steps, in two parts."""
     settled = memory.added - 1
     middle = (first + settled) // 2
-    new = ReplayMemory(memory.steps, ENVS, COLUMNS, torch.device("cpu"))
+    new = ReplayMemory(memory.steps, ENVS, COLUMNS, memory.device)
     for begin, end in ((first, middle), (middle, settled)):
         new.write_steps(begin, memory.copy_steps(begin, end))
     new.restore_newest(memory.newest())
     return new
 
 
+@each_device
 @pytest.mark.parametrize("added", [1, 6, 7, 8, 20])
-def test_a_restored_memory_holds_the_same_and_goes_on_alike(added: int) -> None:
-    episodes = Episodes(steps=7)
+def test_a_restored_memory_holds_the_same_and_goes_on_alike(added: int, device: str) -> None:
+    episodes = Episodes(steps=7, device=device)
     episodes.go(added)
     restored = saved_and_restored(episodes.memory, episodes.memory.oldest)
     episodes.require_held(restored)

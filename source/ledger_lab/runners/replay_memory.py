@@ -147,10 +147,9 @@ class ReplayMemory:
             first: Number of the first step, at least :attr:`oldest`.
             last: Number of the step after the last one, below :attr:`added`: the newest step may still be cut off.
         """
-        rows = self._rows(first, last)
-        copies = {name: table.index_select(0, rows).cpu() for name, table in self._tables.items()}
-        cut_off = self._next.index_select(0, rows) == self._index_of(rows.unsqueeze(1))
-        return {**copies, _CUT: cut_off.cpu()}
+        spans = self._spans(first, last)
+        copies = {name: torch.cat([table[rows].cpu() for rows in spans]) for name, table in self._tables.items()}
+        return {**copies, _CUT: torch.cat([(self._next[rows] == self._own(rows)).cpu() for rows in spans])}
 
     def write_steps(self, first: int, copies: Mapping[str, torch.Tensor]) -> None:
         """Write copies of steps to where they were.
@@ -163,13 +162,18 @@ class ReplayMemory:
         Raises:
             ValueError: If the columns differ.
         """
-        rows = self._rows(first, first + len(copies[_CUT]))
+        steps = len(copies[_CUT])
         for name, table in self._tables.items():
-            if (copy := copies[name]).shape != (len(rows), *table.shape[1:]) or copy.dtype != table.dtype:
+            if (copy := copies[name]).shape != (steps, *table.shape[1:]) or copy.dtype != table.dtype:
                 raise ValueError(f"{name} of shape {tuple(copy.shape)} and {copy.dtype}: another replay memory's")
-            table[rows] = copy.to(self.device)
-        own, after = self._index_of(rows.unsqueeze(1)), self._index_of(((rows + 1) % self.steps).unsqueeze(1))
-        self._next[rows] = torch.where(copies[_CUT].to(self.device), own, after).to(self._next.dtype)
+        done = 0
+        for rows in self._spans(first, first + steps):
+            part = slice(done, done := done + rows.stop - rows.start)
+            for name, table in self._tables.items():
+                table[rows].copy_(copies[name][part])
+            own = self._own(rows)
+            after = (own + self.num_envs) % (self.steps * self.num_envs)
+            self._next[rows] = torch.where(copies[_CUT][part].to(self.device), own, after)
 
     def newest(self) -> dict[str, Any]:
         """Return the count of added steps, and copies of the newest step and its next observations on the CPU."""
@@ -198,10 +202,16 @@ class ReplayMemory:
         """Return the columns with observations."""
         return [name for name, column in self._columns.items() if column.observed]
 
-    def _rows(self, first: int, last: int) -> torch.Tensor:
-        """Return the rows of steps, of shape (last - first,)."""
-        return torch.arange(first, last, device=self.device) % self.steps
+    def _spans(self, first: int, last: int) -> list[slice]:
+        """Return the rows of steps, in the order of the steps: one span, or two around the end of the ring."""
+        begin, end = first % self.steps, first % self.steps + last - first
+        return [slice(begin, min(end, self.steps)), *([slice(0, end - self.steps)] if end > self.steps else [])]
 
-    def _index_of(self, row: int | torch.Tensor) -> torch.Tensor:
+    def _own(self, rows: slice) -> torch.Tensor:
+        """Return the indices of the transitions in rows, of shape (rows, num_envs)."""
+        begin, end = rows.start * self.num_envs, rows.stop * self.num_envs
+        return torch.arange(begin, end, dtype=self._next.dtype, device=self.device).view(-1, self.num_envs)
+
+    def _index_of(self, row: int) -> torch.Tensor:
         """Return the index of each environment's transition in a row."""
         return row * self.num_envs + self._envs

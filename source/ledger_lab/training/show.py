@@ -77,14 +77,9 @@ def show_replay(plan: TrainPlan, memory: ReplayMemory, saved: SavedReplay | None
         memory: The replay memory.
         saved: Saves it; ``None`` if it is not saved.
         console: Where to print.
-
-    Raises:
-        UserError: If it does not fit on the disk.
     """
     line = f"the replay memory takes {_size(memory.nbytes)} of {plan.device}"
     if saved is not None:
-        assert plan.batch.replay is not None
-        saved.require_room(plan.batch.replay.setting)
         line += f"; saved with the state, up to {_size(saved.largest_bytes)} of disk space"
     console.print(line, soft_wrap=True)
 

@@ -51,6 +51,9 @@ class StateKeeper:
             judge: Judges the policies; ``None`` if the run judges none.
             append: Writes a row.
             clock: The attempt's clock.
+
+        Raises:
+            UserError: If the replay memory is to be saved, and does not fit on the disk.
         """
         self._plan, self._path, self._group = plan, plan.run_dir / STATE_FILE, group
         self._next = plan.run_dir / f"journal-{plan.attempt + 1}-0.jsonl"
@@ -60,9 +63,11 @@ class StateKeeper:
         self.replay: SavedReplay | None = None
         """Saves the replay memory; ``None`` unless this is requested."""
         if plan.request.save_replay:
-            assert trainer.replay is not None
+            if trainer.replay is None or plan.batch.replay is None:
+                raise UserError(f"--save_replay: {plan.adapter.library} cannot save its replay memory: leave it out")
             steps_between = self._every * plan.batch.horizon or math.inf
             self.replay = SavedReplay(trainer.replay, plan.run_dir, plan.attempt, steps_between)
+            self.replay.require_room(plan.batch.replay.setting)
         self._trainer, self._simulation, self._judge = trainer, simulation, judge
         self._append, self._clock = append, clock
         self._last: int | None = None
