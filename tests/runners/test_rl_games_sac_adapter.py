@@ -30,8 +30,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Training:
 def test_the_distribution_of_the_policy_is_reported(trained: Training) -> None:
     figures = trained.heard.figures[3]
     assert {"entropy", "action_std"} <= set(figures)
-    assert 0.0 < figures["action_std"] < 1.0
+    assert figures["action_std"] > 0.0
     assert figures["learning_rate"] == 1e-3
+
+
+def test_the_noise_begins_as_that_of_skrl(tmp_path: Path) -> None:
+    network = sac(tmp_path / "rl_games").agent.model.sac_network
+    std = network.actor(torch.zeros(1, 2)).base_dist.scale.item()
+    assert std == pytest.approx(Training("sac", tmp_path / "skrl").trainer._policy.std()) == 1.0
 
 
 def test_the_policy_acts_and_updates_begin_in_the_middle_of_an_iteration(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from ledger_lab.runners.replay import ReplayPlan
 from ledger_lab.runners.rl_games.adapter import RlGamesAdapter
 from ledger_lab.runners.rl_games.loop import RlGamesLoop
 from ledger_lab.runners.rl_games.memory import RlGamesMemory
-from ledger_lab.runners.rl_games.sac_dialect import DIALECT, STEPS
+from ledger_lab.runners.rl_games.sac_dialect import DIALECT, LOG_STD_BOUNDS, STEPS
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -271,7 +271,7 @@ class SacAdapter(RlGamesAdapter):
         "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring
         "params.env.clip_observations": float("inf"),
         "params.network.separate": True,
-        "params.network.log_std_bounds": [-5.0, 2.0],
+        "params.network.log_std_bounds": list(LOG_STD_BOUNDS),
         "params.network.mlp.initializer.name": "default",
         "params.config.max_frames": -1,
         "params.config.torch_compile": False,

@@ -13,6 +13,10 @@ STEPS = ("replay_steps", "random_steps", "warm_up_steps")
 """Fields that LedgerLab keeps, because the library's own settings count iterations or transitions of all
 environments."""
 
+LOG_STD_BOUNDS = (-5.0, 5.0)
+"""Smallest and largest logarithm of the standard deviation of the actions, before they are squashed. The library begins
+in the middle, so policies begin with a standard deviation of 1, as in SKRL."""
+
 
 def _template(_: SacRecipe) -> dict[str, Any]:
     """Return the other settings, in the shape of Isaac Lab's YAML files for the library."""
@@ -25,7 +29,7 @@ def _template(_: SacRecipe) -> dict[str, Any]:
             "network": {
                 "name": "soft_actor_critic",
                 "separate": True,
-                "log_std_bounds": [-5.0, 2.0],
+                "log_std_bounds": list(LOG_STD_BOUNDS),
                 "mlp": {"initializer": {"name": "default"}},
             },
             "config": {
@@ -73,8 +77,7 @@ DIALECT = Dialect(
         "observation_normalization": "updated with each batch of observations and of next observations, clipped at ±5",
         "first episodes": "have their full length",
         "first weights": "biases are zero",
-        "noise of the actions": "its standard deviation is an output of the network, so it depends on the state; it "
-        "starts at about 0.22",
+        "noise of the actions": "its standard deviation is an output of the network, so it depends on the state",
         "initial_entropy_coef": "its loss is proportional to the coefficient itself, not to its logarithm as in SKRL",
         "polyak": "applied at each gradient step",
     },
