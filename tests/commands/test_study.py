@@ -14,6 +14,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study import run_study
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Status, read_ledger
+from ledger_lab.training.request import TrainRequest
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.reports.test_compare import cohort_of
@@ -130,6 +131,24 @@ def test_a_training_with_a_saved_state_is_resumed(
     runs = {run.declared.run_id: run for run in read_ledger(log_root).runs}
     assert len(runs) == 3, "a run with a state continues; a run without a state starts again"
     assert [len(run.attempts) for run in runs.values() if run.declared.seed == 1] == [2]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "said"),
+    [
+        (100, "--limit_s 100 --seed 1 --cohort s --cohort_size 1 --limit_s 91.000 --log_root"),
+        (9, "1 of 1 trainings are in"),
+    ],
+)
+def test_a_repeated_training_has_the_time_that_its_earlier_run_left(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], limit_s: int, said: str
+) -> None:
+    limit = ["--limit_s", str(limit_s)]
+    (tmp_path / "s.toml").write_text(f"version = 1\nseeds = [1]\narguments = {limit}\n")
+    request = TrainRequest.parse(limit).to_data()
+    write_run(tmp_path, "0badc0de", status=Status.KILLED, cohort="s", seed=1, request=request)  # took 9 s
+    assert run_study([str(tmp_path / "s.toml"), "--log_root", str(tmp_path), "--dry_run"]) == 0
+    assert said in capfd.readouterr().out
 
 
 def test_a_training_that_cannot_be_resumed_is_reported_with_the_ways_out(scripts: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ledger_lab.launch.plans import limit_flag
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved
 from ledger_lab.ledger.find import read_runs
 from ledger_lab.studies import Study, Training, runs_made_by
@@ -29,7 +30,9 @@ def has_state(run: Run) -> bool:
 
 
 def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:
-    """Return the arguments of ``train.py`` that start or resume a training.
+    """Return the arguments of ``train.py`` that start, resume or repeat a training.
+
+    A run that was interrupted before it saved a state is repeated, in the time that it has left.
 
     Args:
         training: The training.
@@ -40,8 +43,9 @@ def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra
     asked = [*training.arm.arguments, *extra]
     if interrupted := resumable_run(training, runs):
         return ["--resume", interrupted.declared.run_id, *repeated_flags(asked)]
-    size = str(len(study.seeds))
-    return [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort, "--cohort_size", size]
+    asked += ["--seed", str(training.seed), "--cohort", training.arm.cohort, "--cohort_size", str(len(study.seeds))]
+    repeated = runs_made_by(training, runs)
+    return [*asked, *limit_flag(repeated[-1].limit_left_s if repeated else None)]
 
 
 def repeated_flags(arguments: Sequence[str]) -> list[str]:

@@ -13,6 +13,9 @@ from ledger_lab.errors import UserError
 PLAN = "plan.jsonl"
 """File with one training a line."""
 
+_LEAST_LIMIT_S = 1.0
+"""Smallest limit of a repeated training, which then records that its time is used up [s]."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTraining:
@@ -57,6 +60,15 @@ class Plan:
     def sha256(self) -> str:
         """SHA-256 of the content of ``plan.jsonl``."""
         return hashlib.sha256(self.to_lines().encode()).hexdigest()
+
+
+def limit_flag(left_s: float | None) -> tuple[str, ...]:
+    """Return the argument of ``train.py`` that repeats a training within its limit: the last ``--limit_s`` counts.
+
+    Args:
+        left_s: What the earlier run has left of its limit [s]; ``None`` without a limit.
+    """
+    return () if left_s is None else ("--limit_s", f"{max(left_s, _LEAST_LIMIT_S):.3f}")
 
 
 def run_file(folder: Path, index: int) -> Path:
