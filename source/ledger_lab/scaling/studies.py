@@ -109,8 +109,8 @@ def _points(runs: Iterable[ScaledRun]) -> list[ScalingPoint]:
 
 
 def _fit_batch(runs: Sequence[ScaledRun]) -> tuple[BatchFit | None, Refusal | None]:
-    """Fit the steps to the target against the batch; runs that missed the target count as censored."""
-    trained = [run for run in runs if run.identity.steps]
+    """Fit the steps to the target against the batch; runs that missed it, or were interrupted, count as censored."""
+    trained = [run for run in runs if run.identity.steps and not run.repeated]
     try:
         fit = BatchFit(
             [
