@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ledger_lab.documents import read_file
 from ledger_lab.errors import UserError
 
 PLAN = "plan.jsonl"
@@ -99,8 +100,8 @@ def read_plan(folder: Path, sha256: str) -> list[PlannedTraining]:
         UserError: If the file is missing, is not the one that was submitted, or is of another version.
     """
     try:
-        content = (folder / PLAN).read_bytes()
-    except OSError as error:
+        content = read_file(folder / PLAN)
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{folder / PLAN} can't be read ({error}): the nodes must see this folder; set log_root to a folder that "
             "all nodes share"

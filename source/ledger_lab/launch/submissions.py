@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ledger_lab.documents import read_file
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining, read_plan
@@ -301,8 +302,8 @@ def _read_noted(folder: Path) -> _Noted:
         UserError: If it is missing or damaged.
     """
     try:
-        return msgspec.json.decode((folder / _SUBMITTED).read_bytes(), type=_Noted)
-    except (OSError, msgspec.MsgspecError) as error:
+        return msgspec.json.decode(read_file(folder / _SUBMITTED), type=_Noted)
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise UserError(
             f"{folder / _SUBMITTED} can't be read ({error}): restore it; or look for jobs whose names begin with "
             f"ledger_lab-{folder.parent.name}-{folder.name}-, cancel them, and remove the folder"
