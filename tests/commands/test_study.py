@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,12 @@ import pytest
 from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study import run_study
 from ledger_lab.errors import UserError
+from ledger_lab.files import file_lock
 from ledger_lab.ledger import STATE_FILE, Status, read_ledger
 from ledger_lab.training.request import TrainRequest
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
+from tests.fakes.waiting import wait_until
 from tests.reports.test_compare import cohort_of
 
 TRAINER = """
@@ -51,6 +55,11 @@ if args.arm == "slow":
         signal.signal(signal.Signals[name], lambda *_: (Path(args.log_root, "ended").touch(), sys.exit(143)))
     Path(args.log_root, "begun").touch()
     for _ in range(1200):
+        time.sleep(0.05)
+if args.arm == "undeclared":
+    with Path(args.log_root, "starts").open("a") as starts:
+        starts.write(f"{{os.getpid()}}\\n")
+    while not Path(args.log_root, "declare").exists():
         time.sleep(0.05)
 status = Status.CRASHED if args.arm == "bad" and args.seed == 2 else Status.COMPLETED
 write_run(Path(args.log_root), secrets.token_hex(4), status=status, cohort=args.cohort, seed=args.seed)
@@ -199,6 +208,43 @@ def test_a_signal_to_a_study_ends_its_training(
         process.send_signal(signum)
         assert process.wait(timeout=60) == exit_status
     assert (tmp_path / "ended").exists()
+
+
+def is_free(lock: Path) -> bool:
+    with file_lock(lock) as (_, is_locked):
+        return is_locked
+
+
+@pytest.mark.parametrize("its_training", ["goes on", "was killed, too"])
+def test_a_training_whose_first_program_was_killed_before_its_run_was_declared(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], its_training: str
+) -> None:
+    """It must not be started twice as long as it goes on; if nothing of it is left, it is repeated."""
+    (scripts / "study.py").write_text((ROOT / "scripts" / "study.py").read_text())
+    (tmp_path / "s.toml").write_text('version = 1\nseeds = [1]\narguments = ["--arm", "undeclared"]\n')
+    asked, starts = [str(tmp_path / "s.toml"), "--log_root", str(tmp_path)], tmp_path / "starts"
+    with subprocess.Popen([sys.executable, str(scripts / "study.py"), *asked]) as first:
+        wait_until(lambda: starts.exists() and starts.read_text().endswith("\n"), "the training runs", 60, every_s=0.05)
+        first.kill()
+    training = int(starts.read_text())
+    try:
+        if its_training == "goes on":
+            assert run_study(asked) == 0
+            said = capfd.readouterr().out
+            assert "seed 1: another program has made, started or submitted it" in said
+            assert "other programs still make trainings of this study" in said
+            (tmp_path / "declare").touch()
+            wait_until(lambda: made(tmp_path) == [("s", 1)], "its run is declared", 60, every_s=0.05)
+        else:
+            os.kill(training, signal.SIGKILL)
+            wait_until(lambda: is_free(tmp_path / "studies" / "s" / "1.lock"), "it has ended", 60, every_s=0.05)
+            (tmp_path / "declare").touch()
+        assert run_study(asked) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(training, signal.SIGKILL)
+    assert made(tmp_path) == [("s", 1)]
+    assert len(starts.read_text().split()) == (1 if its_training == "goes on" else 2)
 
 
 def finished(folder: Path, name: str, factors: str, cohorts: dict[str, list[int]], **changes: object) -> list[str]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from ledger_lab.files import file_lock, make_folder
 from ledger_lab.launch.plans import limit_flag
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved
 from ledger_lab.ledger.find import read_runs
 from ledger_lab.studies import Study, Training, runs_made_by
+
+_FOLDER = "studies"
+"""Folder of the locks of trainings, below the root of the ledger."""
 
 
 def runs_of(study: Study, log_root: Path) -> list[Run]:
@@ -27,6 +32,29 @@ def resumable_run(training: Training, runs: Sequence[Run]) -> Run | None:
 def has_state(run: Run) -> bool:
     """Tell whether a run has a saved state to resume from."""
     return (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
+
+
+@contextmanager
+def making(training: Training, log_root: Path) -> Iterator[int | None]:
+    """Keep other programs on machines with the same file system from starting a training, until the context ends.
+
+    The ledger shows a training only when it has declared its run, seconds after its start. If this program is killed
+    before, the training goes on. It has inherited the lock, so it is not started twice.
+
+    Args:
+        training: The training.
+        log_root: Root of the ledger.
+
+    Yields:
+        Descriptor of the lock, which the training must inherit; ``None`` if another program makes the training.
+
+    Raises:
+        UserError: If the root can't be written to, or its file system has no locks.
+    """
+    folder = log_root.resolve() / _FOLDER / training.arm.cohort
+    make_folder(folder)
+    with file_lock(folder / f"{training.seed}.lock") as (descriptor, is_locked):
+        yield descriptor if is_locked else None
 
 
 def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:
