@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from ledger_lab.ledger.cache import Gist
 from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.declarations import RunDeclared
 from ledger_lab.ledger.directories import Directory
 from ledger_lab.ledger.encoding import parse_time
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
@@ -26,7 +27,6 @@ from ledger_lab.ledger.rows import (
     AttemptStarted,
     CheckpointSaved,
     PhaseWindow,
-    RunDeclared,
     ShutdownEnded,
     Status,
     SupervisionStarted,
