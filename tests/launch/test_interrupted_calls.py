@@ -21,7 +21,7 @@ from ledger_lab.launch.local import LocalSite
 from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
 from ledger_lab.launch.ray import RaySite
 from ledger_lab.launch.skypilot import SkyPilotSite
-from ledger_lab.launch.slurm import SlurmSite
+from ledger_lab.launch.slurm_site import SlurmSite
 from ledger_lab.launch.submissions import Draft, Submission, draft_submission, new_folder, read_drafts, write_folder
 from tests.fakes.programs import install
 from tests.fakes.waiting import wait_until

@@ -20,8 +20,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import slurm_commands
 from ledger_lab.launch.engine import Queued, UnclearSubmissionError
 from ledger_lab.launch.plans import Plan, PlannedTraining
-from ledger_lab.launch.slurm import ENGINE, Slurm, SlurmSite
+from ledger_lab.launch.slurm import ENGINE, Slurm
 from ledger_lab.launch.slurm_commands import read_squeue
+from ledger_lab.launch.slurm_site import SlurmSite
 from ledger_lab.launch.submissions import (
     Draft,
     Submission,
