@@ -13,20 +13,14 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
+from ledger_lab.launch.drafts import draft_submission, drop_draft, note_submission, read_drafts, write_folder
 from ledger_lab.launch.engine import Place
 from ledger_lab.launch.job import job_environ, note_run, read_job
 from ledger_lab.launch.local import make_trainings
 from ledger_lab.launch.planned import carry_out, training_command
 from ledger_lab.launch.plans import Plan, PlannedTraining, read_plan, read_run_dir, run_file
-from ledger_lab.launch.submissions import (
-    draft_submission,
-    drop_draft,
-    new_folder,
-    note_submission,
-    read_drafts,
-    read_submissions,
-    write_folder,
-)
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import SchedulerJob, Status
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.meters import PART_STARTED, process

@@ -29,7 +29,8 @@ from ledger_lab.launch.engine import Engine, Place, Queued, UnclearSubmissionErr
 from ledger_lab.launch.plans import Plan
 from ledger_lab.launch.slurm_commands import ask_slurm, explain_ending, never_starts, queue_seconds, read_squeue
 from ledger_lab.launch.slurm_site import SlurmSite
-from ledger_lab.launch.submissions import Submission, cluster_of, job_name
+from ledger_lab.launch.submission_folders import cluster_of, job_name
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 
