@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import file_lock, file_sha256, unused_path, whole_file
+from ledger_lab.files import NoLocksError, file_lock, file_sha256, unused_path, whole_file
 
 
 def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_lock_that_is_impossible_is_told_in_one_line(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with (
-        pytest.raises(UserError, match="cannot lock .*: No locks available: use a log root"),
+        pytest.raises(NoLocksError, match="cannot lock .*: No locks available: use a log root"),
         file_lock(tmp_path / "lock"),
     ):
         pass

@@ -123,6 +123,10 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+class NoLocksError(UserError):
+    """A file system has no locks, as some that many machines share."""
+
+
 @contextmanager
 def file_lock(path: Path) -> Iterator[tuple[int, bool]]:
     """Create a file, and lock it if no process has it locked. Processes that inherit its descriptor keep the lock, too.
@@ -134,7 +138,8 @@ def file_lock(path: Path) -> Iterator[tuple[int, bool]]:
         Its descriptor, and whether it is locked now.
 
     Raises:
-        UserError: If the file can't be created, or its file system has no locks.
+        NoLocksError: If its file system has no locks.
+        UserError: If the file can't be created.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -147,7 +152,7 @@ def file_lock(path: Path) -> Iterator[tuple[int, bool]]:
         except BlockingIOError:
             is_locked = False
         except OSError as error:
-            raise UserError(
+            raise NoLocksError(
                 f"cannot lock {path}: {error.strerror}: use a log root on a file system with locks"
             ) from error
         yield descriptor, is_locked

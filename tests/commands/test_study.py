@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -245,6 +247,18 @@ def test_a_training_whose_first_program_was_killed_before_its_run_was_declared(
             os.kill(training, signal.SIGKILL)
     assert made(tmp_path) == [("s", 1)]
     assert len(starts.read_text().split()) == (1 if its_training == "goes on" else 2)
+
+
+def test_a_study_needs_no_locks(
+    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert run_study([study(tmp_path, "good"), "--log_root", str(tmp_path / "logs")]) == 0
+    assert "good/1.lock: No locks available: use a log root on a file system with locks; " in capfd.readouterr().out
+    assert len(made(tmp_path / "logs")) == 2
 
 
 def finished(folder: Path, name: str, factors: str, cohorts: dict[str, list[int]], **changes: object) -> list[str]:

@@ -179,16 +179,16 @@ def run_study(argv: Sequence[str]) -> int:
     goes_on = False
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = f"[{number}/{count}] {_words(training)}"
-        with making(training, request.log_root) as lock:
+        with making(training, request.log_root, console) as kept:
             now = StudyTrainings(study, request.log_root)  # other programs may have submitted or started it meanwhile
-            goes_on |= lock is None
-            if lock is None or training not in now.missing():
+            goes_on |= kept is None
+            if kept is None or training not in now.missing():
                 console.print(f"{what}: another program has made, started or submitted it")
                 continue
             console.print("", what, sep="\n", soft_wrap=True)
             command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
             try:
-                status = train_here(command, keeps=(lock,))
+                status = train_here(command, keeps=kept)
             except Terminated:
                 console.print("run the command again to continue the study")
                 return EXIT_REQUEUE

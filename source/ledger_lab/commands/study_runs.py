@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ledger_lab.files import file_lock, make_folder
+from rich.console import Console
+
+from ledger_lab.files import NoLocksError, file_lock, make_folder
 from ledger_lab.launch.plans import limit_flag
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved
 from ledger_lab.ledger.find import read_runs
@@ -35,8 +37,8 @@ def has_state(run: Run) -> bool:
 
 
 @contextmanager
-def making(training: Training, log_root: Path) -> Iterator[int | None]:
-    """Keep other programs on machines with the same file system from starting a training, until the context ends.
+def making(training: Training, log_root: Path, console: Console) -> Iterator[Sequence[int] | None]:
+    """Keep other programs from starting a training until the context ends, if the file system has locks.
 
     The ledger shows a training only when it has declared its run, seconds after its start. If this program is killed
     before, the training goes on. It has inherited the lock, so it is not started twice.
@@ -44,17 +46,24 @@ def making(training: Training, log_root: Path) -> Iterator[int | None]:
     Args:
         training: The training.
         log_root: Root of the ledger.
+        console: Where to warn if there are no locks.
 
     Yields:
-        Descriptor of the lock, which the training must inherit; ``None`` if another program makes the training.
+        Descriptors that the training must inherit; ``None`` if another program makes the training.
 
     Raises:
-        UserError: If the root can't be written to, or its file system has no locks.
+        UserError: If the root can't be written to.
     """
     folder = log_root.resolve() / _FOLDER / training.arm.cohort
     make_folder(folder)
-    with file_lock(folder / f"{training.seed}.lock") as (descriptor, is_locked):
-        yield descriptor if is_locked else None
+    with ExitStack() as stack:
+        kept: Sequence[int] | None = ()
+        try:
+            descriptor, is_locked = stack.enter_context(file_lock(folder / f"{training.seed}.lock"))
+            kept = (descriptor,) if is_locked else None
+        except NoLocksError as error:
+            console.print(f"{error}; without locks, if this program is killed, end its training, too", soft_wrap=True)
+        yield kept
 
 
 def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:
