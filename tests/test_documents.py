@@ -6,6 +6,7 @@ Whatever a text holds, YAML with it is read back as the same text.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 
 from ledger_lab.commands.study import run_study
 from ledger_lab.costs import load_prices
-from ledger_lab.documents import DEEPEST, read_json, read_toml, yaml_text
+from ledger_lab.documents import DEEPEST, LARGEST_BYTES, read_json, read_toml, yaml_text
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.panels import load_panel
+from ledger_lab.recipes.recipe_file import read_recipe
 
 HOSTILE_TOML = {
     "lists": "a = " + "[" * 100_000 + "]" * 100_000,
@@ -89,9 +91,29 @@ def test_a_path_with_nul_is_a_value_error(read: object) -> None:
         read(Path("a\0b"))
 
 
-def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "endless.toml"
-    path.symlink_to("/dev/zero")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["a pipe without a writer", "a device without an end"])
+def test_what_is_no_regular_file_is_refused_by_every_reader(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "odd.toml"
+    if kind == "a pipe without a writer":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    for read in (read_toml, read_json):
+        with pytest.raises(ValueError, match="^it is a pipe or a device: name a regular file$"):
+            read(path)
+    for ask in (lambda: read_recipe(path), lambda: load_prices(path), lambda: load_panel(str(path))):
+        with pytest.raises(UserError) as told:
+            ask()
+        assert str(path) in str(told.value) and "\n" not in str(told.value)
+    with pytest.raises(IsADirectoryError):
+        read_toml(tmp_path)
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    path.touch()
+    os.truncate(path, LARGEST_BYTES + 1)
     for read in (read_toml, read_json):
         with pytest.raises(ValueError, match="more than 64 MiB"):
             read(path)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from ledger_lab.files import file_sha256, unused_path, whole_file
+from ledger_lab.errors import UserError
+from ledger_lab.files import NoLocksError, file_lock, file_sha256, unused_path, whole_file
 
 
 def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path: Path) -> None:
@@ -26,6 +30,40 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         raise ValueError("no more")
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_lock_is_kept_by_a_process_that_inherits_it(tmp_path: Path) -> None:
+    def is_free() -> bool:
+        with file_lock(tmp_path / "lock") as (_, is_locked):
+            return is_locked
+
+    with file_lock(tmp_path / "lock") as (descriptor, is_locked):
+        assert is_locked and not is_free()
+        child = subprocess.Popen(["sleep", "600"], pass_fds=[descriptor])
+    try:
+        assert not is_free()
+    finally:
+        child.kill()
+        child.wait()
+    assert is_free()
+
+
+def test_a_lock_that_is_impossible_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        pytest.raises(UserError, match="cannot write to .*nowhere: No such file"),
+        file_lock(tmp_path / "nowhere" / "lock"),
+    ):
+        pass
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(NoLocksError, match="cannot lock .*: No locks available: use a log root"),
+        file_lock(tmp_path / "lock"),
+    ):
+        pass
 
 
 def test_processes_that_share_a_file_write_to_different_ones(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from ledger_lab.costs import RunTime, median_time_to_target
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
-from ledger_lab.reports.summary import CohortSummary, RunSummary, summarize_cohorts, summarize_run
+from ledger_lab.reports.cohort_summary import CohortSummary, summarize_cohorts
+from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"

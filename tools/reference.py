@@ -17,9 +17,10 @@ from ledger_lab.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.recipes import dialects
 from ledger_lab.recipes.libraries import PPO, algorithms
 from ledger_lab.reports.checkpoints import CheckpointSummary
+from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import attribute_docs, columns_of, in_one_line
 from ledger_lab.reports.ledger_tables import TABLES
-from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.summary import RunSummary
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
 from tools.equivalence import equivalence_table
 

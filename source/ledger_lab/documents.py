@@ -6,17 +6,19 @@ A wrong file ends in a ``ValueError``, whatever it is.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read_json", "read_toml", "toml_value", "yaml_text"]
+__all__ = ["read_file", "read_json", "read_toml", "toml_value", "yaml_text"]
 
 DEEPEST = 64
 """Levels of tables and lists that a file may nest."""
 LARGEST_BYTES = 1 << 26
-"""Size of the largest file [B]: a device such as ``/dev/zero`` has no end."""
+"""Size of the largest file [B]."""
 _LARGEST_INTEGER = 2**63 - 1
 """TOML asks for integers of 64 bits."""
 _LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
@@ -28,6 +30,31 @@ _NOT_TEXT = frozenset(["false", "n", "no", "null", "off", "on", "true", "y", "ye
 """Words that YAML 1.1 reads as a truth value or as nothing, in any case."""
 
 
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file. A pipe might never have a writer, and a device may have no end.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: If it can't be read.
+        ValueError: If it is no regular file, has more than :data:`LARGEST_BYTES`, or the path can't be that of a file.
+            The message is one line.
+    """
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is a pipe or a device: name a regular file")
+        data = file.read(LARGEST_BYTES + 1)
+    if len(data) > LARGEST_BYTES:
+        raise ValueError(f"it has more than {LARGEST_BYTES >> 20} MiB")
+    return data
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file; of a pipe, do not wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
@@ -36,10 +63,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it is not TOML in UTF-8, has more than :data:`LARGEST_BYTES`, nests too deep, holds an integer
-            of more than 64 bits or a character NUL, or the path can't be that of a file. The message is one line.
+        ValueError: If it is no regular file or not TOML in UTF-8, has more than :data:`LARGEST_BYTES`, nests too deep,
+            holds an integer of more than 64 bits or a character NUL, or the path can't be that of a file. The message
+            is one line.
     """
-    text = _read(path).decode()
+    text = read_file(path).decode()
     if _LONG_KEY.search(text):
         raise ValueError(_too_deep())
     try:
@@ -62,11 +90,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it is no JSON object in UTF-8, has more than :data:`LARGEST_BYTES`, nests too deep, holds an
-            integer of more than 64 bits or a character NUL, or the path can't be that of a file. The message is one
-            line.
+        ValueError: If it is no regular file or no JSON object in UTF-8, has more than :data:`LARGEST_BYTES`, nests too
+            deep, holds an integer of more than 64 bits or a character NUL, or the path can't be that of a file. The
+            message is one line.
     """
-    data = _read(path)
+    data = read_file(path)
     try:
         content = json.loads(data)
     except RecursionError:
@@ -79,20 +107,6 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError("not a JSON object")
     _require_sane(content)
     return content
-
-
-def _read(path: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        OSError: If it can't be read.
-        ValueError: If it is larger than :data:`LARGEST_BYTES`.
-    """
-    with path.open("rb") as file:
-        data = file.read(LARGEST_BYTES + 1)
-    if len(data) > LARGEST_BYTES:
-        raise ValueError(f"it has more than {LARGEST_BYTES >> 20} MiB")
-    return data
 
 
 def toml_value(value: Any) -> str:

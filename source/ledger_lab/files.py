@@ -1,8 +1,9 @@
-"""Atomic file writes, and hashes of files."""
+"""Atomic file writes, locks, and hashes of files."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import itertools
 import os
@@ -120,6 +121,43 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class NoLocksError(UserError):
+    """A file system has no locks, as some that many machines share."""
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[tuple[int, bool]]:
+    """Create a file, and lock it if no process has it locked. Processes that inherit its descriptor keep the lock, too.
+
+    Args:
+        path: The file; its folder exists. It is left behind, because a lock on a removed file would protect nothing.
+
+    Yields:
+        Its descriptor, and whether it is locked now.
+
+    Raises:
+        NoLocksError: If its file system has no locks.
+        UserError: If the file can't be created.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UserError(f"cannot write to {path.parent}: {error.strerror}: correct --log_root") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_locked = True
+        except BlockingIOError:
+            is_locked = False
+        except OSError as error:
+            raise NoLocksError(
+                f"cannot lock {path}: {error.strerror}: use a log root on a file system with locks"
+            ) from error
+        yield descriptor, is_locked
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import zipfile
 from pathlib import Path
@@ -174,9 +175,11 @@ def test_files_that_are_not_catalogs_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(20)
-def test_a_device_without_an_end_is_no_archive() -> None:
+def test_a_device_or_a_pipe_is_no_catalog(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="/dev/zero: it is a device or a pipe"):
         import_prices(["/dev/zero"])
+    os.mkfifo(tmp_path / "aws.csv")
+    assert "aws.csv: it is a device or a pipe" in refusal(tmp_path / "aws.csv", *DATED)
 
 
 def test_a_written_file_is_never_replaced(tmp_path: Path) -> None:

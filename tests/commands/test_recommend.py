@@ -72,6 +72,19 @@ def test_the_choice_as_text(log_root: Path, capsys: pytest.CaptureFixture[str]) 
     assert "and keeps the limits with a probability of 90 %" in report(capsys, log_root, "--budget", "0.00001")
 
 
+def test_interrupted_runs_are_no_misses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alike = {"num_envs": 64, "horizon": 16, "machines": 1, "cohort": "one"}
+    price = replace(PRICE, instance="one", usd_per_hour=1.0).to_dict()
+    write_run(tmp_path, "again", scores=(), status=Status.KILLED, seed=0, price=price, **alike)
+    write_run(tmp_path, "alone", scores=(), status=Status.PREEMPTED, seed=99, price=price, **alike)
+    write(tmp_path, "one", 1000.0, 1.0)
+    found = json.loads(report(capsys, tmp_path, "--json", "-"))
+    (option,) = found["options"]
+    assert (option["reached"], len(option["run_ids"]), found["repeated"]) == (5, 5, 1)
+    assert option["notes"] == ["interrupted from outside, and counted only in its time: 1 more of its runs"]
+    assert "left out: 1 that were interrupted from outside, and started again" in report(capsys, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.cohorts import declare_cohort
 from tests.fakes.ledgers import write_run
-from tests.fakes.scaled import HORIZON, write_scaled
+from tests.fakes.scaled import HORIZON, PRICE, write_scaled
 
 CONTENTION, CRITICAL, FEWEST, SINGLE = 0.1, 4096.0, 2_000_000.0, 50_000.0
 
@@ -87,6 +88,22 @@ def test_the_text_names_what_was_found(log_root: Path, capsys: pytest.CaptureFix
     ):
         assert said in text
     assert text.count("> ") == 1, "the run that missed its target"
+
+
+def test_cautions_are_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for processes, rate in ((1, 1.0), (2, 2.0)):
+        price = replace(PRICE, usd_per_hour=rate).to_dict()
+        write_scaled(tmp_path, f"{processes}", processes, 64, rate=1000.0, iterations=5, price=price)
+    (study,) = as_json(capsys, "--scaling", "--log_root", tmp_path)["studies"]
+    assert study["cautions"] == [
+        "prices differ ($1/h, $2/h), so costs cannot be compared: set one price for all runs with --instance or "
+        "--usd_per_hour",
+        *(
+            f"{processes} × 64: 1 of 1 run trained fewer than 10 iterations: rates, speed-up and efficiency are rough, "
+            "because the first iterations are slower"
+            for processes in (1, 2)
+        ),
+    ]
 
 
 def test_only_the_named_cohorts_are_compared(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,9 +17,12 @@ import pytest
 from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study import run_study
 from ledger_lab.errors import UserError
+from ledger_lab.files import file_lock
 from ledger_lab.ledger import STATE_FILE, Status, read_ledger
+from ledger_lab.training.request import TrainRequest
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
+from tests.fakes.waiting import wait_until
 from tests.reports.test_compare import cohort_of
 
 TRAINER = """
@@ -50,6 +57,11 @@ if args.arm == "slow":
         signal.signal(signal.Signals[name], lambda *_: (Path(args.log_root, "ended").touch(), sys.exit(143)))
     Path(args.log_root, "begun").touch()
     for _ in range(1200):
+        time.sleep(0.05)
+if args.arm == "undeclared":
+    with Path(args.log_root, "starts").open("a") as starts:
+        starts.write(f"{{os.getpid()}}\\n")
+    while not Path(args.log_root, "declare").exists():
         time.sleep(0.05)
 status = Status.CRASHED if args.arm == "bad" and args.seed == 2 else Status.COMPLETED
 write_run(Path(args.log_root), secrets.token_hex(4), status=status, cohort=args.cohort, seed=args.seed)
@@ -132,6 +144,24 @@ def test_a_training_with_a_saved_state_is_resumed(
     assert [len(run.attempts) for run in runs.values() if run.declared.seed == 1] == [2]
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "said"),
+    [
+        (100, "--limit_s 100 --seed 1 --cohort s --cohort_size 1 --limit_s 91.000 --log_root"),
+        (9, "1 of 1 trainings are in"),
+    ],
+)
+def test_a_repeated_training_has_the_time_that_its_earlier_run_left(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], limit_s: int, said: str
+) -> None:
+    limit = ["--limit_s", str(limit_s)]
+    (tmp_path / "s.toml").write_text(f"version = 1\nseeds = [1]\narguments = {limit}\n")
+    request = TrainRequest.parse(limit).to_data()
+    write_run(tmp_path, "0badc0de", status=Status.KILLED, cohort="s", seed=1, request=request)  # took 9 s
+    assert run_study([str(tmp_path / "s.toml"), "--log_root", str(tmp_path), "--dry_run"]) == 0
+    assert said in capfd.readouterr().out
+
+
 def test_a_training_that_cannot_be_resumed_is_reported_with_the_ways_out(scripts: Path, tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "0badc0de", status=Status.KILLED, state=True, cohort="s-good", seed=1)
     (run_dir / STATE_FILE).write_text("damaged")
@@ -180,6 +210,55 @@ def test_a_signal_to_a_study_ends_its_training(
         process.send_signal(signum)
         assert process.wait(timeout=60) == exit_status
     assert (tmp_path / "ended").exists()
+
+
+def is_free(lock: Path) -> bool:
+    with file_lock(lock) as (_, is_locked):
+        return is_locked
+
+
+@pytest.mark.parametrize("its_training", ["goes on", "was killed, too"])
+def test_a_training_whose_first_program_was_killed_before_its_run_was_declared(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], its_training: str
+) -> None:
+    """It must not be started twice as long as it goes on; if nothing of it is left, it is repeated."""
+    (scripts / "study.py").write_text((ROOT / "scripts" / "study.py").read_text())
+    (tmp_path / "s.toml").write_text('version = 1\nseeds = [1]\narguments = ["--arm", "undeclared"]\n')
+    asked, starts = [str(tmp_path / "s.toml"), "--log_root", str(tmp_path)], tmp_path / "starts"
+    with subprocess.Popen([sys.executable, str(scripts / "study.py"), *asked]) as first:
+        wait_until(lambda: starts.exists() and starts.read_text().endswith("\n"), "the training runs", 60, every_s=0.05)
+        first.kill()
+    training = int(starts.read_text())
+    try:
+        if its_training == "goes on":
+            assert run_study(asked) == 0
+            said = capfd.readouterr().out
+            assert "seed 1: another program has made, started or submitted it" in said
+            assert "other programs still make trainings of this study" in said
+            (tmp_path / "declare").touch()
+            wait_until(lambda: made(tmp_path) == [("s", 1)], "its run is declared", 60, every_s=0.05)
+        else:
+            os.kill(training, signal.SIGKILL)
+            wait_until(lambda: is_free(tmp_path / "studies" / "s" / "1.lock"), "it has ended", 60, every_s=0.05)
+            (tmp_path / "declare").touch()
+        assert run_study(asked) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(training, signal.SIGKILL)
+    assert made(tmp_path) == [("s", 1)]
+    assert len(starts.read_text().split()) == (1 if its_training == "goes on" else 2)
+
+
+def test_a_study_needs_no_locks(
+    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert run_study([study(tmp_path, "good"), "--log_root", str(tmp_path / "logs")]) == 0
+    assert "good/1.lock: No locks available: use a log root on a file system with locks; " in capfd.readouterr().out
+    assert len(made(tmp_path / "logs")) == 2
 
 
 def finished(folder: Path, name: str, factors: str, cohorts: dict[str, list[int]], **changes: object) -> list[str]:

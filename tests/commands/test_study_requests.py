@@ -79,6 +79,21 @@ def test_what_trains_the_same_is_counted(tmp_path: Path, then: list[str], now: l
     assert run_study(study(tmp_path, f"arguments = {now}\n")) == 0
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_only_a_repeated_training_may_have_less_time(tmp_path: Path, repeats: bool) -> None:
+    """Its earlier run has used up a part of the limit."""
+    asked = study(tmp_path, 'arguments = ["--limit_s", "100"]\n')
+    if repeats:
+        request = TrainRequest.parse(["--limit_s", "100"]).to_data()
+        write_run(tmp_path / "logs", "0badc0d0", status=Status.KILLED, cohort="s", seed=1, request=request)
+    trained(tmp_path, ["--limit_s", "91"])
+    if repeats:
+        assert run_study(asked) == 0
+        return
+    with pytest.raises(UserError, match="with --limit_s 91.0, .* with --limit_s 100.0: "):
+        run_study(asked)
+
+
 def test_an_engine_that_train_py_chose_is_no_difference(tmp_path: Path) -> None:
     trained(tmp_path, ["physics=newton_mujoco"], command=["train.py", "--seed", "1"])
     assert run_study(study(tmp_path, "")) == 0

@@ -15,10 +15,12 @@ import pytest
 from ledger_lab.commands import watch as watch_module
 from ledger_lab.commands.watch import EXIT_ALERTS, WatchRequest, watch, watch_study
 from ledger_lab.errors import UserError
+from ledger_lab.launch.drafts import draft_submission, note_submission, write_folder
 from ledger_lab.launch.engine import load_site
 from ledger_lab.launch.local import ENGINE, LocalSite
 from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
-from ledger_lab.launch.submissions import Submission, draft_submission, new_folder, note_submission, write_folder
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import Status, cache, reader
 from ledger_lab.studies import load_study
 from ledger_lab.watch import SCHEMA_VERSION, AlertKind, watch_ledger

@@ -30,8 +30,9 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.encoding import GENESIS, encode_line, encode_value, hash_of
 from ledger_lab.ledger.kinds import KINDS
-from ledger_lab.ledger.rows import EvaluationEnded, EvaluationStarted, TelemetryStarted
+from ledger_lab.ledger.rows import EvaluationEnded, EvaluationStarted
 from ledger_lab.ledger.tally import Sums
+from ledger_lab.ledger.telemetry import TelemetryStarted
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
 Rows = dict[str, list[Row]]

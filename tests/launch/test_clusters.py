@@ -8,7 +8,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import ENGINES, Engine, load_engine, load_site
-from ledger_lab.launch.slurm import SlurmSite
+from ledger_lab.launch.slurm_site import SlurmSite
 from tests.conftest import ROOT
 
 GOOD = 'version = 1\nengine = "slurm"\nlog_root = "/shared/ledger"\ntime = "01:00:00"\n'

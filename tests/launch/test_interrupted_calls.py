@@ -15,14 +15,16 @@ import pytest
 from ledger_lab.commands.submit import complete_drafts
 from ledger_lab.errors import UserError
 from ledger_lab.launch import kubernetes, local, ray, skypilot, slurm
+from ledger_lab.launch.drafts import Draft, draft_submission, read_drafts, write_folder
 from ledger_lab.launch.engine import Engine, Site
 from ledger_lab.launch.kubernetes_job import KubernetesSite
 from ledger_lab.launch.local import LocalSite
 from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
 from ledger_lab.launch.ray import RaySite
 from ledger_lab.launch.skypilot import SkyPilotSite
-from ledger_lab.launch.slurm import SlurmSite
-from ledger_lab.launch.submissions import Draft, Submission, draft_submission, new_folder, read_drafts, write_folder
+from ledger_lab.launch.slurm_site import SlurmSite
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import Submission
 from tests.fakes.programs import install
 from tests.fakes.waiting import wait_until
 

@@ -16,7 +16,7 @@ from ledger_lab.commands.submit import hand_over
 from ledger_lab.errors import UserError
 from ledger_lab.launch.kubernetes import ENGINE
 from ledger_lab.launch.kubernetes_job import KubernetesSite
-from ledger_lab.launch.submissions import new_folder
+from ledger_lab.launch.submission_folders import new_folder
 from tests.fakes.kubernetes_api import KubernetesApi, write_kubeconfig
 from tests.launch.test_kubernetes_files import FULL, plan
 

@@ -22,7 +22,8 @@ from ledger_lab.launch.kubernetes import ENGINE
 from ledger_lab.launch.kubernetes_answers import KUBECTL, read_indexes
 from ledger_lab.launch.kubernetes_job import KubernetesSite
 from ledger_lab.launch.plans import Plan, PlannedTraining
-from ledger_lab.launch.submissions import Submission, new_folder
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import Submission
 from tests.fakes.programs import failing, install, printing
 
 RECORDED = Path(__file__).parents[1] / "fakes" / "kubernetes"

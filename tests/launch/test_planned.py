@@ -13,20 +13,14 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
+from ledger_lab.launch.drafts import draft_submission, drop_draft, note_submission, read_drafts, write_folder
 from ledger_lab.launch.engine import Place
 from ledger_lab.launch.job import job_environ, note_run, read_job
 from ledger_lab.launch.local import make_trainings
 from ledger_lab.launch.planned import carry_out, training_command
 from ledger_lab.launch.plans import Plan, PlannedTraining, read_plan, read_run_dir, run_file
-from ledger_lab.launch.submissions import (
-    draft_submission,
-    drop_draft,
-    new_folder,
-    note_submission,
-    read_drafts,
-    read_submissions,
-    write_folder,
-)
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import SchedulerJob, Status
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.meters import PART_STARTED, process
@@ -47,18 +41,18 @@ def many(nodes: int, processes: int) -> PlannedTraining:
 
 
 def test_a_training_starts_or_resumes() -> None:
-    assert training_command(TRAINING, None, Place(JOB)) == [sys.executable, "/lab/train.py", "--task", "T"]
-    assert training_command(TRAINING, Path("/l/r"), Place(JOB)) == [
+    assert training_command(TRAINING, Place(JOB)) == [sys.executable, "/lab/train.py", "--task", "T"]
+    assert training_command(TRAINING, Place(JOB), resumed=Path("/l/r")) == [
         *(sys.executable, "/lab/train.py", "--resume", "/l/r", "--log_root", "/l")
     ]
 
 
 def test_several_processes_meet_on_the_first_node_under_an_id_of_their_own() -> None:
-    command = training_command(many(2, 4), None, Place(JOB, "node1:20017", "17-1"))
+    command = training_command(many(2, 4), Place(JOB, "node1:20017", "17-1"))
     said = " ".join(command)
     assert "--nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint node1:20017 --rdzv-id 17-1" in said
     assert said.endswith("t.py --distributed --seed 1")
-    assert "--standalone" in training_command(many(1, 4), None, Place(JOB))
+    assert "--standalone" in training_command(many(1, 4), Place(JOB))
 
 
 def test_a_training_knows_its_job_and_notes_its_run(tmp_path: Path) -> None:
@@ -84,6 +78,8 @@ def submitted(root: Path, run_dir: Path | None) -> Path:
         (Status.PREEMPTED, True, None, ["--resume", "RUN", "--log_root", "/l"]),
         (Status.PREEMPTED, True, 1000.0, ["--resume", "RUN", "--log_root", "/l"]),
         (Status.PREEMPTED, False, None, ["--task", "T"]),
+        (Status.KILLED, False, 1000.0, ["--task", "T", "--limit_s", "LEFT"]),
+        (Status.PREEMPTED, False, 1.0, None),
         (Status.PREEMPTED, True, 1.0, None),
         (Status.COMPLETED, True, None, None),
         (Status.TARGET_REACHED, True, None, None),
@@ -111,7 +107,11 @@ def test_a_requeued_training_resumes_its_run(
         assert ended.value.code == 0
     else:
         carry_out(["local", str(folder), "0", PLAN.sha256])
-    assert executed == ([] if goes_on is None else [[str(run_dir) if each == "RUN" else each for each in goes_on]])
+    if goes_on is None:
+        assert not executed
+        return
+    known = {"RUN": str(run_dir), "LEFT": f"{(limit_s or 0) - 9:.3f}"}  # the run took 9 s
+    assert executed == [[known.get(each, each) for each in goes_on]]
 
 
 def test_a_node_without_a_home_gets_a_folder_for_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

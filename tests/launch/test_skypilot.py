@@ -28,7 +28,8 @@ from ledger_lab.launch.engine import UnclearSubmissionError, load_site
 from ledger_lab.launch.part import PART_SCRIPT
 from ledger_lab.launch.plans import Plan, PlannedTraining
 from ledger_lab.launch.skypilot import ENGINE, SKY, SkyPilotSite
-from ledger_lab.launch.submissions import Submission, new_folder
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import Submission
 from tests.conftest import ROOT
 from tests.fakes.programs import failing, install
 

@@ -18,19 +18,14 @@ from ledger_lab.commands.study_on import StudyElsewhere
 from ledger_lab.commands.submit import complete_drafts, hand_over, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.launch import slurm_commands
+from ledger_lab.launch.drafts import Draft, draft_submission, read_drafts
 from ledger_lab.launch.engine import Queued, UnclearSubmissionError
 from ledger_lab.launch.plans import Plan, PlannedTraining
-from ledger_lab.launch.slurm import ENGINE, Slurm, SlurmSite
+from ledger_lab.launch.slurm import ENGINE, Slurm
 from ledger_lab.launch.slurm_commands import read_squeue
-from ledger_lab.launch.submissions import (
-    Draft,
-    Submission,
-    draft_submission,
-    job_name,
-    new_folder,
-    read_drafts,
-    read_submissions,
-)
+from ledger_lab.launch.slurm_site import SlurmSite
+from ledger_lab.launch.submission_folders import job_name, new_folder
+from ledger_lab.launch.submissions import Submission, read_submissions
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.studies import load_study

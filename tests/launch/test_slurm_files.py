@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.launch.plans import Plan, PlannedTraining, read_plan
-from ledger_lab.launch.slurm import ENGINE, SlurmSite, slurm_seconds
+from ledger_lab.launch.slurm import ENGINE
 from ledger_lab.launch.slurm_commands import explain_ending, never_starts, queue_seconds, read_squeue
+from ledger_lab.launch.slurm_site import SlurmSite, slurm_seconds
 
 GOLDEN = Path(__file__).parent / "golden"
 SIMPLE = SlurmSite(name="simple", log_root=Path("/shared/ledger"), environment={}, time="01:00:00", python="python3")

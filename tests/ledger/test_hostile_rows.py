@@ -19,8 +19,8 @@ from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.encoding import GENESIS, encode_line, hash_of, kind_begins, split_line
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.results import Outcomes
-from ledger_lab.ledger.rows import Telemetry
 from ledger_lab.ledger.tally import Sums
+from ledger_lab.ledger.telemetry import Telemetry
 from ledger_lab.reports import summarize_run
 from tests.fakes.ledgers import write_run
 

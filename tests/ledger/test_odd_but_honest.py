@@ -28,7 +28,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.excerpt import write_excerpt
 from ledger_lab.ledger.liveness import identify_process, is_alive
-from ledger_lab.ledger.rows import TelemetryStarted
+from ledger_lab.ledger.telemetry import TelemetryStarted
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 NOBODY = 2**22 + 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, LedgerDamageError, Status, SupervisionStarted
-from ledger_lab.ledger.rows import DeviceSample, Telemetry
+from ledger_lab.ledger.telemetry import DeviceSample, Telemetry
 from ledger_lab.mirrors import RunFollower, Translator
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 

@@ -48,7 +48,7 @@ def test_nothing_is_predicted_without_a_law_or_a_machine() -> None:
     [
         (5, True, True, ()),
         (3, True, True, ()),
-        (2, False, True, ("too many runs missed",)),
+        (2, False, True, ("too few runs reached",)),
         (0, False, False, ("too",)),
     ],
 )
@@ -64,6 +64,31 @@ def test_runs_that_missed_the_target_count(
     assert all(any(note.startswith(each) for note in option.notes) for each in said)
     if option.cost is not None:
         assert option.cost.value == pytest.approx(sum(each.run.billable_usd or 0 for each in own) / reached)
+
+
+def test_runs_that_were_interrupted_from_outside_are_no_misses() -> None:
+    """Their times are longer than their end; nobody knows whether they would have reached the target."""
+    own = priced(5)
+    late = scaled(steps=100_000, reached=False, interrupted=True, run_id="late", billable_usd=99.0)
+    soon = replace(late, identity=scaled(steps=1).identity, wall_s=0.5, run_id="soon")
+    with_both = [*own, *(PricedRun(run=each, price=PRICE) for each in (late, soon))]
+    (alone,), (option,) = measured_options(own), measured_options(with_both)
+    assert (option.reached, option.run_ids, option.cost) == (5, alone.run_ids, alone.cost)
+    assert option.notes == ("interrupted from outside, and counted only in its time: 2 more of its runs",)
+    assert alone.time is not None and option.time is not None and option.time.value > alone.time.value
+    (few,) = measured_options(with_both[1:])
+    assert not few.ranked, "an interrupted run is no evidence"
+
+
+def test_interrupted_runs_are_no_misses_of_predicted_sizes() -> None:
+    book = {"machine-4": TRUTH.price(4)}
+    own = runs(1, 2, 8)
+    first = next(each for each in own if each.run.processes == 2)
+    cut = replace(first.run, run_id="cut", reached=False, interrupted=True, wall_s=1e6)
+    (alone,), (option,) = (predicted_options(each, book) for each in (own, [*own, replace(first, run=cut)]))
+    assert (option.reached, option.run_ids) == (alone.reached, alone.run_ids)
+    assert alone.cost is not None and option.cost is not None
+    assert option.cost.value == pytest.approx(alone.cost.value, rel=0.02), "its rate counts, and its spend does not"
 
 
 def test_four_runs_are_shown_and_not_ranked() -> None:

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Shown, columns_of, figure, shown_columns, shown_table, sql_columns, summarize
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.page import build_model, render_page
-from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.terminal_table import render_report
 from tests.fakes.ledgers import write_run
 from tools.reference import _tables_page

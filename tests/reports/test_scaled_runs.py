@@ -68,6 +68,9 @@ def test_a_training_that_was_interrupted_and_repeated_counts_once(tmp_path: Path
     runs = read_ledger(tmp_path).runs
     found = scaled_runs(runs, [*map(summarize_run, runs)])
     assert {run.run_id: run.repeated for run in found} == {"aa": True, "bb": False, "dd": False}
+    assert {run.run_id: run.interrupted for run in found} == {"aa": True, "bb": False, "dd": True}
+    alone = ScalingPoint(processes=1, machines=1, num_envs=10, runs=(found[2],))
+    assert (alone.reached, len(alone.counted)) == (0, 0), "nobody knows whether it would have reached the target"
     point = ScalingPoint(processes=1, machines=1, num_envs=10, runs=tuple(found[:2]))
     assert (point.reached, len(point.counted)) == (1, 1)
     assert point.median_to_target(lambda run: run.time_to_target_s) == found[1].time_to_target_s

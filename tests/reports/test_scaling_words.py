@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledger_lab.reports.scaling_view import render_studies
+from ledger_lab.reports.scaling_view import render_studies, studies_json
 from ledger_lab.reports.scaling_words import (
     batch_fit_lines,
     few_iterations_line,
@@ -80,3 +80,6 @@ def test_gradient_noise_scales_stand_beside_the_critical_batch() -> None:
         console.print(render_studies(find_studies(runs), 250), soft_wrap=True)
     assert told in shown.get()
     assert noise_line([scaled(1, 64)]) is None
+    (weak,) = studies_json(find_studies(runs))
+    assert [size["gradient_noise_scale"] for size in weak["sizes"]] == [None, 1000.0, 2000.0]
+    assert [run["gradient_noise_scale"] for run in weak["sizes"][1]["runs"]] == [900.0, 1000.0, 5000.0, None]

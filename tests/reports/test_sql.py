@@ -13,7 +13,8 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
-from ledger_lab.ledger.rows import AttemptStarted, DeviceSample, Health, HostSample, PhaseWindow, Telemetry
+from ledger_lab.ledger.rows import AttemptStarted, Health, PhaseWindow
+from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.ledger_tables import TABLES

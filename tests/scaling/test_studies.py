@@ -82,3 +82,16 @@ def test_a_missing_fit_says_why() -> None:
     ]
     other = find_studies([scaled(1, 64), scaled(1, 128)])[0]
     assert "neither the environments in all nor those of a process" in other.refusals[0].reason
+
+
+def test_rates_of_equally_many_processes_on_different_machines_are_not_fitted_together() -> None:
+    sizes = [(1, 1), (2, 1), (4, 1), (4, 2)]
+    runs = [scaled(n, 64, machines=machines, run_id=f"{n}-{machines}") for n, machines in sizes]
+    (mixed,) = find_studies(runs)
+    assert mixed.rate_fits == () and [str(refusal.reason) for refusal in mixed.refusals] == [
+        "4 processes ran on 1 and on 2 machines, and a law has one rate for each number of processes: name the runs or "
+        "cohorts of one of them"
+    ]
+    for left_out in ("4-1", "4-2"):
+        (study,) = find_studies([run for run in runs if run.run_id != left_out])
+        assert [fit.sizes for fit in study.rate_fits] == [(1, 2, 4)]

@@ -11,7 +11,8 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_engine
 from ledger_lab.launch.plans import read_run_dir
-from ledger_lab.launch.submissions import Submission, read_submissions, submission_names
+from ledger_lab.launch.submission_folders import submission_names
+from ledger_lab.launch.submissions import Submission, read_submissions
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.watch import QueuedTraining
 

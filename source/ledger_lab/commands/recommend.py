@@ -17,7 +17,7 @@ from ledger_lab.recommend.view import recommendation_json, render_recommendation
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.scaled_runs import scaled_run
+from ledger_lab.reports.scaled_runs import scaled_runs
 from ledger_lab.terminal.console import make_console, write_json
 
 
@@ -55,11 +55,12 @@ def show_recommendation(
     if not pairs:
         known = sorted({run.declared.task for run in contents.runs})
         raise UserError(f"--recommend {task}: no run of this task; {nearest(task, known)}")
-    _require_one_machine([run for run, _ in pairs], price)
+    runs, summaries = zip(*pairs, strict=True)
+    _require_one_machine(runs, price)
     chosen = of_one_yardstick(
         [
-            PricedRun(run=scaled_run(run, summary, price), price=price or Price.from_dict(run.declared.price))
-            for run, summary in pairs
+            PricedRun(run=scaled, price=price or Price.from_dict(run.declared.price))
+            for run, scaled in zip(runs, scaled_runs(runs, summaries, price), strict=True)
         ],
         target,
     )

@@ -13,9 +13,11 @@ from rich.console import Console
 from ledger_lab.commands.search_runs import SearchTraining, Waiting
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
+from ledger_lab.launch.drafts import read_drafts
 from ledger_lab.launch.engine import Engine, Site, load_engine, load_site
 from ledger_lab.launch.plans import Plan, PlannedTraining
-from ledger_lab.launch.submissions import Submission, latest_by_name, new_folder, read_drafts, read_submissions
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import Submission, latest_by_name, read_submissions
 from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.space import Values

@@ -31,9 +31,6 @@ _PORT, _LARGEST_PORT = 8765, 65535
 _LEAST_EVERY_S = 1.0
 _UNSEEN_S = 60.0
 """Time without a request after which the ledger is no longer read [s]."""
-_MOST_CONNECTIONS = 100
-_GRACE_S = 1
-"""Time that downloads get to finish at Ctrl-C [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +81,8 @@ def serve(argv: Sequence[str]) -> int:
     """
     request = ServeRequest.parse(argv)
     try:
-        import uvicorn
-
         from ledger_lab.serving.app import make_app
+        from ledger_lab.serving.connections import make_server
     except ImportError as error:
         raise UserError(f"serve.py needs the package {error.name}: pip install starlette uvicorn") from error
     listener = _listen(request.port)
@@ -94,20 +90,7 @@ def serve(argv: Sequence[str]) -> int:
     reading = PageReading(request.log_root, mode="served", every_s=request.every, address=_address)
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress, no_collection():
         shared = _SharedReading(reading, reading.read(progress.show))
-    config = uvicorn.Config(
-        make_app(shared.state, token),
-        log_config=None,  # no access log: nothing of a request is written anywhere
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        http="h11",
-        loop="asyncio",
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_graceful_shutdown=_GRACE_S,
-    )
-    server = uvicorn.Server(config)
+    server = make_server(make_app(shared.state, token))
     reader = threading.Thread(target=shared.go_on, args=(server,), name="reading", daemon=True)
     reader.start()
     console = make_console()

@@ -15,7 +15,7 @@ from ledger_lab.commands.study_checks import check_machines, check_sizes, requir
 from ledger_lab.commands.study_clusters import study_clusters
 from ledger_lab.commands.study_on import StudyElsewhere, StudyTrainings
 from ledger_lab.commands.study_requests import check_requests
-from ledger_lab.commands.study_runs import resumable_run, runs_of, train_arguments
+from ledger_lab.commands.study_runs import making, resumable_run, runs_of, train_arguments
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.commands.watch import watch_study
 from ledger_lab.costs import FEWEST_RUNS, least_p_value
@@ -25,7 +25,7 @@ from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
-from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, check_arguments, is_made, load_study
+from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, Training, check_arguments, is_made, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.flags import Program
@@ -176,37 +176,55 @@ def run_study(argv: Sequence[str]) -> int:
             command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
             console.print(shlex.join(command), soft_wrap=True)
         return 0
+    goes_on = False
     for number, training in enumerate(missing, start=count - len(missing) + 1):
-        if number > count - len(missing) + 1:
+        what = f"[{number}/{count}] {_words(training)}"
+        with making(training, request.log_root, console) as kept:
             now = StudyTrainings(study, request.log_root)  # other programs may have submitted or started it meanwhile
-        what = " ".join((*training.arm.levels, f"seed {training.seed}"))
-        if training not in now.missing():
-            console.print(f"[{number}/{count}] {what}: another program has made, started or submitted it")
-            continue
-        console.print("", f"[{number}/{count}] {what}", sep="\n", soft_wrap=True)
-        command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
-        try:
-            status = train_here(command)
-        except Terminated:
-            console.print("run the command again to continue the study")
-            return EXIT_REQUEUE
+            goes_on |= kept is None
+            if kept is None or training not in now.missing():
+                console.print(f"{what}: another program has made, started or submitted it")
+                continue
+            console.print("", what, sep="\n", soft_wrap=True)
+            command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
+            try:
+                status = train_here(command, keeps=kept)
+            except Terminated:
+                console.print("run the command again to continue the study")
+                return EXIT_REQUEUE
         if status == EXIT_USER_ERROR:
-            interrupted = resumable_run(training, now.runs)
-            way = f"correct {request.study}"
-            if interrupted is not None:
-                way = (
-                    f"correct that, or resume it with scripts/train.py --resume {interrupted.declared.run_id}, or "
-                    f"remove {interrupted.directory / STATE_FILE} to start it again"
-                )
-            raise UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
+            raise _refusal(study, training, now.runs, way=f"correct {request.study}")
     console.print()
     now = StudyTrainings(study, request.log_root)
-    if now.any_goes_on():
+    if goes_on or now.any_goes_on():
         console.print("other programs still make trainings of this study: run the command again for the report")
         now.show(console)
         return 0
     check_requests(study, now.runs, extra)  # other programs may have trained meanwhile
     return _report(study, request.log_root)
+
+
+def _words(training: Training) -> str:
+    """Return the levels and the seed of a training."""
+    return " ".join((*training.arm.levels, f"seed {training.seed}"))
+
+
+def _refusal(study: Study, training: Training, runs: Sequence[Run], way: str) -> UserError:
+    """Return what is said of a training that was refused.
+
+    Args:
+        study: The study.
+        training: The training.
+        runs: Runs of the study.
+        way: Way out if the training was not to be resumed.
+    """
+    if (interrupted := resumable_run(training, runs)) is not None:
+        way = (
+            f"correct that, or resume it with scripts/train.py --resume {interrupted.declared.run_id}, or "
+            f"remove {interrupted.directory / STATE_FILE} to start it again"
+        )
+    what = _words(training)
+    return UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
 
 
 def _planning_lines(study: Study) -> list[str]:

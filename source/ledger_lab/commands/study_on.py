@@ -12,17 +12,11 @@ from ledger_lab.commands.study_clusters import Cluster, StudyClusters
 from ledger_lab.commands.study_runs import runs_of, train_arguments
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
+from ledger_lab.launch.drafts import read_drafts
 from ledger_lab.launch.engine import Engine, Queued, load_engine
 from ledger_lab.launch.plans import Plan, PlannedTraining
-from ledger_lab.launch.submissions import (
-    Submission,
-    job_name,
-    later_folder,
-    latest_by_name,
-    new_folder,
-    read_drafts,
-    read_submissions,
-)
+from ledger_lab.launch.submission_folders import job_name, later_folder, new_folder
+from ledger_lab.launch.submissions import Submission, latest_by_name, read_submissions
 from ledger_lab.ledger import Run, Status
 from ledger_lab.studies import ENDED_FROM_OUTSIDE, Arm, Study, Training, is_made, runs_made_by
 

@@ -94,15 +94,18 @@ def check_requests(study: Study, runs: Sequence[Run], extra: Sequence[str]) -> l
     arms = {arm.cohort: arm for arm in study.arms}
     asked: dict[str, _Asked] = {}
     unchecked: list[str] = []
+    begun: set[tuple[str | None, int]] = set()
     for declared in (run.declared for run in runs if run.declared.seed in study.seeds):
         if declared.cohort not in arms:
             continue
+        is_repeated = (declared.cohort, declared.seed) in begun
+        begun.add((declared.cohort, declared.seed))
         if (recorded := _recorded(declared)) is None:
             unchecked.append(declared.run_id)
             continue
         if declared.cohort not in asked:
             asked[declared.cohort] = _asked(study, arms[declared.cohort], extra)
-        if found := _difference(declared, recorded, asked[declared.cohort]):
+        if found := _difference(declared, recorded, asked[declared.cohort], is_repeated=is_repeated):
             then, now = found
             raise UserError(
                 f"study {study.name}: run {declared.run_id} of cohort {declared.cohort} was trained "
@@ -136,8 +139,17 @@ def _asked(study: Study, arm: Arm, extra: Sequence[str]) -> _Asked:
     )
 
 
-def _difference(declared: RunDeclared, recorded: TrainRequest, asked: _Asked) -> tuple[str, str] | None:
-    """Return how a run was trained, and how it should be, in words; ``None`` if both are the same."""
+def _difference(
+    declared: RunDeclared, recorded: TrainRequest, asked: _Asked, *, is_repeated: bool
+) -> tuple[str, str] | None:
+    """Return how a run was trained, and how it should be, in words; ``None`` if both are the same.
+
+    Args:
+        declared: Declaration of the run.
+        recorded: Request that it recorded.
+        asked: What the study asks of it.
+        is_repeated: Whether it repeats an earlier run of its training, and so has only what that left of the limit.
+    """
     request = asked.request
     for name in ("device", *flag_names(TrainRequest, each_attempt=False)):
         then, now = getattr(recorded, name), getattr(request, name)
@@ -146,6 +158,8 @@ def _difference(declared: RunDeclared, recorded: TrainRequest, asked: _Asked) ->
         if name in _TRAIN_THE_SAME or now == then or (now is not None and now == default):
             continue
         if now is None and name not in recorded.given:
+            continue
+        if name == "limit_s" and is_repeated and None not in (then, now) and then < now:
             continue
         return _flag(name, then if then is not None else default), _flag(name, now)
     before, after = _overrides(recorded), _overrides(request)

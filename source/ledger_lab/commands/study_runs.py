@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from rich.console import Console
+
+from ledger_lab.files import NoLocksError, file_lock, make_folder
+from ledger_lab.launch.plans import limit_flag
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved
 from ledger_lab.ledger.find import read_runs
 from ledger_lab.studies import Study, Training, runs_made_by
+
+_FOLDER = "studies"
+"""Folder of the locks of trainings, below the root of the ledger."""
 
 
 def runs_of(study: Study, log_root: Path) -> list[Run]:
@@ -28,8 +36,40 @@ def has_state(run: Run) -> bool:
     return (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
 
 
+@contextmanager
+def making(training: Training, log_root: Path, console: Console) -> Iterator[Sequence[int] | None]:
+    """Keep other programs from starting a training until the context ends, if the file system has locks.
+
+    The ledger shows a training only when it has declared its run, seconds after its start. If this program is killed
+    before, the training goes on. It has inherited the lock, so it is not started twice.
+
+    Args:
+        training: The training.
+        log_root: Root of the ledger.
+        console: Where to warn if there are no locks.
+
+    Yields:
+        Descriptors that the training must inherit; ``None`` if another program makes the training.
+
+    Raises:
+        UserError: If the root can't be written to.
+    """
+    folder = log_root.resolve() / _FOLDER / training.arm.cohort
+    make_folder(folder)
+    with ExitStack() as stack:
+        kept: Sequence[int] | None = ()
+        try:
+            descriptor, is_locked = stack.enter_context(file_lock(folder / f"{training.seed}.lock"))
+            kept = (descriptor,) if is_locked else None
+        except NoLocksError as error:
+            console.print(f"{error}; without locks, if this program is killed, end its training, too", soft_wrap=True)
+        yield kept
+
+
 def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:
-    """Return the arguments of ``train.py`` that start or resume a training.
+    """Return the arguments of ``train.py`` that start, resume or repeat a training.
+
+    A run that was interrupted before it saved a state is repeated, in the time that it has left.
 
     Args:
         training: The training.
@@ -40,8 +80,9 @@ def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra
     asked = [*training.arm.arguments, *extra]
     if interrupted := resumable_run(training, runs):
         return ["--resume", interrupted.declared.run_id, *repeated_flags(asked)]
-    size = str(len(study.seeds))
-    return [*asked, "--seed", str(training.seed), "--cohort", training.arm.cohort, "--cohort_size", size]
+    asked += ["--seed", str(training.seed), "--cohort", training.arm.cohort, "--cohort_size", str(len(study.seeds))]
+    repeated = runs_made_by(training, runs)
+    return [*asked, *limit_flag(repeated[-1].limit_left_s if repeated else None)]
 
 
 def repeated_flags(arguments: Sequence[str]) -> list[str]:

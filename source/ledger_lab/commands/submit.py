@@ -15,20 +15,13 @@ from ledger_lab.commands.first_look import require_known
 from ledger_lab.commands.study_requests import requested_dialect
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.launch import requested_processes
+from ledger_lab.launch.drafts import Draft, draft_submission, drop_draft, note_submission, read_drafts, write_folder
 from ledger_lab.launch.elsewhere import Elsewhere, requested_elsewhere
 from ledger_lab.launch.engine import Engine, Site, UnclearSubmissionError, load_engine, load_site
 from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
 from ledger_lab.launch.programs import programs_in
-from ledger_lab.launch.submissions import (
-    Draft,
-    Submission,
-    draft_submission,
-    drop_draft,
-    new_folder,
-    note_submission,
-    read_drafts,
-    write_folder,
-)
+from ledger_lab.launch.submission_folders import new_folder
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.terminal.console import make_console, tell_error
 from ledger_lab.terminal.request import flag_names
@@ -219,8 +212,8 @@ def hand_over(engine: Engine, site: Site, plan: Plan, folder: Path) -> Submissio
         engine: The engine.
         site: Where it runs.
         plan: The trainings.
-        folder: Folder of the submission, from :func:`~ledger_lab.launch.submissions.new_folder`. Ask for it before you
-            decide what is to be submitted; if another program then submits first, this function refuses.
+        folder: Folder of the submission, from :func:`~ledger_lab.launch.submission_folders.new_folder`. Ask for it
+            before you decide what is to be submitted; if another program then submits first, this function refuses.
 
     Returns:
         The submission.

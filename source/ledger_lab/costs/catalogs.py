@@ -123,13 +123,13 @@ def read_catalogs(path: Path) -> list[Catalog]:
         UserError: If the file can't be read or holds no table, or no line of a table has gpuhunt's format.
     """
     try:
+        if path.is_char_device() or path.is_fifo():  # it may have no end, or no writer
+            raise UserError(f"{path}: it is a device or a pipe: name a .csv file or an archive")
         if path.suffix == ".csv":
             with path.open("rb") as file:
-                data = file.read(_LARGEST + 1)  # a device has no size, and may have no end
+                data = file.read(_LARGEST + 1)
             _require_size(path, max(len(data), path.stat().st_size))
             return [_catalog(path, path.name, data, None)]
-        if path.is_char_device() or path.is_fifo():
-            raise UserError(f"{path}: it is a device or a pipe: name a .csv file or an archive")  # it may have no end
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".csv")]
             _require_size(path, sum(info.file_size for info in members))  # no more is read of a member than it declares

@@ -29,7 +29,8 @@ import msgspec
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.launch.plans import Plan
-from ledger_lab.launch.submissions import Submission, job_name
+from ledger_lab.launch.submission_folders import job_name
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
@@ -153,7 +154,8 @@ class Engine(ABC):
         """Return the id of the job of a submission whose call was interrupted; ``None`` if the engine has no such job.
 
         Args:
-            folder: Folder of the submission; :func:`~ledger_lab.launch.submissions.job_name` tells the name of the job.
+            folder: Folder of the submission; :func:`~ledger_lab.launch.submission_folders.job_name` tells the name of
+                the job.
 
         Raises:
             UserError: If the engine does not answer, or can't tell.

@@ -19,7 +19,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site
 from ledger_lab.launch.plans import Plan, read_plan
 from ledger_lab.launch.programs import programs_in
-from ledger_lab.launch.submissions import Submission, is_from_here
+from ledger_lab.launch.submission_folders import is_from_here
+from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE

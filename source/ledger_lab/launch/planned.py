@@ -1,7 +1,8 @@
 """``python -m ledger_lab.launch.planned ENGINE FOLDER INDEX SHA256``: carries out one training of a plan, on its node.
 
-If an earlier part of the job has made a run with a saved state, the training resumes it. This process then becomes
-``train.py``, or the launcher of its processes, so that signals and exit statuses pass.
+If an earlier part of the job has made a run with a saved state, the training resumes it. A run without a state is
+repeated, in the time that it has left. This process then becomes ``train.py``, or the launcher of its processes, so
+that signals and exit statuses pass.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NoReturn
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Place, load_engine
 from ledger_lab.launch.job import job_environ
-from ledger_lab.launch.plans import PlannedTraining, read_plan, read_run_dir, run_file
+from ledger_lab.launch.plans import PlannedTraining, limit_flag, read_plan, read_run_dir, run_file
 from ledger_lab.launch.torchrun import torchrun_argv, torchrun_environ, torchrun_nodes_argv
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.find import find_run
@@ -45,9 +46,11 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
     if run is not None and _has_ended(run):
         make_console().print(f"run {run.run_id} has ended already: nothing is left to do", soft_wrap=True)
         sys.exit(0)
-    if run is not None:
+    if run is not None and _can_resume(run):
         make_console().print(f"part {place.job.restarts + 1} of the job resumes run {run.run_id}", soft_wrap=True)
-    command = training_command(training, None if run is None else run.directory, place)
+        command = training_command(training, place, resumed=run.directory)
+    else:
+        command = training_command(training, place, limit_s=None if run is None else run.limit_left_s)
     environ = {**os.environ, **job_environ(place.job, run_file(folder, index)), **_writable_home(os.environ)}
     if training.nodes > 1 or training.processes > 1:
         environ = torchrun_environ(training.processes, len(os.sched_getaffinity(0)), environ)
@@ -61,15 +64,21 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
         ) from error
 
 
-def training_command(training: PlannedTraining, resumed: Path | None, place: Place) -> list[str]:
+def training_command(
+    training: PlannedTraining, place: Place, *, resumed: Path | None = None, limit_s: float | None = None
+) -> list[str]:
     """Return the command line of a training on one node.
 
     Args:
         training: The training.
-        resumed: Directory of the run to resume; ``None`` to start a run.
         place: Where it runs.
+        resumed: Directory of the run to resume; ``None`` to start a run.
+        limit_s: Time that a new run may take, if that is less than the training was planned with [s].
     """
-    arguments = training.start if resumed is None else ("--resume", str(resumed), *training.resume)
+    if resumed is not None:
+        arguments = ("--resume", str(resumed), *training.resume)
+    else:
+        arguments = (*training.start, *limit_flag(limit_s))
     if training.nodes > 1:
         assert place.rendezvous is not None
         return torchrun_nodes_argv(
@@ -91,14 +100,18 @@ def _has_ended(run: Run) -> bool:
     """Tell whether a run has done all of its work, has used up its limit, or would end again as it ended."""
     if not run.attempts:
         return False
-    limit_s = (run.declared.request or {}).get("limit_s")
-    spent_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
-    used_up = isinstance(limit_s, int | float) and spent_s >= limit_s
+    left_s = run.limit_left_s
+    used_up = left_s is not None and left_s <= 0
     return run.proven or used_up or run.attempts[-1].status in _ENDED
 
 
+def _can_resume(run: Run) -> bool:
+    """Tell whether a run has saved a state to resume from."""
+    return (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
+
+
 def _earlier_run(folder: Path, index: int) -> Run | None:
-    """Return the run of an earlier part of the job, if it has ended or can be resumed.
+    """Return the latest run of the earlier parts of the job, if there is one.
 
     The engine has ended the earlier part. If its node was lost, the ledger does not show this end, and a node that only
     lost its network may still write. So this function waits until the attempt counts as lost.
@@ -115,8 +128,7 @@ def _earlier_run(folder: Path, index: int) -> Run | None:
         told = True
         time.sleep(_LOOK_EVERY_S)
         run = find_run(str(directory), directory)
-    resumable = (directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
-    return run if resumable or _has_ended(run) else None
+    return run
 
 
 def _writable_home(environ: Mapping[str, str]) -> dict[str, str]:

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from ledger_lab.documents import read_file
 from ledger_lab.errors import UserError
 
 PLAN = "plan.jsonl"
 """File with one training a line."""
+
+_LEAST_LIMIT_S = 1.0
+"""Smallest limit of a repeated training, which then records that its time is used up [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,15 @@ class Plan:
         return hashlib.sha256(self.to_lines().encode()).hexdigest()
 
 
+def limit_flag(left_s: float | None) -> tuple[str, ...]:
+    """Return the argument of ``train.py`` that repeats a training within its limit: the last ``--limit_s`` counts.
+
+    Args:
+        left_s: What the earlier run has left of its limit [s]; ``None`` without a limit.
+    """
+    return () if left_s is None else ("--limit_s", f"{max(left_s, _LEAST_LIMIT_S):.3f}")
+
+
 def run_file(folder: Path, index: int) -> Path:
     """Return the file into which a training writes the directory of its run."""
     return folder / "runs" / str(index)
@@ -87,8 +100,8 @@ def read_plan(folder: Path, sha256: str) -> list[PlannedTraining]:
         UserError: If the file is missing, is not the one that was submitted, or is of another version.
     """
     try:
-        content = (folder / PLAN).read_bytes()
-    except OSError as error:
+        content = read_file(folder / PLAN)
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{folder / PLAN} can't be read ({error}): the nodes must see this folder; set log_root to a folder that "
             "all nodes share"

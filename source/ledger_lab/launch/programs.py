@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch.submissions import job_name
+from ledger_lab.launch.submission_folders import job_name
 from ledger_lab.names import visible
 
 SUBMIT_SCRIPT = "submit.sh"

@@ -12,7 +12,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Site
 from ledger_lab.launch.part import PART_VARIABLES
 from ledger_lab.launch.plans import Plan
-from ledger_lab.launch.submissions import folder_of
+from ledger_lab.launch.submission_folders import folder_of
 
 _IMAGE = re.compile(r"[a-z0-9][\w.:/@-]*", re.ASCII)
 _LONGEST_STEM = 40
@@ -76,7 +76,7 @@ class VolumeSite(Site):
 
         Args:
             plan: The plan.
-            name: Name of the job; see :func:`~ledger_lab.launch.submissions.job_name`.
+            name: Name of the job; see :func:`~ledger_lab.launch.submission_folders.job_name`.
         """
         number = name.removeprefix(f"ledger_lab-{plan.name}-").partition("-")[0]
         return folder_of(self.log_root, plan.name) / number
@@ -103,7 +103,7 @@ def unique_name(name: str, rest: Sequence[str]) -> str:
     """Return a name that Kubernetes and SkyPilot take. Other submissions have other names.
 
     Args:
-        name: Name of the job; see :func:`~ledger_lab.launch.submissions.job_name`.
+        name: Name of the job; see :func:`~ledger_lab.launch.submission_folders.job_name`.
         rest: What tells apart submissions of the same name to one cluster.
     """
     stem = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_STEM].strip("-")

@@ -2,6 +2,7 @@
 
 from ledger_lab.ledger.cohorts import cohort_journal, declare_cohort, require_cohort_name
 from ledger_lab.ledger.content import JournalContent, read_journal
+from ledger_lab.ledger.declarations import CohortDeclared, RunDeclared, Timing
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.listing import LedgerDamageError, find_journals
 from ledger_lab.ledger.reader import read_ledger
@@ -21,21 +22,14 @@ from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
-    CohortDeclared,
-    DeviceSample,
     EvaluationEnded,
     EvaluationStarted,
     Health,
-    HostSample,
     PhaseWindow,
-    RunDeclared,
     SchedulerJob,
     ShutdownEnded,
     Status,
     SupervisionStarted,
-    Telemetry,
-    TelemetryStarted,
-    Timing,
 )
 from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
 from ledger_lab.ledger.states import (
@@ -47,6 +41,7 @@ from ledger_lab.ledger.states import (
     StateSaved,
 )
 from ledger_lab.ledger.tally import Tally, WindowSums
+from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry, TelemetryStarted
 
 __all__ = [
     "CAPACITY",

@@ -9,9 +9,9 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.files import sync_folder
 from ledger_lab.ledger.content import read_journal
+from ledger_lab.ledger.declarations import CohortDeclared
 from ledger_lab.ledger.journal import Journal
 from ledger_lab.ledger.listing import LedgerDamageError
-from ledger_lab.ledger.rows import CohortDeclared
 from ledger_lab.names import names_a_folder
 
 _LONGEST_NAME = 100

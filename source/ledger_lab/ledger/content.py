@@ -13,6 +13,7 @@ import orjson
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.compressed import open_journal
+from ledger_lab.ledger.declarations import RunDeclared
 from ledger_lab.ledger.digest import Digest, Place, digest_journal
 from ledger_lab.ledger.encoding import (
     GENESIS,
@@ -27,7 +28,6 @@ from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.row import Row, decode_checked
-from ledger_lab.ledger.rows import RunDeclared
 from ledger_lab.ledger.tally import TALLIED, Tally, WindowSums
 from ledger_lab.ledger.telemetry_sums import TelemetrySums
 

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 import orjson
 
 from ledger_lab.ledger.compressed import Inflated
+from ledger_lab.ledger.declarations import RunDeclared
 from ledger_lab.ledger.encoding import (
     GENESIS,
     begins_like_a_row,
@@ -44,13 +45,12 @@ from ledger_lab.ledger.rows import (
     CheckpointSaved,
     Health,
     PhaseWindow,
-    RunDeclared,
     ShutdownEnded,
     SupervisionStarted,
-    Telemetry,
 )
 from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
+from ledger_lab.ledger.telemetry import Telemetry
 
 _BUFFER = 1 << 17
 """Size of one read [B]; it fits into the caches of the processor."""

@@ -21,10 +21,10 @@ from ledger_lab.ledger.rows import (
     PhaseWindow,
     ShutdownEnded,
     SupervisionStarted,
-    Telemetry,
 )
 from ledger_lab.ledger.runs import Run
 from ledger_lab.ledger.tally import Tally
+from ledger_lab.ledger.telemetry import Telemetry
 
 _ENDS = (AttemptEnded.__name__, ShutdownEnded.__name__)
 """Kinds that are taken from the supervisors' journals."""

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from ledger_lab.ledger.declarations import CohortDeclared, RunDeclared
 from ledger_lab.ledger.results import CapacityUsed, PanelResult
 from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
-    CohortDeclared,
     EvaluationEnded,
     EvaluationStarted,
     Health,
     PhaseWindow,
-    RunDeclared,
     ShutdownEnded,
     SupervisionStarted,
-    Telemetry,
-    TelemetryStarted,
 )
 from ledger_lab.ledger.states import GradientNorms, LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import Tally
+from ledger_lab.ledger.telemetry import Telemetry, TelemetryStarted
 
 KINDS: dict[str, type[Row]] = {
     kind.__name__: kind

@@ -1,4 +1,8 @@
-"""What all kinds of rows have in common: the types of their fields, and the check of a row from a file."""
+"""What all kinds of rows have in common: the types of their fields, and the check of a row from a file.
+
+A row is a frozen dataclass; its class name is its kind. Durations are integers in nanoseconds, so that the phases sum
+to the wall-clock time exactly. A figure that was not measured is ``None``.
+"""
 
 from __future__ import annotations
 

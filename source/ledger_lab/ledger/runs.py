@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from ledger_lab.ledger.cache import Gist
 from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.declarations import RunDeclared
 from ledger_lab.ledger.directories import Directory
 from ledger_lab.ledger.encoding import parse_time
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
@@ -25,7 +27,6 @@ from ledger_lab.ledger.rows import (
     AttemptStarted,
     CheckpointSaved,
     PhaseWindow,
-    RunDeclared,
     ShutdownEnded,
     Status,
     SupervisionStarted,
@@ -261,6 +262,14 @@ class Run:
     def proven(self) -> bool:
         """Whether a policy is confirmed and the run was to end at the target. Such a run is finished."""
         return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
+
+    @property
+    def limit_left_s(self) -> float | None:
+        """What its attempts have left of ``--limit_s``, at most 0 if it is used up [s]; ``None`` without a limit."""
+        limit_s: object = (self.declared.request or {}).get("limit_s")
+        if isinstance(limit_s, bool) or not isinstance(limit_s, int | float) or not math.isfinite(limit_s):
+            return None
+        return limit_s - sum(attempt.wall_ns for attempt in self.attempts) / 1e9
 
     @property
     def judged(self) -> list[tuple[Attempt | None, PanelResult]]:

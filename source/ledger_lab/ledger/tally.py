@@ -15,7 +15,8 @@ import msgspec
 
 from ledger_lab.ledger.encoding import TAIL_LENGTH, TIME_LENGTH, kind_and_data, kind_begins
 from ledger_lab.ledger.row import Count, Row, checker
-from ledger_lab.ledger.rows import PhaseWindow, Telemetry
+from ledger_lab.ledger.rows import PhaseWindow
+from ledger_lab.ledger.telemetry import Telemetry
 from ledger_lab.ledger.telemetry_sums import TelemetrySums
 
 TALLIED = (PhaseWindow, Telemetry)

@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple, Self
 import msgspec
 
 from ledger_lab.ledger.row import Amount, Count, Instant, Measured, Total
-from ledger_lab.ledger.rows import DeviceSample, HostSample, Telemetry
+from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
 
 MAX_PLAUSIBLE_W = 10_000.0
 """More power than any accelerator draws [W]. If an energy counter rises faster, it was reset, and the difference is not

@@ -68,11 +68,11 @@ def time_to_target(runs: Sequence[ScaledRun]) -> Estimate:
     """Estimate the median wall-clock time to the target.
 
     The figure is the Kaplan-Meier median. Its interval is that of the median of a log-normal distribution, fitted to
-    all runs, and is extended to the figure if the runs are so skewed that it lies outside. Runs that missed the target
-    are censored in both.
+    all runs, and is extended to the figure if the runs are so skewed that it lies outside. Runs that missed the target,
+    or were interrupted, are censored in both.
 
     Args:
-        runs: Every run of a configuration.
+        runs: Every run of a configuration, also those that were interrupted.
 
     Returns:
         The estimate [s].
@@ -82,7 +82,7 @@ def time_to_target(runs: Sequence[ScaledRun]) -> Estimate:
     """
     median = median_time_to_target([RunTime(wall_s=run.wall_s, to_target_s=run.time_to_target_s) for run in runs])
     if median.median_s is None:
-        raise ValueError(f"too many runs missed the target: its median time is more than {median.more_than_s:.4g} s")
+        raise ValueError(f"too few runs reached the target: its median time is more than {median.more_than_s:.4g} s")
     fitted = _fitted(*_times(runs))
     low, high = fitted.interval
     return replace(fitted, value=median.median_s, interval=(min(low, median.median_s), max(high, median.median_s)))
@@ -108,7 +108,7 @@ def cost_per_target(runs: Sequence[ScaledRun]) -> Estimate:
     """Estimate the cost per target-reaching checkpoint: the spend of all runs ÷ the runs that reached the target.
 
     Args:
-        runs: Every run of a configuration.
+        runs: Every run of a configuration that was not interrupted.
 
     Returns:
         The estimate [USD]. Its interval is that of :func:`~ledger_lab.costs.cost_interval`; with fewer runs than it

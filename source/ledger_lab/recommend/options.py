@@ -58,7 +58,7 @@ class Option:
     configuration: Configuration
     basis: Basis
     run_ids: tuple[str, ...]
-    """The runs behind it."""
+    """The runs behind it, without those that were interrupted from outside."""
     reached: int
     """How many of them reached the target."""
     time: Estimate | None
@@ -126,27 +126,34 @@ def _cost_notes(runs: Sequence[ScaledRun]) -> list[str]:
 
 
 def _measured(configuration: Configuration, runs: Sequence[ScaledRun]) -> Option:
-    """Return the option of one configuration."""
+    """Return the option of one configuration.
+
+    A run that something outside of it ended short of the target tells only that its time is longer: it is censored
+    there, and counts neither as a miss nor as a cost.
+    """
     notes: list[str] = []
     time = cost = None
+    counted = [run for run in runs if run.is_evidence]
     try:
         time = time_to_target(runs)
     except ValueError as error:
         notes.append(str(error))
     try:
-        cost = cost_per_target(runs)
+        cost = cost_per_target(counted)
     except ValueError as error:
         notes += [] if str(error) in notes or time is None else [f"no cost: {error}"]
-    notes += [] if cost is None else _cost_notes(runs)
-    if len(runs) < FEWEST_RUNS:
-        notes.append(f"not ranked: {len(runs)} of at least {FEWEST_RUNS} runs")
+    notes += [] if cost is None else _cost_notes(counted)
+    if interrupted := len(runs) - len(counted):
+        notes.append(f"interrupted from outside, and counted only in its time: {interrupted} more of its runs")
+    if len(counted) < FEWEST_RUNS:
+        notes.append(f"not ranked: {len(counted)} of at least {FEWEST_RUNS} runs")
     return Option(
         configuration=configuration,
         basis=Basis.MEASURED,
-        run_ids=tuple(run.run_id for run in runs),
-        reached=sum(run.reached for run in runs),
+        run_ids=tuple(run.run_id for run in counted),
+        reached=sum(run.reached for run in counted),
         time=time,
         cost=cost,
         notes=tuple(notes),
-        ranked=len(runs) >= FEWEST_RUNS,
+        ranked=len(counted) >= FEWEST_RUNS,
     )

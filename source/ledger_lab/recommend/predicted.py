@@ -112,10 +112,10 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
         The prediction; ``None`` if a law that it needs is missing, or there are fewer runs than
         :data:`~ledger_lab.costs.FEWEST_RUNS`.
     """
-    runs = study.runs
+    runs = [run for run in study.runs if run.is_evidence]
     reached = [run for run in runs if run.reached]
     law = next((fit for fit in study.rate_fits if fit.fits), None)
-    batch = configuration.processes * configuration.num_envs * runs[0].horizon
+    batch = configuration.processes * configuration.num_envs * study.runs[0].horizon
     if law is None or not reached or len(runs) < FEWEST_RUNS:
         return None
     try:
@@ -169,13 +169,13 @@ def _samples(study: ScalingStudy, batch: int) -> tuple[float, float, str]:
 def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Configuration) -> Estimate | None:
     """Return the cost per target-reaching checkpoint, with as many misses and as long an end as the runs had.
 
-    Misses, and their uncertainty, are those of all runs of the study: each spend is taken relative to the median of the
-    runs of its size that reached the target.
+    Misses, and their uncertainty, are those of all counted runs of the study: each spend is taken relative to the
+    median of the runs of its size that reached the target.
     """
     relative: list[tuple[float, bool]] = []
     for point in study.points:
         if walls := [run.wall_s for run in point.runs if run.reached]:
-            relative += [(run.wall_s / statistics.median(walls), run.reached) for run in point.runs]
+            relative += [(run.wall_s / statistics.median(walls), run.reached) for run in point.counted]
     per_target = sum(spent for spent, _ in relative) / sum(reached for _, reached in relative)
     most = float(np.quantile(cost_draws(relative, np.random.default_rng(0), _DRAWS), 0.975))
     end_s = _median(run.wall_s - run.time_to_target_s for run in study.runs if run.time_to_target_s is not None)

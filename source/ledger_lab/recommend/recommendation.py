@@ -41,6 +41,8 @@ class Recommendation:
     """The Pareto front of time and cost, the fastest first."""
     running: int
     """Runs that still go on, and are left out."""
+    repeated: int
+    """Interrupted runs whose training was started again, and that are left out."""
     remarks: tuple[str, ...]
     """What a reader must know about the whole."""
 
@@ -97,7 +99,8 @@ def recommend(
     Raises:
         UserError: If a budget is given and no machine has a price.
     """
-    ended = [each for each in runs if each.run.status != Status.RUNNING]
+    running = sum(each.run.status == Status.RUNNING for each in runs)
+    ended = [each for each in runs if each.run.status != Status.RUNNING and not each.run.repeated]
     measured = measured_options(ended)
     prices = {each.price.instance: each.price for each in runs}
     unpriced = sorted(name for name, price in prices.items() if price.usd_per_hour is None)
@@ -128,7 +131,8 @@ def recommend(
         options=tuple(options),
         choices=tuple(choose(options, goal, limits) for goal in goals),
         front=tuple(pareto_front(options)),
-        running=len(runs) - len(ended),
+        running=running,
+        repeated=len(runs) - len(ended) - running,
         remarks=tuple(remarks),
     )
 

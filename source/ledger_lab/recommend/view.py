@@ -100,8 +100,15 @@ def render_recommendation(found: Recommendation, width: int) -> Group:
         if option.notes:
             name = names[option.configuration]
             blocks.append(Text(f"{name} ({option.basis}): {'; '.join(option.notes)}", style="dim"))
-    running = [f"left out: {found.running} that still run"] if found.running else []
-    blocks += [Text(line, style="yellow") for line in (*running, *found.remarks)]
+    left_out = [
+        f"left out: {count} {what}"
+        for count, what in (
+            (found.running, "that still run"),
+            (found.repeated, "that were interrupted from outside, and started again"),
+        )
+        if count
+    ]
+    blocks += [Text(line, style="yellow") for line in (*left_out, *found.remarks)]
     return Group(*blocks)
 
 
@@ -184,6 +191,7 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
             for option in found.options
         ],
         "running": found.running,
+        "repeated": found.repeated,
         "remarks": list(found.remarks),
     }
 

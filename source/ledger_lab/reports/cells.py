@@ -11,7 +11,8 @@ from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, usd
 
 if TYPE_CHECKING:
-    from ledger_lab.reports.summary import CohortSummary, RunSummary
+    from ledger_lab.reports.cohort_summary import CohortSummary
+    from ledger_lab.reports.summary import RunSummary
 
 NO_INTERVAL = f"no interval below {FEWEST_RUNS} runs"
 """Shown in place of the interval of the cost per target-reaching checkpoint."""

@@ -15,7 +15,7 @@ from ledger_lab.reports.cells import (
     median_time_cell,
     usd_interval,
 )
-from ledger_lab.reports.summary import CohortSummary
+from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.units import duration, usd
 
 

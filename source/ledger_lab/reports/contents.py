@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger_lab.ledger import Run
-from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.cohort_summary import CohortSummary
+from ledger_lab.reports.summary import RunSummary
 
 
 @dataclass(frozen=True)

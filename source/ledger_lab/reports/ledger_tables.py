@@ -25,10 +25,11 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Column, column, sql_columns
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.load import RoomSummary, summarize_room
-from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import in_seconds
 
 

@@ -112,6 +112,7 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
             for each in summary.ranks
             if each.synchronize_share is not None
         ),
+        interrupted=bool(run.attempts) and moment is None and not has_finished(run),
         gradient_noise_scale=summary.gradient_noise_scale,
     )
 

@@ -142,6 +142,8 @@ class TargetRow:
         lambda of: of.point.batch, Shown("batch", "samples per iteration", lambda row: f"{row.batch}", priority=2)
     )
     """Samples per iteration, over all processes."""
+    gradient_noise_scale: float | None = _point(lambda of: of.point.median(lambda run: run.gradient_noise_scale))
+    """Median of the gradient noise scale in the last third of the training [samples]."""
     steps_to_target: float | None = _point(
         lambda of: of.point.median_to_target(lambda run: run.steps_to_target),
         Shown("steps to target", "median", lambda row: quantity(row.steps_to_target), priority=3),

@@ -25,6 +25,7 @@ from ledger_lab.reports.scaling_rows import (
 from ledger_lab.reports.scaling_words import (
     apart_line,
     batch_fit_lines,
+    cautions,
     code_line,
     few_iterations_line,
     identity_lines,
@@ -129,6 +130,7 @@ def studies_json(studies: Sequence[ScalingStudy]) -> list[dict[str, Any]]:
             **_rate_fits_json(study.rate_fits, study.refusals),
             "batch_fit": None if study.batch_fit is None else _batch_fit_json(study.batch_fit),
             "batch_refusal": None if study.batch_refusal is None else asdict(study.batch_refusal),
+            "cautions": cautions(study),
         }
         for study in studies
     ]

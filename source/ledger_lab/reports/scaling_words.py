@@ -10,7 +10,7 @@ from dataclasses import fields
 from ledger_lab.reports.scaling_rows import ROUNDING_S, size_name
 from ledger_lab.scaling.batch import BatchFit
 from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
-from ledger_lab.scaling.points import ScaledRun, ScalingPoint, Setting
+from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.scaling.rates import Refusal
 from ledger_lab.units import percent, quantity, target_share
 
@@ -109,6 +109,18 @@ def few_iterations_line(point: ScalingPoint) -> str | None:
         f"{few} of {_count(len(point.runs), 'run')} trained fewer than {_FEW_ITERATIONS} iterations: rates, speed-up "
         "and efficiency are rough, because the first iterations are slower"
     )
+
+
+def cautions(study: ScalingStudy) -> list[str]:
+    """Return what may mislead about the figures of a study: other code, other prices, and runs that are too short.
+
+    Args:
+        study: The study.
+    """
+    short = [(_size(point), few_iterations_line(point)) for point in study.points]
+    told = [code_line(study.runs), price_line(study.runs)]
+    told += [None if line is None else f"{size}: {line}" for size, line in short]
+    return [line for line in told if line is not None]
 
 
 def rate_fit_lines(fit: RateFit) -> list[str]:
@@ -234,12 +246,17 @@ def identity_lines(runs: Sequence[ScaledRun]) -> list[str]:
 def _residual_lines(runs: Sequence[ScaledRun]) -> list[str]:
     """Return the runs whose time is not the sum of its parts, with what that means."""
     return [
-        f"{run.run_id} ({size_name(run.processes, run.num_envs, run.machines)}): {run.identity.residual_s:.3f} s until "
+        f"{run.run_id} ({_size(run)}): {run.identity.residual_s:.3f} s until "
         f"{'the target' if run.reached else 'the end'} are in no phase, because rows of its time are missing in the "
         "ledger"
         for run in runs
         if abs(run.identity.residual_s) > ROUNDING_S
     ]
+
+
+def _size(sized: ScaledRun | ScalingPoint) -> str:
+    """Return the size of a run, or of all runs of a size, in words."""
+    return size_name(sized.processes, sized.num_envs, sized.machines)
 
 
 def _differences(setting: Setting, other: Setting) -> list[str]:

@@ -150,9 +150,10 @@ class ScaledRun:
     """Share of the time in which a kernel ran, of each accelerator that was measured, in [0, 1]."""
     waits: tuple[RankWait, ...]
     """By rank; empty for a run of one process."""
+    interrupted: bool = False
+    """Whether something outside of it ended it short of the target."""
     repeated: bool = False
-    """Whether something outside of it ended it, and the same training was started again: it does not count as one that
-    missed the target."""
+    """Whether something outside of it ended it, and the same training was started again."""
     gradient_noise_scale: float | None = None
     """Gradient noise scale in the last third of the training [samples]; ``None`` for a run of one process, or if the
     noise hides the gradient."""
@@ -172,6 +173,11 @@ class ScaledRun:
             hardware=self.hardware,
             instance=self.instance,
         )
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it tells how often trainings reach the target; one that was interrupted might have reached it."""
+        return not (self.interrupted or self.repeated)
 
     @property
     def total_envs(self) -> int:
@@ -248,8 +254,8 @@ class ScalingPoint:
 
     @property
     def counted(self) -> list[ScaledRun]:
-        """Its runs, without those that were repeated."""
-        return [run for run in self.runs if not run.repeated]
+        """Its runs, without those that were interrupted or repeated."""
+        return [run for run in self.runs if run.is_evidence]
 
     @property
     def reached(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ledger_lab.scaling.batch import BatchFit, TargetRun
+from ledger_lab.scaling.laws import RateFit
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.scaling.rates import Kind, Refusal, fit_rates, growth
 
@@ -81,8 +82,7 @@ def _studies_of(setting: Setting, runs: Sequence[ScaledRun]) -> list[ScalingStud
         found.append((Kind.OTHER, rest))
     studies = []
     for kind, members in found:
-        rates = [(run.processes, run.fps_total) for point in members for run in point.runs if run.fps_total]
-        fits, refusals = fit_rates(kind, [(processes, rate) for processes, rate in rates if rate])
+        fits, refusals = _fit_rates(kind, members)
         studies.append(
             ScalingStudy(
                 setting=setting,
@@ -97,6 +97,22 @@ def _studies_of(setting: Setting, runs: Sequence[ScaledRun]) -> list[ScalingStud
     return studies
 
 
+def _fit_rates(kind: Kind, points: Sequence[ScalingPoint]) -> tuple[tuple[RateFit, ...], tuple[Refusal, ...]]:
+    """Fit the laws of the rate, unless equally many processes ran on different numbers of machines."""
+    machines: dict[int, set[int]] = {}
+    for point in points:
+        if point.machines is not None:
+            machines.setdefault(point.processes, set()).add(point.machines)
+    if several := next((size for size, counts in machines.items() if len(counts) > 1), None):
+        counts = " and on ".join(map(str, sorted(machines[several])))
+        reason = (
+            f"{several} processes ran on {counts} machines, and a law has one rate for each number of processes: name "
+            "the runs or cohorts of one of them"
+        )
+        return (), (Refusal(fit="laws of the rate", reason=reason),)
+    return fit_rates(kind, [(run.processes, run.fps_total) for each in points for run in each.runs if run.fps_total])
+
+
 def _points(runs: Iterable[ScaledRun]) -> list[ScalingPoint]:
     """Return the sizes of runs, the smallest first."""
     sizes: dict[tuple[int, int, int], list[ScaledRun]] = {}
@@ -109,8 +125,8 @@ def _points(runs: Iterable[ScaledRun]) -> list[ScalingPoint]:
 
 
 def _fit_batch(runs: Sequence[ScaledRun]) -> tuple[BatchFit | None, Refusal | None]:
-    """Fit the steps to the target against the batch; runs that missed the target count as censored."""
-    trained = [run for run in runs if run.identity.steps]
+    """Fit the steps to the target against the batch; runs that missed it, or were interrupted, count as censored."""
+    trained = [run for run in runs if run.identity.steps and not run.repeated]
     try:
         fit = BatchFit(
             [

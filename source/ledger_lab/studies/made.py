@@ -13,13 +13,19 @@ state, or repeated; its cost stays in the ledger."""
 
 
 def is_made(training: Training, runs: Sequence[Run], unfinished: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a training has finished: it has a run that is proven, or whose status is not in ``unfinished``."""
+    """Tell whether a training has finished: one of its runs has, by :func:`has_finished`."""
     return any(has_finished(run, unfinished) for run in runs_made_by(training, runs))
 
 
 def has_finished(run: Run, unfinished: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a run with an attempt is proven, or its status is not in ``unfinished``."""
-    return run.attempts[-1].status not in unfinished or run.proven
+    """Tell whether a run with an attempt is proven, has used up its limit, or has a status that is not unfinished."""
+    status = run.attempts[-1].status
+    return status not in unfinished or run.proven or (status in ENDED_FROM_OUTSIDE and _used_up(run))
+
+
+def _used_up(run: Run) -> bool:
+    """Tell whether a run has no time left to be resumed or repeated in."""
+    return (left_s := run.limit_left_s) is not None and left_s <= 0
 
 
 def runs_made_by(training: Training, runs: Sequence[Run]) -> list[Run]:

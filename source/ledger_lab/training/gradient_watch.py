@@ -31,10 +31,13 @@ class GradientWatch:
         self._every = max(1, math.ceil(max_iterations / _MOST_ROWS))
         self._norms: GradientNorms | None = None
         self._sums = NormSums()
+        self._iterations = 0
 
     @contextmanager
     def measuring(self, trainer: Trainer) -> Iterator[None]:
         """Measure the gradients of a trainer inside the context, if its library is known to average them.
+
+        A training that ends early, ends within a stretch. The row of this shorter stretch is written at the end.
 
         Args:
             trainer: The trainer.
@@ -46,6 +49,7 @@ class GradientWatch:
         self._norms = GradientNorms(averaging)
         with self._norms.measured():
             yield
+        self._write()
 
     def after_iteration(self, iterations: int) -> None:
         """Read the norms of an iteration, and write a row at the end of a stretch.
@@ -55,10 +59,13 @@ class GradientWatch:
         """
         if self._norms is None:
             return
-        self._sums += self._norms.take()
-        if iterations % self._every and iterations != self._max_iterations:
-            return
+        self._sums, self._iterations = self._sums + self._norms.take(), iterations
+        if iterations % self._every == 0 or iterations == self._max_iterations:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the row of the stretch that ends now, unless no step was measured."""
         sums, self._sums = self._sums, NormSums()
         if sums.steps:
             means = {"own_square": sums.own / sums.steps, "average_square": sums.average / sums.steps}
-            self._append(GradientRow(iteration=iterations, steps=sums.steps, **means))
+            self._append(GradientRow(iteration=self._iterations, steps=sums.steps, **means))

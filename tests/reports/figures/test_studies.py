@@ -22,7 +22,7 @@ from ledger_lab.reports.figures.money import PricedSize, medians
 from ledger_lab.reports.figures.phase_shares import PHASE_LOOKS
 from ledger_lab.scaling import ScaledRun, find_studies
 from ledger_lab.scaling.published import read_published
-from tests.fakes.scaled import scaled
+from tests.fakes.scaled import HORIZON, scaled
 from tests.fakes.scaling_studies import noisy_run, weak_and_strong
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -225,3 +225,16 @@ def test_a_missing_law_of_the_batch_is_told_and_machines_are_named() -> None:
     assert any(note.startswith("not fitted: samples to the target need 3 batches") for note in notes)
     (money,) = (each for group in groups for each in group.drawings if "cost-against" in each.name)
     assert b"4 \xc3\x97 64 on 2 machines" in money.render("svg")
+
+
+def test_cautions_and_the_noise_scale_stand_below_the_figures_that_they_concern() -> None:
+    runs = [noisy_run(n, 64, s, gradient_noise_scale=900.0 if n > 1 else None) for n in (1, 2) for s in (1, 2)]
+    runs[0] = replace(runs[0], usd_per_hour=1.0, env_steps=HORIZON * 64)
+    notes = {drawing.name: group.notes for group in draw_studies(find_studies(runs)) for drawing in group.drawings}
+
+    def tell(name: str, *words: str) -> bool:
+        return all(any(word in note for note in notes[f"ledgerlab-ant-{name}"]) for word in words)
+
+    assert tell("cost-against-time", "prices differ")
+    assert tell("rsl-rl-weak-rate", "prices differ", "1 × 64: 1 of 2 runs trained fewer than 10", "noise scale")
+    assert tell("rsl-rl-steps-against-batch", "gradient noise scale in the last third, median of the runs: 900 samples")

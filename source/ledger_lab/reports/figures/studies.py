@@ -13,7 +13,7 @@ from ledger_lab.reports.figures.money import PricedRun, PricedSize, draw_money
 from ledger_lab.reports.figures.phase_shares import draw_phases
 from ledger_lab.reports.figures.rates import RatedRun, draw_rates
 from ledger_lab.reports.figures.targets import draw_steps, draw_times
-from ledger_lab.reports.scaling_words import refusal_line, setting_line
+from ledger_lab.reports.scaling_words import cautions, noise_line, price_line, refusal_line, setting_line
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.scaling.published import PublishedStudy
 from ledger_lab.scaling.rates import Kind, SizeRates
@@ -79,8 +79,11 @@ def _target_group(settings: dict[Setting, list[ScalingStudy]]) -> list[DrawingGr
     target = f"{shown(first.task)} · target {target_share(first.target_success)} · panel {shown(first.panel)}"
     drawing = draw_money(f"{_slug(first.task)}-cost-against-time", f"{target}: cost against time", sizes)
     unpriced = sum(len(point.runs) for _, point in points) - sum(len(size.runs) for size in sizes)
-    notes = (f"not drawn: {unpriced} of the runs, because they have no price",) if unpriced else ()
-    return [DrawingGroup(title=target, drawings=(drawing,), notes=notes)]
+    notes = [f"not drawn: {unpriced} of the runs, because they have no price"] if unpriced else []
+    for setting, own in settings.items():
+        if (line := price_line([run for point in _points(own) for run in point.runs])) is not None:
+            notes.append(f"{setting_line(setting)}: {line}")
+    return [DrawingGroup(title=target, drawings=(drawing,), notes=tuple(notes))]
 
 
 def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
@@ -101,6 +104,7 @@ def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[D
         notes = [] if (missing := studies[0].batch_refusal) is None else [refusal_line(missing)]
         if untrained := len(every) - len(runs):
             notes.append(f"not drawn: {untrained} of the runs, because they ended before their first iteration")
+        notes += [] if (noise := noise_line(runs)) is None else [noise]
         groups.append(
             DrawingGroup(title=f"{words} · all batches", drawings=(drawing,), notes=(setting_line(setting), *notes))
         )
@@ -117,12 +121,13 @@ def _study_group(study: ScalingStudy, name: str, title: str) -> DrawingGroup:
         drawings.append(draw_times(f"{name}-time", f"{title}: time to the target", study.points))
     if any(sum(run.phases.values()) > 0 for run in study.runs):
         drawings.append(draw_phases(f"{name}-phases", f"{title}: phases", study.points))
-    notes = [refusal_line(each) for each in study.refusals]
+    notes = [*cautions(study), *map(refusal_line, study.refusals)]
     notes += [
         f"not drawn: {fit.law.full_name} does not fit the runs (p = {fit.misfit_p_value:.2g})"
         for fit in study.rate_fits
         if not fit.fits
     ]
+    notes += [] if (noise := noise_line(study.runs)) is None else [noise]
     return DrawingGroup(title=title, drawings=tuple(drawings), notes=(setting_line(study.setting), *notes))
 
 

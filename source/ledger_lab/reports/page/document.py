@@ -21,11 +21,12 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
 from ledger_lab.meters import Phase
+from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
 from ledger_lab.reports.page.live import LOOKS, LivePart
 from ledger_lab.reports.page.model import PageModel, build_model
 from ledger_lab.reports.page.words import WORDS
-from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import Yardstick
 from ledger_lab.units import MISSING, target_share
 

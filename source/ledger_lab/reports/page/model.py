@@ -13,6 +13,7 @@ from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
+from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.construct import CONSTRUCT
 from ledger_lab.reports.page.curves import CurveKeeper
@@ -22,7 +23,7 @@ from ledger_lab.reports.page.scaling import ScalingKeeper, ScalingPart
 from ledger_lab.reports.page.series import Curve, TelemetrySeries
 from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repricing import repricing_lines
-from ledger_lab.reports.summary import CohortSummary, RunSummary
+from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
 
 METERED_RUNS = 1000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger_lab.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
-from ledger_lab.reports.summary import CohortSummary
+from ledger_lab.reports.cohort_summary import CohortSummary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,186 @@
+"""Figures of a cohort, computed from those of its runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ledger_lab import costs
+from ledger_lab.ledger import Cohort, Status
+from ledger_lab.panels.intervals import false_pass_bound
+from ledger_lab.reports import cells
+from ledger_lab.reports.columns import Shown, figure, summarize
+from ledger_lab.reports.earlier_runs import EarlierRuns
+from ledger_lab.reports.summary import RunSummary
+
+
+class _CohortFacts:
+    """Sums over the runs of a cohort, from which its figures are computed."""
+
+    def __init__(self, members: Sequence[RunSummary], declared: Cohort | None, earlier: EarlierRuns) -> None:
+        """Add up the runs of one cohort, task, panel and target."""
+        self.earlier = earlier
+        self.members, self.declared, self.first = members, declared, members[0]
+        self.cost = costs.cohort_cost(
+            [
+                costs.RunCost(
+                    run=member.run_id,
+                    usd=member.billable_usd,
+                    reached_target=member.target_reached,
+                    failed=Status(member.status).failed,
+                )
+                for member in members
+            ]
+        )
+        own = {member.run_id for member in members}
+        self.begun_runs = sum(
+            member.began_from is not None and member.began_from["run_id"] not in own for member in members
+        )
+        self.times = sorted(
+            (costs.RunTime(wall_s=each.wall_s, to_target_s=each.wall_to_target_s) for each in members),
+            key=lambda run: (run.observed_s, run.wall_s),
+        )
+        self.median = costs.median_time_to_target(self.times)
+        self.mean_s, self.mean_limit_s = costs.restricted_mean_time(self.times)
+        self._evaluated = [member for member in members if member.evaluation_afterwards_s is not None]
+
+    @property
+    def evaluation_afterwards_s(self) -> float | None:
+        """Seconds of stand-alone evaluations of all runs; ``None`` if there was none."""
+        return sum(member.evaluation_afterwards_s or 0.0 for member in self._evaluated) if self._evaluated else None
+
+    @property
+    def evaluation_afterwards_usd(self) -> float | None:
+        """Cost of these evaluations [USD]; ``None`` if there was none, or the cost of one is unknown."""
+        amounts = [member.evaluation_afterwards_usd for member in self._evaluated]
+        known = [amount for amount in amounts if amount is not None]
+        return math.fsum(known) if amounts and len(known) == len(amounts) else None
+
+
+def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | None = None) -> Value:
+    """Declare a figure of a cohort."""
+    return figure(read, shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortSummary:
+    """Cost of the runs that were declared together, per task, panel and target."""
+
+    cohort: str | None = _cohort_figure(
+        lambda of: of.first.cohort, Shown("cohort", "task", cells.cohort_cell, priority=0, align="left")
+    )
+    """Name of the cohort; ``None`` for runs without a cohort."""
+    task: str = _cohort_figure(lambda of: of.first.task)
+    panel_id: str = _cohort_figure(lambda of: of.first.panel_id)
+    target_success: float = _cohort_figure(lambda of: of.first.target_success)
+    runs: int = _cohort_figure(
+        lambda of: of.cost.runs, Shown("runs", "made, of those declared", cells.made_cell, priority=1)
+    )
+    declared_runs: int | None = _cohort_figure(lambda of: of.declared.size if of.declared else None)
+    """Declared number of runs, over all tasks; ``None`` if no size was declared."""
+    missing_runs: int | None = _cohort_figure(lambda of: of.declared.missing if of.declared else None)
+    """Declared runs that are missing from the ledger."""
+    failed_runs: int = _cohort_figure(
+        lambda of: of.cost.failed_runs,
+        Shown("failed", "of the runs made", lambda cohort: f"{cohort.failed_runs} of {cohort.runs}", priority=3),
+    )
+    target_reaching_runs: int = _cohort_figure(
+        lambda of: of.cost.target_reaching_runs,
+        Shown(
+            "reached", "of the runs made", lambda cohort: f"{cohort.target_reaching_runs} of {cohort.runs}", priority=2
+        ),
+    )
+    spend_usd: float | None = _cohort_figure(
+        lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", cells.spend_cell, priority=4)
+    )
+    """Spend of all runs, failed and unfinished ones included [USD]; ``None`` if a run has no price."""
+    evaluation_afterwards_s: float | None = _cohort_figure(lambda of: of.evaluation_afterwards_s)
+    """Seconds of ``evaluate.py`` on checkpoints of the runs; ``None`` if it never scored them."""
+    evaluation_afterwards_usd: float | None = _cohort_figure(lambda of: of.evaluation_afterwards_usd)
+    """Cost of that time [USD]. It is not part of ``spend_usd``, nor of the cost per target-reaching checkpoint."""
+    begun_runs: int = _cohort_figure(lambda of: of.begun_runs)
+    """Runs that began with a checkpoint of a run outside the cohort."""
+    before_usd: float | None = _cohort_figure(lambda of: of.earlier.spend_usd(of.members))
+    """Spend of the earlier runs: of the runs outside the cohort whose checkpoints its runs began with, directly or
+    through further runs, each of them once [USD]. No other figure includes it. ``None`` if it is unknown."""
+    runs_of_unknown_energy: int = _cohort_figure(
+        lambda of: sum(each.usd_per_hour is not None and each.billable_usd is None for each in of.members)
+    )
+    """Runs with an hourly price and no cost: their energy is paid on top, and was not measured."""
+    usd_per_target_reaching_checkpoint: float | None = _cohort_figure(
+        lambda of: of.cost.usd_per_target_reaching_checkpoint,
+        Shown(
+            "per target-reaching checkpoint", "spent ÷ runs that reached it", cells.cost_per_checkpoint_cell, priority=5
+        ),
+    )
+    """``spend_usd`` ÷ ``target_reaching_runs``."""
+    usd_per_target_reaching_checkpoint_interval: tuple[float, float] | None = _cohort_figure(
+        lambda of: of.cost.usd_interval
+    )
+    """95 % interval [USD]; ``None`` for fewer than 5 runs. It counts failures that happen not to be among the runs. If
+    no run missed the target, it takes a run that misses it to cost 4 times the costliest run."""
+    at_least_usd: float | None = _cohort_figure(lambda of: of.cost.at_least_usd)
+    """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
+    median_wall_to_target_s: float | None = _cohort_figure(
+        lambda of: of.median.median_s,
+        Shown("median to target", "of all runs made", cells.median_time_cell, priority=6),
+    )
+    """Median time to the target over all runs, including runs that missed the target [s]. “≈” marks an estimate by
+    Kaplan and Meier's method. It assumes that a run that ended early would have continued like the others."""
+    median_wall_to_target_is_exact: bool = _cohort_figure(lambda of: of.median.is_exact)
+    """Whether that median is exact: no run ended short of the target before it."""
+    median_wall_to_target_exceeds_s: float | None = _cohort_figure(lambda of: of.median.more_than_s)
+    """Lower bound of that median, if too many runs missed the target [s]."""
+    restricted_mean_wall_to_target_s: float = _cohort_figure(
+        lambda of: of.mean_s,
+        Shown("mean to target", "up to the longest run", cells.mean_time_cell, priority=7),
+    )
+    """Restricted mean: mean of the time to the target or ``restricted_mean_limit_s``, whichever comes first, over all
+    runs [s]; the area under the Kaplan-Meier curve."""
+    restricted_mean_limit_s: float = _cohort_figure(lambda of: of.mean_limit_s)
+    """Longest time of a run, whether it reached the target or not [s]. Beyond it, the curve is unknown."""
+    times: list[costs.RunTime] = _cohort_figure(lambda of: of.times)
+    """Time of each run to the target, and its whole time, in ascending order."""
+    false_pass_bound: float = _cohort_figure(
+        lambda of: false_pass_bound([member.error_budget for member in of.members]),
+        Shown("chance of a false pass", "in at least one run", cells.false_pass_cell, priority=8),
+    )
+    """Highest probability that at least one run confirms a policy below the target: 1 - the product of (1 - its error
+    budget) over the runs. A run that began with another run of the cohort counts like any other, although the two share
+    one error budget, so that the bound is too high rather than too low."""
+    undefined_reason: str | None = _cohort_figure(lambda of: of.cost.undefined_reason)
+    """Why there is no cost per target-reaching checkpoint; ``None`` if there is one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as plain JSON values."""
+        return asdict(self)
+
+
+def summarize_cohorts(
+    summaries: Sequence[RunSummary], declared: Sequence[Cohort] = (), earlier: EarlierRuns | None = None
+) -> list[CohortSummary]:
+    """Compute the cost of each cohort. Runs on different tasks or panels are never added up.
+
+    Args:
+        summaries: Runs of a ledger.
+        declared: The ledger's cohorts of declared size. They list all their runs, so that a run outside the summaries
+            does not count as missing.
+        earlier: Runs whose checkpoints the runs began with; by default, only what the declarations record.
+
+    Returns:
+        One summary per cohort, task and panel, in the order of their first runs.
+    """
+    groups: dict[tuple[str | None, str, str, float], list[RunSummary]] = {}
+    for summary in summaries:
+        key = (summary.cohort, summary.task, summary.panel_id, summary.target_success)
+        groups.setdefault(key, []).append(summary)
+    sizes = {cohort.name: cohort for cohort in declared}
+    return [
+        summarize(
+            CohortSummary,
+            _CohortFacts(members, None if key[0] is None else sizes.get(key[0]), earlier or EarlierRuns()),
+        )
+        for key, members in groups.items()
+    ]
