@@ -12,10 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ledger_lab.commands.search_arguments import chain_arguments, search_folder, start_arguments, write_schedule
 from ledger_lab.commands.search_decisions import Search
 from ledger_lab.commands.search_on import SearchJobs
 from ledger_lab.commands.search_request import SearchRequest, find_search
-from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, scored_trainings, search_folder
+from ledger_lab.commands.search_runs import SearchRuns
+from ledger_lab.commands.search_scores import scored_trainings
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder
@@ -32,11 +34,12 @@ from ledger_lab.reports.search_view import (
     spend_line,
     trial_notes,
     trials_table,
-    values_words,
 )
+from ledger_lab.reports.search_words import copy_words, training_words, values_words
+from ledger_lab.search.decisions import End, Start
 from ledger_lab.search.declaration import SearchDeclaration, load_search
-from ledger_lab.search.race import End, Start
-from ledger_lab.search.trials import STOCK, Outcome
+from ledger_lab.search.result import SearchResult
+from ledger_lab.search.trials import Outcome, SearchTraining
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.units import duration
@@ -108,25 +111,27 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
     told, failures = "", 0
     while True:
         runs, gone = search.look()
+        for training, each in gone.items():
+            if not (each.is_refused and search.skip(training, runs)):
+                raise UserError(
+                    f"search {search.declaration.name}: {training_words(search.declaration, training)} ended before it "
+                    f"began to train: see {each.output}; correct that, remove the folder of this submission, and start "
+                    "again"
+                )
+            console.print(_skip_line(training, f"see {each.output}"), soft_wrap=True)
+            failures = _counted(search, failures + 1, training)
         if gone:
-            training, output = next(iter(gone.items()))
-            raise UserError(
-                f"search {search.declaration.name}: trial {training.place.trial} seed {training.seed} ended before it "
-                f"began to train: see {output}; correct that, remove the folder of this submission, and start again"
-            )
+            continue
         decision = search.next(runs)
         if isinstance(decision, End):
             return decision
         busy = [run for trial in runs.trials for run in trial.runs if run.outcome is Outcome.RUNNING]
         if isinstance(decision, Start) and len(busy) < at_once:
             told = ""
-            failures = 0 if _start(search, runs, decision, console, lock) else failures + 1
-            if failures == _MOST_FAILURES:
-                raise UserError(
-                    f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last "
-                    f"one of trial {decision.place.trial}: correct the cause, and start again; move their runs away if "
-                    "the recipes are not to blame"
-                )
+            has_result = _start(search, runs, decision, console, lock)
+            if has_result is not None:
+                training = SearchTraining(decision.place, decision.seed)
+                failures = 0 if has_result else _counted(search, failures + 1, training)
             continue
         reason = f"{len(busy)} trainings wait or run" if isinstance(decision, Start) else decision.reason
         if reason != told:
@@ -135,29 +140,53 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
         time.sleep(_LOOK_EVERY_S)
 
 
-def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool:
+def _counted(search: Search, failures: int, last: SearchTraining) -> int:
+    """Return the number of trainings in a row without a result.
+
+    Raises:
+        UserError: If there are so many that the machine may be at fault.
+    """
+    if failures == _MOST_FAILURES:
+        raise UserError(
+            f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last one of "
+            f"{training_words(search.declaration, last)}: correct the cause, and start again; move their runs away if "
+            "the recipes are not to blame"
+        )
+    return failures
+
+
+def _skip_line(training: SearchTraining, where: str) -> str:
+    """Say that a trial is left out."""
+    return f"trial {training.place.trial} is left out, because train.py refuses its values ({where})"
+
+
+def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool | None:
     """Start a training; on this machine, wait for its end.
 
     Returns:
-        Whether it has a result, as far as is known: it did not crash, hang, or end early.
+        Whether it has a result: it was not refused, and did not crash, hang, or end early; ``None`` if that is not yet
+        known.
 
     Raises:
         UserError: If the training or its submission is refused.
     """
     runs.require_whole()
-    arguments = runs.arguments(start)
+    arguments = start_arguments(runs, start)
     console.print("", *_start_lines(search, runs, start), sep="\n", soft_wrap=True)
     training = SearchTraining(start.place, start.seed)
     if search.jobs is not None:
         submission = search.jobs.submit(training, arguments)
         console.print(f"submitted to {submission.site} as job {submission.job} ({submission.folder})", soft_wrap=True)
-        return True
+        return None
     status = train_here(train_command(arguments, search.log_root), _longest_s(runs, start), keeps=(lock,))
     runs, _ = search.look()
+    if status == EXIT_USER_ERROR and search.skip(training, runs):
+        console.print(_skip_line(training, "see the message above"), soft_wrap=True)
+        return False
     if status == EXIT_USER_ERROR or training not in runs.runs:
         raise UserError(
-            f"search {search.declaration.name}: the training of trial {start.place.trial} was refused (see the message "
-            "above): correct the cause, and start again"
+            f"search {search.declaration.name}: {training_words(search.declaration, training)} was refused (see the "
+            "message above): correct the cause, and start again"
         )
     return runs.outcome(training) in (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
 
@@ -171,13 +200,13 @@ def _longest_s(runs: SearchRuns, start: Start) -> float:
 
 
 def _start_lines(search: Search, runs: SearchRuns, start: Start) -> list[str]:
-    """Say what the race has spent, and which training is started."""
-    what = "stock recipe" if start.place.trial == STOCK else f"trial {start.place.trial}"
-    what += " on sealed" if start.place.sealed else " again on" if start.place.repeat else " on"
+    """Say what has been spent, and which training is started."""
+    what = training_words(search.declaration, SearchTraining(start.place, start.seed))
     what = f"resuming {what}" if start.resumes else what
+    copied = copy_words(search.declaration, start)
     cap = "" if start.cap_s is None else f", at most {duration(start.cap_s)}"
     values = f": {values_words(start.values)}" if start.values else ""
-    return [spend_line(search.result(runs)), f"{what} seed {start.seed}{cap}{values}"]
+    return [spend_line(search.result(runs)), f"{what}{copied}{cap}{values}"]
 
 
 def _print_next(search: Search, console: Console) -> None:
@@ -189,9 +218,9 @@ def _print_next(search: Search, console: Console) -> None:
         return
     runs.require_whole()
     if search.jobs is not None:
-        search.jobs.show(SearchTraining(decision.place, decision.seed), runs.arguments(decision), console)
+        search.jobs.show(SearchTraining(decision.place, decision.seed), start_arguments(runs, decision), console)
     else:
-        command = train_command(runs.arguments(decision), search.log_root)
+        command = train_command(start_arguments(runs, decision), search.log_root)
         console.print(shlex.join(command), soft_wrap=True)
 
 
@@ -216,13 +245,29 @@ def _show(search: Search, request: SearchRequest, console: Console) -> None:
     console.print(*trial_notes(result, every=request.all), sep="\n", soft_wrap=True)
     if result.importances:
         console.print("", importance_table(result), sep="\n")
-    if lines := prediction_lines(result, scored_trainings(runs)):
+    if search.declaration.population is None and (lines := prediction_lines(result, scored_trainings(runs))):
         console.print("", *lines, sep="\n", soft_wrap=True)
     if lines := end_lines(result):
         console.print("", *lines, sep="\n", soft_wrap=True)
-    if result.winner is not None:
-        arguments = runs.trial_arguments(result.winner.trial, result.trial(result.winner.trial).values)
-        console.print(f"train with it: ./isaaclab.sh -p scripts/train.py {shlex.join(arguments)}", soft_wrap=True)
+    if lines := _use_lines(search, result):
+        console.print(*lines, sep="\n", soft_wrap=True)
+
+
+def _use_lines(search: Search, result: SearchResult) -> list[str]:
+    """Say where the schedule of a population is, and how to train with what was found. This writes the files."""
+    declaration, log_root = search.declaration, search.log_root
+    lines = []
+    if declaration.population is not None and result.finalists:
+        best = result.finalists[0] if result.winner is None else result.winner.trial
+        lines.append(f"schedule: {write_schedule(declaration, log_root, result.chain(best))}")
+    if result.winner is None:
+        return lines
+    first, *others = chain_arguments(declaration, log_root, result.chain(result.winner.trial))
+    lines.append(f"train with it: ./isaaclab.sh -p scripts/train.py {shlex.join(first)}")
+    return lines + [
+        f"then, with RUN = the run before: ./isaaclab.sh -p scripts/train.py {shlex.join(each)} --checkpoint RUN"
+        for each in others
+    ]
 
 
 @contextmanager
