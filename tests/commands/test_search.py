@@ -193,14 +193,39 @@ def test_a_machine_on_which_every_training_fails_stops_the_search(tmp_path: Path
 def test_a_training_that_can_not_be_resumed_is_not_tried_for_ever(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings += [partial(train, interrupted_after_s=1.0), *[lambda command, longest_s: 1] * 20]
-    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 0"):
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of the stock"):
         searched(path, log_root)
 
 
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(lambda command, longest_s: 2)
-    with pytest.raises(UserError, match="the training of trial 0 was refused"):
+    with pytest.raises(UserError, match="the stock recipe on seed 1 was refused"):
+        searched(path, log_root)
+
+
+def test_a_trial_whose_values_are_refused_is_left_out_for_good(
+    tmp_path: Path, trainings: list[Trainer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, lambda command, longest_s: 2, train, lambda command, longest_s: 2]
+    assert searched(path, log_root) == 0
+    said = capfd.readouterr().out
+    assert "trial 1 is left out, because train.py refuses its values (see the message above)" in said
+    assert "trial 2 is left out" not in said
+    numbers = [trial["trial"] for trial in told(path, log_root)["trials"]]
+    assert 1 not in numbers and {0, 2, 4} <= set(numbers)
+    before = decided(log_root)
+    assert searched(path, log_root) == 0 and decided(log_root) == before, "the ledger remembers it"
+    declared = {cohort.name: len(cohort.run_ids) for cohort in read_ledger(log_root).cohorts}
+    stem = load_search(path).cohort_stem
+    assert declared == {f"{stem}-t0001": 0, f"{stem}-t0003": 0}
+
+
+def test_a_cause_that_refuses_every_trial_stops_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, *[lambda command, longest_s: 2] * 20]
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 10"):
         searched(path, log_root)
 
 
@@ -367,7 +392,7 @@ def test_costs_need_a_price(tmp_path: Path) -> None:
 )
 def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, complaint: str) -> None:
     path = tmp_path / "s.toml"
-    path.write_text(FILE.format(arguments="[]", budget_h=1, more="") + change)
+    path.write_text(FILE.format(arguments="[]", budget_h=1, more="", search_seeds="[1, 2]") + change)
     with pytest.raises(UserError) as refused:
         searched(path, tmp_path / "logs")
     assert complaint in str(refused.value) and "\n" not in str(refused.value)

@@ -144,6 +144,8 @@ def test_a_member_that_reaches_the_target_ends_the_population() -> None:
     assert isinstance(decide(trials), End)
     under_way = Trial(number=2, values=trials[0].values, runs=(run(2, outcome=Outcome.RUNNING),))
     assert isinstance(decide([*trials, under_way]), Wait)
+    interrupted = replace(under_way, runs=(run(2, outcome=Outcome.INTERRUPTED),))
+    assert isinstance(decide([*trials, interrupted]), End), "what can't matter any more is not resumed"
 
 
 def test_the_budget_buys_whole_generations() -> None:
@@ -232,7 +234,8 @@ def test_a_chain_ends_with_a_training_that_crashes_or_is_capped() -> None:
     for ended in (
         run(100, outcome=Outcome.CRASHED, sealed=True),
         run(100, outcome=Outcome.CAPPED, sealed=True),
-        run(100, wall_s=601.0, cap_s=600.0, sealed=True),
+        run(100, 0.5, wall_s=601.0, cap_s=600.0, sealed=True),
+        run(100, None, sealed=True),
     ):
         known = with_run([stock, *trials], first, ended)
         after = decide_next(Situation.of(declaration, known))

@@ -1,4 +1,4 @@
-"""``scripts/search.py``: searches for the recipe that reaches the target in the least time, or for the least cost."""
+"""``scripts/search.py``: searches for what reaches the target in the least time or for the least cost."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from ledger_lab.commands.study_runs import has_state, repeated_flags
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.search_words import trial_words
 from ledger_lab.search.chains import Chain, Link
 from ledger_lab.search.decisions import Start
 from ledger_lab.search.declaration import SearchDeclaration
@@ -71,9 +72,9 @@ def trial_arguments(declaration: SearchDeclaration, log_root: Path, trial: int, 
     if LIBRARY in values:
         arguments += ["--rl_library", str(values[LIBRARY])]
     if recipe := declaration.recipe(values):
-        name = short_name(declaration, trial)
-        text = recipe_text(recipe, f"trial {trial} of search {declaration.name} ({declaration.digest[:8]})")
-        arguments += ["--recipe", str(_written(search_folder(declaration, log_root) / f"{name}.toml", text))]
+        what = f"{trial_words(declaration, trial)} of search {declaration.name} ({declaration.digest[:8]})"
+        path = search_folder(declaration, log_root) / f"{short_name(declaration, trial)}.toml"
+        arguments += ["--recipe", str(_written(path, recipe_text(recipe, what)))]
     return arguments
 
 
@@ -109,10 +110,10 @@ def write_schedule(declaration: SearchDeclaration, log_root: Path, chain: Chain)
     Raises:
         UserError: If the file can't be written.
     """
-    name = short_name(declaration, chain[-1].trial)
-    about = f"schedule of {name} of search {declaration.name} ({declaration.digest[:8]})"
-    path = search_folder(declaration, log_root) / f"{name}-schedule.toml"
-    return _written(path, schedule_text(declaration, chain, about))
+    last = chain[-1].trial
+    what = f"schedule of {trial_words(declaration, last)} of search {declaration.name} ({declaration.digest[:8]})"
+    path = search_folder(declaration, log_root) / f"{short_name(declaration, last)}-schedule.toml"
+    return _written(path, schedule_text(declaration, chain, what))
 
 
 def _written(path: Path, text: str) -> Path:

@@ -161,15 +161,15 @@ class SearchRuns:
 
     def _record(self, training: SearchTraining, values: Values, runs: Sequence[Run]) -> Record:
         """Return the record of a training."""
-        run = _seed_run(training, runs)
-        if self.declaration.population is None or training.place.sealed:
+        run, last = _seed_run(training, runs), runs[-1]
+        if self.declaration.population is None:
             return Record(training.place, values, run)
-        began = runs[-1].declared.began_from or {}
-        parent = self._parent(training.place, began.get("run_id"))
         if run.outcome.is_final:
-            success = last_success(runs[-1])
-            run = replace(run, success=success, mean_return=None if success else last_return(runs[-1]))
-        return Record(training.place, values, run, parent)
+            run = replace(run, success=last_success(last))
+        if run.success == 0 and not training.place.sealed:
+            run = replace(run, mean_return=last_return(last))
+        began = last.declared.began_from or {}
+        return Record(training.place, values, run, self._parent(training.place, began.get("run_id")))
 
     def _parent(self, place: Place, run_id: str | None) -> int | None:
         """Return the trial of a population whose last policy a training began with."""

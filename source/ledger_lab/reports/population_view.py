@@ -55,8 +55,8 @@ def best_words(result: SearchResult, best: Trial) -> str:
     success = score(best)
     time = duration(lineage_s(result.trials, best))
     if any(run.outcome is Outcome.REACHED for run in best.raced().values()):
-        return f"{name} reached the target, after {time} of training with its intervals before"
-    return f"{name}, {percent(success)} of the held-out episodes, after {time} of training with its intervals before"
+        return f"{name} reached the target, after {time} in its lineage:"
+    return f"{name}, {percent(success)} held-out success after {time} in its lineage:"
 
 
 def lineage_lines(result: SearchResult, best: Trial) -> list[str]:

@@ -74,8 +74,9 @@ def has_ended(chain: Chain, runs: Sequence[SeedRun]) -> bool:
     if not runs or not runs[-1].outcome.is_final:
         return False
     last = runs[-1]
-    used_up = last.cap_s is not None and last.wall_s >= last.cap_s
-    return last.outcome is not Outcome.MISSED or used_up or len(runs) == len(chain)
+    is_used_up = last.cap_s is not None and last.wall_s >= last.cap_s
+    goes_on = last.outcome is Outcome.MISSED and last.success is not None and not is_used_up
+    return not goes_on or len(runs) == len(chain)
 
 
 def next_link(trials: Sequence[Trial], chain: Chain, seed: int, cap_s: float | None) -> Start | None:

@@ -27,7 +27,6 @@ from ledger_lab.search.trials import (
     Trial,
     generation_of,
     member_of,
-    short_name,
     trial_of,
 )
 
@@ -49,13 +48,14 @@ def decide_population(situation: Situation) -> Decision:
     Raises:
         UserError: If no values of a member are accepted.
     """
+    declaration = situation.declaration
+    if found := reached(situation.trials):
+        if any(run.outcome is Outcome.RUNNING for run in situation.race_runs):
+            return Wait("a member has reached the target, and others still train their intervals")
+        member, generation = (of(declaration, found[0].number) for of in (member_of, generation_of))
+        return End(f"member {member} reached the target in generation {generation}")
     if interrupted := situation.interrupted():
         return interrupted
-    if found := reached(situation.trials):
-        if situation.is_under_way:
-            return Wait("a member has reached the target, and others still train their intervals")
-        return End(f"{short_name(situation.declaration, found[0].number)} reached the target")
-    declaration = situation.declaration
     generations = by_generation(declaration, situation.trials)
     number = next(each for each in itertools.count(1) if len(generations.get(each, ())) < declaration.members)
     started, before = generations.get(number, ()), generations.get(number - 1, ())

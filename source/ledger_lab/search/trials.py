@@ -90,8 +90,8 @@ class SeedRun:
     sealed: bool = False
     """Whether it is a training of the final comparison, on a sealed seed."""
     success: float | None = None
-    """In a population: success rate of its last policy on the panel, in [0, 1]; ``None`` if it has no valid score, or
-    if no other training can begin with this policy."""
+    """In a search with a population: success rate of its last policy on the panel, in [0, 1]; ``None`` if it has no
+    valid score, or if no other training can begin with this policy."""
     mean_return: float | None = None
     """In a population: mean return of the training episodes at its end; ``None`` if unknown."""
 
