@@ -28,10 +28,12 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.recipes.recipe_file import check_recipe
-from tests.fakes.ledgers import PANEL_EPISODES, SECOND, declared, outcomes, result, sha256_of, window
+from tests.fakes.ledgers import SECOND, declared, outcomes, result, sha256_of, window
 
 _CHECKPOINT, _PROGRESS = "model_1.pt", "progress"
 
+_EPISODES, _TARGET = 32, 0.8
+"""Episodes of a score, and the target: enough episodes to prove it."""
 STOCK_S, BEST_S = 60.0, 20.0
 """Times to the target of the stock recipe, and of the best one [s]."""
 
@@ -145,6 +147,7 @@ def train(
                 price=price.to_dict(),
                 rl_library=asked.rl_library or "rsl_rl",
                 request={"limit_s": asked.limit_s},
+                target_success=_TARGET,
                 began_from=began_from,
             )
         )
@@ -181,7 +184,7 @@ def _judged(run_id: str, progress: float) -> list[Row]:
     sha256 = sha256_of(run_id, _CHECKPOINT)
     saved = CheckpointSaved(path=_CHECKPOINT, sha256=sha256, size_bytes=1, iteration=1, env_steps=40, wall_ns=1)
     score = result(run_id, _CHECKPOINT, 0, purpose="screening")
-    return [saved, replace(score, outcomes=outcomes(int(progress * 0.9 * PANEL_EPISODES), PANEL_EPISODES))]
+    return [saved, replace(score, outcomes=outcomes(int(progress * _EPISODES), _EPISODES))]
 
 
 def _saved(iteration: int, wall_s: float) -> StateSaved:

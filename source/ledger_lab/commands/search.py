@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from ledger_lab.commands.search_arguments import chain_arguments, search_folder, start_arguments, write_schedule
+from ledger_lab.commands.search_arguments import chain_arguments, start_arguments, write_schedule
 from ledger_lab.commands.search_decisions import Search
+from ledger_lab.commands.search_locks import lock_of_trainings, only_program
 from ledger_lab.commands.search_on import SearchJobs
 from ledger_lab.commands.search_request import SearchRequest, find_search
 from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.commands.search_scores import scored_trainings
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.errors import UserError
-from ledger_lab.files import make_folder
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.figures.searches import draw_search
@@ -35,9 +31,9 @@ from ledger_lab.reports.search_view import (
     trial_notes,
     trials_table,
 )
-from ledger_lab.reports.search_words import copy_words, training_words, values_words
+from ledger_lab.reports.search_words import copy_words, counted, training_words, values_words
 from ledger_lab.search.decisions import End, Start
-from ledger_lab.search.declaration import SearchDeclaration, load_search
+from ledger_lab.search.declaration import load_search
 from ledger_lab.search.result import SearchResult
 from ledger_lab.search.trials import Outcome, SearchTraining
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
@@ -74,7 +70,7 @@ def run_search(argv: Sequence[str]) -> int:
     jobs = None if request.on is None else SearchJobs(declaration, request.on)
     search = Search(declaration, request.log_root if jobs is None else jobs.log_root, jobs)
     if request.cancel:
-        with _alone(declaration, search.log_root):  # a program that goes on would submit them again
+        with only_program(declaration, search.log_root):  # a program that goes on would submit them again
             ended = [] if jobs is None else jobs.cancel()
         console.print(f"cancelled job {', '.join(ended)}" if ended else "nothing to cancel: no training is queued")
         return 0
@@ -85,7 +81,7 @@ def run_search(argv: Sequence[str]) -> int:
     if request.dry_run:
         _print_next(search, console)
         return 0
-    with _alone(declaration, search.log_root) as folder, _lock_of_trainings(folder, console) as lock:
+    with only_program(declaration, search.log_root) as folder, lock_of_trainings(folder, console) as lock:
         try:
             end = _carry_out(search, request.at_once, console, lock)
         except Terminated:
@@ -133,7 +129,7 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
                 training = SearchTraining(decision.place, decision.seed)
                 failures = 0 if has_result else _counted(search, failures + 1, training)
             continue
-        reason = f"{len(busy)} trainings wait or run" if isinstance(decision, Start) else decision.reason
+        reason = f"{counted(len(busy), 'training')} under way" if isinstance(decision, Start) else decision.reason
         if reason != told:
             console.print(f"waiting: {reason}", soft_wrap=True)
         told = reason
@@ -268,74 +264,3 @@ def _use_lines(search: Search, result: SearchResult) -> list[str]:
         f"then, with RUN = the run before: ./isaaclab.sh -p scripts/train.py {shlex.join(each)} --checkpoint RUN"
         for each in others
     ]
-
-
-@contextmanager
-def _alone(declaration: SearchDeclaration, log_root: Path) -> Iterator[Path]:
-    """Keep other programs from working on the same search at the same time.
-
-    Yields:
-        The folder of the search.
-
-    Raises:
-        UserError: If another program works on it, or the folder can't be written to.
-    """
-    folder = search_folder(declaration, log_root)
-    make_folder(folder)
-    with _file_lock(folder / "lock") as (_, is_free):
-        if not is_free:
-            raise UserError(f"search {declaration.name}: another search.py works on it: wait for it, or end it first")
-        yield folder
-
-
-@contextmanager
-def _lock_of_trainings(folder: Path, console: Console) -> Iterator[int]:
-    """Wait until no training on this machine goes on that an earlier program had started, and then keep a lock.
-
-    If this program is killed, its training goes on and keeps the lock. So a training is not started twice, although the
-    ledger shows it only when it has declared its run.
-
-    Args:
-        folder: Folder of the search.
-        console: Where to print that it waits.
-
-    Yields:
-        Descriptor of the lock, which trainings keep open.
-    """
-    with _file_lock(folder / "trainings.lock") as (descriptor, is_free):
-        if not is_free:
-            console.print("waiting: a training that an earlier search.py started is under way", soft_wrap=True)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[tuple[int, bool]]:
-    """Open a file, and lock it if it is free.
-
-    Args:
-        path: The file.
-
-    Yields:
-        Its descriptor, and whether it was free.
-
-    Raises:
-        UserError: If the folder can't be written to, or its file system has no locks.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UserError(f"cannot write to {path.parent}: {error.strerror}: correct --log_root") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
-        except BlockingIOError:
-            is_free = False
-        except OSError as error:
-            raise UserError(
-                f"cannot lock {path}: {error.strerror}: use a log root on a file system with locks"
-            ) from error
-        yield descriptor, is_free
-    finally:
-        os.close(descriptor)
