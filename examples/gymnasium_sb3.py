@@ -9,65 +9,20 @@ The lines that record it are those with ``run`` in them, and ``PANEL``. The rest
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
 import torch
+from cartpole_panel import PANEL, TARGET, TASK, take, told
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from ledger_lab.ledger import Outcomes
-from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
+from ledger_lab.recording import RecordedRun, record_run
 
-TASK, EPISODES, TARGET = "CartPole-v1", 128, 0.9
 NUM_ENVS, HORIZON = 8, 256
-PANEL = RecordedPanel(
-    name="gymnasium_cartpole",
-    seeds=range(1_000_000, 1_000_000 + EPISODES),  # training draws its episodes from other seeds
-    definition={
-        "environment": TASK,
-        "gymnasium": gym.__version__,
-        "success": "500 steps without falling or leaving the track",
-        "policy_mode": "deterministic",
-    },
-)
-
-
-def take(policy: PPO, seeds: Sequence[int]) -> Outcomes:
-    """Let a policy take one held-out episode per seed.
-
-    Args:
-        policy: The policy.
-        seeds: Each fixes the start of its episode.
-    """
-    envs = [gym.make(TASK) for _ in seeds]
-    states = np.stack([env.reset(seed=seed)[0] for env, seed in zip(envs, seeds, strict=True)])
-    seen = [hashlib.sha256(state.tobytes()) for state in states]
-    steps, lasted = [0] * len(envs), [False] * len(envs)
-    running = list(range(len(envs)))
-    while running:
-        actions, _ = policy.predict(states[running], deterministic=True)
-        for index, action in zip(list(running), actions, strict=True):
-            states[index], _, fell, over, _ = envs[index].step(action)
-            seen[index].update(states[index].tobytes())
-            steps[index] += 1
-            if fell or over:
-                lasted[index] = not fell
-                running.remove(index)
-    return Outcomes(
-        cell=["nominal"] * len(envs),
-        seed=list(seeds),
-        success=lasted,
-        success_any=lasted,
-        steps=steps,
-        episode_return=[float(count) for count in steps],  # CartPole pays 1 per step
-        ended_by=["horizon" if success else "terminated" for success in lasted],
-        fingerprint=[each.hexdigest()[:16] for each in seen],
-    )
 
 
 class Recorder(BaseCallback):
@@ -110,20 +65,17 @@ class Recorder(BaseCallback):
             self._judge()
 
     def _judge(self) -> None:
-        """Save the policy, screen it, and confirm on fresh seeds what passes."""
+        """Save the policy, and score it on held-out episodes."""
         path = self._run.directory / f"model_{self._iteration}.zip"
         with self._run.phase("checkpoint"):
             self.model.save(path)
         saved = self._run.checkpoint(path)
-        with self._run.phase("evaluate"):
-            screening = self._run.screen(saved, PANEL, take(self.model, PANEL.seeds))
-            print(f"iteration {self._iteration}: {screening.outcomes.successes} of {EPISODES} held-out episodes")
-            confirms = screening.passes
-            while confirms:
-                fresh = self._run.fresh(saved, EPISODES)
-                confirmation = self._run.confirm(saved, fresh, take(self.model, fresh.seeds))
-                print(f"confirmation: {confirmation.outcomes.successes} of {EPISODES}, {confirmation.needed} needed")
-                confirms = self._run.extends(saved)
+        for result in self._run.judge(saved, self._take):
+            print(f"iteration {self._iteration}: {told(result)}")
+
+    def _take(self, seeds: Sequence[int]) -> Outcomes:
+        """Take one held-out episode per seed, with the most probable actions."""
+        return take(lambda states: self.model.predict(states, deterministic=True)[0], seeds)
 
 
 def main() -> None:

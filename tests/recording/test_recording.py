@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +79,34 @@ def save(run: RecordedRun, name: str = "policy.bin") -> CheckpointSaved:
 def only_run(log_root: Path) -> Run:
     (run,) = read_ledger(log_root).runs
     return run
+
+
+def test_a_judged_checkpoint_is_screened_and_confirmed_and_a_near_miss_is_extended(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        run.iteration(1, env_steps=20)
+        left = itertools.chain((50, 95, 93), itertools.repeat(100))
+        seen: list[set[int]] = []
+
+        def take(seeds: Sequence[int]) -> Outcomes:
+            seen.append(set(seeds))
+            return outcomes(list(seeds), next(left))
+
+        first = run.judge(save(run, "first.bin"), take)
+        assert [each.purpose for each in first] == ["screening"], "a poor policy is not confirmed"
+        (run.directory / "second.bin").write_bytes(b"better weights")
+        results = run.judge(run.checkpoint(run.directory / "second.bin"), take)
+        screening, *confirmation = results
+        assert screening.purpose == "screening"
+        assert {each.purpose for each in confirmation} == {"confirmation"}
+        assert [each.extension for each in confirmation] == list(range(len(confirmation))), "a near miss is extended"
+        assert [each.confirms for each in confirmation] == [*[False] * (len(confirmation) - 1), True]
+        assert run.target_reached
+    assert seen[0] == seen[1] == set(PANEL.seeds)
+    fresh = seen[2:]
+    assert len(fresh) > 1
+    assert len(set.union(*fresh)) == len(fresh) * len(PANEL.seeds), "an extension has seeds of its own"
+    assert not set.union(*fresh) & seen[0]
+    assert summarize_run(only_run(tmp_path)).status == Status.TARGET_REACHED
 
 
 def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@
                 loss = update(batch)
             run.iteration(iteration, env_steps=iteration * 8 * 128, figures={"value_loss": loss})
             saved = run.checkpoint(save(run.directory / f"{iteration}.pt"))
-            if run.screen(saved, panel, score(panel.seeds)).passes:
-                fresh = run.fresh(saved, 256)
-                if run.confirm(saved, fresh, score(fresh.seeds)).passes:
-                    break
+            run.judge(saved, score)
+            if run.target_reached:
+                break
 
 The run's journal records how the block ended: normally, by an exception, Ctrl-C or SIGTERM. Needs no torch.
 """

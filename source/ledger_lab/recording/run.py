@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -169,6 +169,39 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         writer = self._open()
         with self._clock.window(Phase.CHECKPOINT):
             return writer.checkpoint(path, writer.iteration or 0, writer.env_steps)
+
+    def judge(
+        self,
+        saved: CheckpointSaved,
+        take: Callable[[Sequence[int]], Outcomes],
+        episodes: int | None = None,
+        exactness: Literal["bitwise", "statistical"] = "statistical",
+    ) -> list[PanelResult]:
+        """Screen a checkpoint, and confirm it on fresh seeds if it passes. A near miss is extended.
+
+        All of it counts for the phase ``evaluate``. Afterwards, :attr:`target_reached` says whether to go on training.
+
+        Args:
+            saved: The checkpoint.
+            take: Plays one episode for each of some seeds, and returns their outcomes.
+            episodes: Episodes of each panel of the confirmation; as many as the run's panel has by default.
+            exactness: As for :meth:`screen`.
+
+        Returns:
+            The rows: the screening, then each panel of the confirmation.
+
+        Raises:
+            UserError: If the outcomes are not those of the seeds.
+        """
+        panel = self._panel
+        with self.phase(Phase.EVALUATE):
+            results = [self.screen(saved, panel, take(panel.seeds), exactness)]
+            confirms = results[0].passes
+            while confirms:
+                fresh = self.fresh(saved, len(panel.seeds) if episodes is None else episodes)
+                results.append(self.confirm(saved, fresh, take(fresh.seeds), exactness))
+                confirms = self.extends(saved)
+        return results
 
     def screen(
         self,
