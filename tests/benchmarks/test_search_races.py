@@ -1,11 +1,52 @@
-"""Simulated searches find good recipes within their budget."""
+"""Simulated searches find good recipes and schedules within their budget."""
 
 from __future__ import annotations
 
-from benchmarks.search_races import LANDSCAPES, declared, search
+import math
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.search_races import LANDSCAPES, Landscape, declared, search
+from ledger_lab.search.chains import Link
+from ledger_lab.search.space import Values
+
+BEST: Values = {"learning_rate": 1e-3, "clip": 0.2, "schedule": "adaptive", "kl_target": 0.01}
 
 
 def test_a_search_finds_a_better_recipe_and_claims_it() -> None:
     found = search(declared(4.0), LANDSCAPES["steep"])
-    assert found.trials > 10 and found.times_best < 2
+    assert found.trainings > 10 and found.times_best < 2
     assert found.claims and found.is_true
+
+
+def test_a_population_finds_a_better_schedule_and_claims_it() -> None:
+    found = search(declared(3.0, "population", 1), replace(LANDSCAPES["moving"], number=1))
+    assert found.trainings > 10 and found.times_best < 2
+    assert found.claims and found.is_true
+
+
+def test_a_recipe_takes_as_long_as_a_chain_of_it_besides_the_start_ups() -> None:
+    for landscape in (LANDSCAPES["steep"], LANDSCAPES["moving"]):
+        recipe_s = landscape.median_s(BEST)
+        for intervals in (1, 2, 3):
+            links = [Link(trial=each, values=BEST, iterations=40) for each in range(1, intervals)]
+            chain_s = landscape.median_of_chain_s([*links, Link(trial=intervals, values=BEST, iterations=None)])
+            assert chain_s - 5.0 * (intervals - 1) == pytest.approx(recipe_s, rel=0.02)
+
+
+def test_a_schedule_beats_every_recipe_only_if_the_best_values_move() -> None:
+    def median_s(landscape: Landscape, *rates: float) -> float:
+        links = [
+            Link(trial=number, values={**BEST, "learning_rate": rate}, iterations=None if number == len(rates) else 60)
+            for number, rate in enumerate(rates, start=1)
+        ]
+        return landscape.median_of_chain_s(links)
+
+    schedule = [10**exponent for exponent in (-2.0, -3.0, -4.0)]
+    moving, still = LANDSCAPES["moving"], LANDSCAPES["steep"]
+    assert median_s(moving, *schedule) < 0.7 * min(
+        median_s(moving, 10**each) for each in (-2.0, -2.5, -3.0, -3.5, -4.0)
+    )
+    assert median_s(still, *schedule) > 1.2 * median_s(still, 1e-3)
+    assert median_s(still, 1e-3) < math.inf

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.commands import search as program
+from ledger_lab.commands import search_locks
 from ledger_lab.commands.search import run_search
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status, read_ledger
@@ -193,14 +194,47 @@ def test_a_machine_on_which_every_training_fails_stops_the_search(tmp_path: Path
 def test_a_training_that_can_not_be_resumed_is_not_tried_for_ever(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings += [partial(train, interrupted_after_s=1.0), *[lambda command, longest_s: 1] * 20]
-    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 0"):
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of the stock"):
         searched(path, log_root)
 
 
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(lambda command, longest_s: 2)
-    with pytest.raises(UserError, match="the training of trial 0 was refused"):
+    with pytest.raises(UserError, match="the stock recipe on seed 1 was refused"):
+        searched(path, log_root)
+
+
+def test_a_trial_whose_values_are_refused_is_left_out_for_good(
+    tmp_path: Path, trainings: list[Trainer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, lambda command, longest_s: 2, lambda command, longest_s: 2]
+    assert searched(path, log_root) == 0
+    said = capfd.readouterr().out
+    for number in (1, 2):
+        assert f"trial {number} is left out, because train.py refuses its values (see the message above)" in said
+    numbers = {trial["trial"] for trial in told(path, log_root)["trials"]}
+    assert {0, 3} <= numbers and not {1, 2} & numbers
+    before = decided(log_root)
+    assert searched(path, log_root) == 0 and decided(log_root) == before, "the ledger remembers it"
+    declared = {cohort.name: len(cohort.run_ids) for cohort in read_ledger(log_root).cohorts}
+    stem = load_search(path).cohort_stem
+    assert declared == {f"{stem}-t0001": 0, f"{stem}-t0002": 0}
+
+
+def test_a_trial_that_was_trained_before_is_not_left_out(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, partial(train, time_s=1.0), lambda command, longest_s: 2]
+    with pytest.raises(UserError, match="trial 1 on seed 2 was refused"):
+        searched(path, log_root)
+    assert not read_ledger(log_root).cohorts
+
+
+def test_a_cause_that_refuses_every_trial_stops_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [train, train, *[lambda command, longest_s: 2] * 20]
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 10"):
         searched(path, log_root)
 
 
@@ -248,14 +282,14 @@ def test_a_training_that_outlives_its_search_is_waited_for(
     killed.kill()
     killed.wait()
     assert not read_ledger(log_root).runs, "the training has not declared its run"
-    lock = program.fcntl.flock
+    lock = search_locks.fcntl.flock
 
     def end_training_first(descriptor: int, operation: int) -> None:
-        if not operation & program.fcntl.LOCK_NB and killed.stdin is not None:
+        if not operation & search_locks.fcntl.LOCK_NB and killed.stdin is not None:
             killed.stdin.close()
         lock(descriptor, operation)
 
-    monkeypatch.setattr(program.fcntl, "flock", end_training_first)
+    monkeypatch.setattr(search_locks.fcntl, "flock", end_training_first)
     stock_trained(tmp_path)
     assert "waiting: a training that an earlier search.py started is under way" in capfd.readouterr().out
     assert sorted(seed for _, seed, _ in decided(log_root)) == [1, 2]
@@ -367,7 +401,7 @@ def test_costs_need_a_price(tmp_path: Path) -> None:
 )
 def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, complaint: str) -> None:
     path = tmp_path / "s.toml"
-    path.write_text(FILE.format(arguments="[]", budget_h=1, more="") + change)
+    path.write_text(FILE.format(arguments="[]", budget_h=1, more="", search_seeds="[1, 2]") + change)
     with pytest.raises(UserError) as refused:
         searched(path, tmp_path / "logs")
     assert complaint in str(refused.value) and "\n" not in str(refused.value)
@@ -433,7 +467,7 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
     def lock(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(program.fcntl, "flock", lock)
+    monkeypatch.setattr(search_locks.fcntl, "flock", lock)
     with pytest.raises(UserError, match=r"cannot lock .*: No locks available: use a log root"):
         searched(search_file(tmp_path), tmp_path / "logs")
 

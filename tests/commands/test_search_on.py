@@ -17,7 +17,7 @@ from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import read_ledger
 from ledger_lab.search.declaration import load_search
 from tests.conftest import ROOT
-from tests.fakes.searches import search_file
+from tests.fakes.searches import population_file, search_file
 from tests.fakes.waiting import wait_until
 
 TRAINER = """
@@ -25,14 +25,15 @@ import sys, time
 sys.path.insert(0, {root!r})
 from ledger_lab.ledger import Status
 from tests.fakes.searches import train
-if "--recipe" in sys.argv and {refuses}:
-    sys.exit(2)
+if {early_status} and any(each.endswith("-t0001") for each in sys.argv):
+    sys.exit({early_status})
 if "--resume" in sys.argv:
     sys.exit(1)
 time.sleep({sleep_s})
 if not {resumes}:
     sys.exit(train([sys.executable, *sys.argv], interrupted_after_s=1.0))
-sys.exit(train([sys.executable, *sys.argv], status=Status.LIMIT_REACHED if "--recipe" in sys.argv else None))
+status = Status.LIMIT_REACHED if "--recipe" in sys.argv and not {recipes_work} else None
+sys.exit(train([sys.executable, *sys.argv], status=status))
 """
 PROGRAM = """
 import sys
@@ -55,8 +56,21 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def trainer(folder: Path, sleep_s: float = 0.0, refuses: bool = False, resumes: bool = True) -> None:
-    text = TRAINER.format(root=str(ROOT), sleep_s=sleep_s, refuses=refuses, resumes=resumes)
+def trainer(
+    folder: Path, sleep_s: float = 0.0, early_status: int = 0, resumes: bool = True, recipes_work: bool = False
+) -> None:
+    """Write the trainer.
+
+    Args:
+        folder: Folder of the cluster.
+        sleep_s: How long a training takes before it writes its run [s].
+        early_status: Exit status of trial 1, which then leaves no run; 0 to train it.
+        resumes: Whether trainings go to their end; if not, they are interrupted, and can't be resumed.
+        recipes_work: Whether trainings with a recipe go as the formula says; if not, they reach their limits.
+    """
+    text = TRAINER.format(
+        root=str(ROOT), sleep_s=sleep_s, early_status=early_status, resumes=resumes, recipes_work=recipes_work
+    )
     (folder / "scripts" / "train.py").write_text(text)
 
 
@@ -90,7 +104,7 @@ def test_trainings_that_run_are_neither_started_again_nor_lost(
     submissions = read_submissions(log_root, stem)
     assert len(submissions) == 2, "the second program has found the trainings of the first one"
     assert run_search([*asked, "--status"]) == 0
-    assert "race: 2 trainings of 1 trials" in capfd.readouterr().out
+    assert "race: 2 trainings of 1 trial," in capfd.readouterr().out
     assert run_search([*asked, "--cancel"]) == 0
     wait_until(lambda: not any(ENGINE.queued(each) for each in submissions), "the trainings end", 60)
     trainer(tmp_path)
@@ -98,14 +112,37 @@ def test_trainings_that_run_are_neither_started_again_nor_lost(
 
 
 def test_a_training_that_leaves_no_run_ends_the_search(cluster: Path, tmp_path: Path) -> None:
-    trainer(tmp_path, refuses=True)
-    with pytest.raises(UserError, match=r"trial 1 seed 1 ended before it began to train: see .*/output/0\.log"):
+    trainer(tmp_path, early_status=1)
+    with pytest.raises(UserError, match=r"trial 1 on seed 1 ended before it began to train: see .*/output/0\.log"):
         run_search([str(search_file(tmp_path, budget_h=0.08)), "--on", str(cluster)])
+
+
+def test_a_trial_whose_values_are_refused_is_left_out(
+    cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trainer(tmp_path, early_status=2)
+    asked = [str(search_file(tmp_path, budget_h=0.06)), "--on", str(cluster)]
+    assert run_search(asked) == 0
+    assert "trial 1 is left out, because train.py refuses its values (see /" in capfd.readouterr().out
+    cohorts = {run.cohort for run in read_ledger(tmp_path / "ledger").runs}
+    assert {(cohort or "")[-5:] for cohort in cohorts} >= {"t0000", "t0002"}
+    assert run_search(asked) == 0
+
+
+def test_a_population_trains_its_generations_at_once(
+    cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trainer(tmp_path, recipes_work=True)
+    path = population_file(tmp_path, budget_h=0.03)
+    assert run_search([str(path), "--on", str(cluster), "--at_once", "4"]) == 0
+    assert "does not buy another generation" in capfd.readouterr().out
+    runs = read_ledger(tmp_path / "ledger").runs
+    assert len({run.cohort for run in runs}) == len(runs) == 8, "two generations of four members"
 
 
 def test_a_training_that_can_not_be_resumed_is_not_submitted_for_ever(cluster: Path, tmp_path: Path) -> None:
     trainer(tmp_path, resumes=False)
     path = search_file(tmp_path, budget_h=0.08)
-    with pytest.raises(UserError, match=r"trial 0 seed 1 ended before it began to train: see .*/002/output/0\.log"):
+    with pytest.raises(UserError, match=r"seed 1 ended before it began to train: see .*/002/output/0\.log"):
         run_search([str(path), "--on", str(cluster)])
     assert len(read_submissions(tmp_path / "ledger", load_search(path).cohort_stem)) == 2

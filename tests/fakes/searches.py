@@ -1,4 +1,8 @@
-"""Searches whose trainings take no time: a run is written with the time that a formula gives its recipe."""
+"""Searches whose trainings take no time: a run is written with the time that a formula gives its recipe.
+
+A training progresses steadily from 0 to 1, where it reaches the target. One that begins with a checkpoint begins with
+its progress, and an iteration takes a second.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,27 @@ import secrets
 import socket
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ledger_lab.costs import load_prices, resolve_price
-from ledger_lab.ledger import STATE_FILE, AttemptEnded, AttemptStarted, Journal, StateSaved, Status
+from ledger_lab.ledger import (
+    STATE_FILE,
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    Journal,
+    Row,
+    StateSaved,
+    Status,
+)
 from ledger_lab.recipes.recipe_file import check_recipe
-from tests.fakes.ledgers import SECOND, declared, window
+from tests.fakes.ledgers import SECOND, declared, outcomes, result, sha256_of, window
 
+_CHECKPOINT, _PROGRESS = "model_1.pt", "progress"
+
+_EPISODES, _TARGET = 32, 0.8
+"""Episodes of a score, and the target: enough episodes to prove it."""
 STOCK_S, BEST_S = 60.0, 20.0
 """Times to the target of the stock recipe, and of the best one [s]."""
 
@@ -25,7 +43,7 @@ about = "made for tests"
 task = "LedgerLab-Cartpole"
 arguments = {arguments}
 budget_h = {budget_h}
-search_seeds = [1, 2]
+search_seeds = {search_seeds}
 sealed_seeds = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
 {more}
 [space.learning_rate]
@@ -39,11 +57,19 @@ choices = ["fixed", "adaptive"]
 """
 
 
-def search_file(folder: Path, *, budget_h: float = 0.15, arguments: str = "[]", more: str = "") -> Path:
+def search_file(
+    folder: Path, *, budget_h: float = 0.15, arguments: str = "[]", more: str = "", search_seeds: str = "[1, 2]"
+) -> Path:
     """Write a search of two parameters, and return its path."""
     path = folder / "s.toml"
-    path.write_text(FILE.format(budget_h=budget_h, arguments=arguments, more=more))
+    path.write_text(FILE.format(budget_h=budget_h, arguments=arguments, more=more, search_seeds=search_seeds))
     return path
+
+
+def population_file(folder: Path, *, budget_h: float = 0.15, interval: int = 10) -> Path:
+    """Write a search with a population of four members, and return its path."""
+    more = f'strategy = "population"\n[population]\ninterval = {interval}'
+    return search_file(folder, budget_h=budget_h, more=more, search_seeds="[1, 2, 3, 4]")
 
 
 def time_of(values: dict[str, object], seed: int) -> float:
@@ -76,7 +102,8 @@ def train(
     parser = argparse.ArgumentParser()
     for flag in ("--cohort", "--log_root", "--recipe", "--resume", "--usd_per_hour", "--task", "--rl_library"):
         parser.add_argument(flag)
-    for flag in ("--seed", "--num_envs"):
+    parser.add_argument("--checkpoint")
+    for flag in ("--seed", "--num_envs", "--max_iterations"):
         parser.add_argument(flag, type=int)
     parser.add_argument("--limit_s", type=float)
     asked, _ = parser.parse_known_args([*command][2:])
@@ -87,16 +114,27 @@ def train(
     if asked.recipe is not None:
         recipe = check_recipe(Path(asked.recipe), tomllib.loads(Path(asked.recipe).read_text())).to_data()
     values = {} if recipe is None else recipe["fields"]
-    time_s = time_of(values, asked.seed) if time_s is None else time_s
+    whole_s = time_of(values, asked.seed)
+    began_from, begun = None, 0.0
+    if asked.checkpoint is not None:
+        (before,) = root.rglob(asked.checkpoint)
+        begun = float((before / _PROGRESS).read_text())
+        began_from = {"run_id": asked.checkpoint, "task": asked.task, "checkpoint": _CHECKPOINT, "sha256": "0" * 64}
+        began_from |= {"env_steps": 0, "wall_s": 0.0, "usd": None}
+    time_s = whole_s * (1 - begun) if time_s is None else time_s
     usd_per_hour = None if asked.usd_per_hour is None else float(asked.usd_per_hour)
     price = resolve_price(None, usd_per_hour, load_prices(), today=datetime.date(2026, 1, 1))
     run_id = secrets.token_hex(4)
     run_dir = root / "rsl_rl" / "e" / run_id
     run_dir.mkdir(parents=True)
     limit_s = math.inf if asked.limit_s is None else asked.limit_s
-    ended_s = min(time_s, limit_s, math.inf if interrupted_after_s is None else interrupted_after_s)
+    longest_s = math.inf if asked.max_iterations is None else float(asked.max_iterations)
+    ended_s = min(time_s, limit_s, longest_s, math.inf if interrupted_after_s is None else interrupted_after_s)
+    progress = min(1.0, begun + ended_s / whole_s)
+    (run_dir / _PROGRESS).write_text(str(progress))
     if status is None:
         status = Status.TARGET_REACHED if ended_s == time_s else Status.LIMIT_REACHED
+        status = Status.COMPLETED if ended_s == longest_s != time_s else status
         status = Status.PREEMPTED if ended_s == interrupted_after_s else status
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(
@@ -109,6 +147,8 @@ def train(
                 price=price.to_dict(),
                 rl_library=asked.rl_library or "rsl_rl",
                 request={"limit_s": asked.limit_s},
+                target_success=_TARGET,
+                began_from=began_from,
             )
         )
         journal.append(
@@ -118,8 +158,10 @@ def train(
         if status is Status.PREEMPTED and state:
             (run_dir / STATE_FILE).write_text(str(time_s))
             journal.append(_saved(1, ended_s))
+        for row in _judged(run_id, progress) if status in (Status.COMPLETED, Status.TARGET_REACHED) else ():
+            journal.append(row)
         journal.append(_end(status, ended_s))
-    return 0 if status is Status.TARGET_REACHED else 124
+    return 124 if status is Status.LIMIT_REACHED else 0 if status in (Status.TARGET_REACHED, Status.COMPLETED) else 1
 
 
 def _resume(root: Path, run: str, interrupted_after_s: float | None) -> int:
@@ -135,6 +177,14 @@ def _resume(root: Path, run: str, interrupted_after_s: float | None) -> int:
             journal.append(_saved(number, ended_s))
         journal.append(_end(Status.TARGET_REACHED if interrupted_after_s is None else Status.PREEMPTED, ended_s))
     return 0
+
+
+def _judged(run_id: str, progress: float) -> list[Row]:
+    """Return the rows of the last policy, and of its screening: the share of successes is the progress."""
+    sha256 = sha256_of(run_id, _CHECKPOINT)
+    saved = CheckpointSaved(path=_CHECKPOINT, sha256=sha256, size_bytes=1, iteration=1, env_steps=40, wall_ns=1)
+    score = result(run_id, _CHECKPOINT, 0, purpose="screening")
+    return [saved, replace(score, outcomes=outcomes(int(progress * _EPISODES), _EPISODES))]
 
 
 def _saved(iteration: int, wall_s: float) -> StateSaved:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.search.declaration import load_search
+from ledger_lab.search.declaration import Population, load_search
 from ledger_lab.search.space import Parameter
 
 SEARCH = """
@@ -93,6 +93,64 @@ def test_a_wrong_file_is_told_in_one_line(tmp_path: Path, old: str, new: str, me
     with pytest.raises(UserError) as error:
         load_search(written(tmp_path, SEARCH.replace(old, new)))
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+POPULATION = """
+version = 1
+task = "LedgerLab-Ant"
+strategy = "population"
+search_seeds = [1, 2, 3]
+sealed_seeds = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
+budget_h = 3
+[population]
+interval = 50
+[stock]
+num_envs = 64
+[space.learning_rate]
+type = "float"
+low = 1e-4
+high = 1e-2
+log = true
+[space."env.rewards.alive.weight"]
+type = "choice"
+choices = [2, 4]
+"""
+
+
+def test_a_population_is_read(tmp_path: Path) -> None:
+    search = load_search(written(tmp_path, POPULATION))
+    assert search.population == Population(interval=50, replaced=0.25, factors=(0.8, 1.25))
+    assert (search.members, search.seeds_of(5), search.seeds_of(0)) == (3, (2,), ())
+    other = load_search(written(tmp_path, POPULATION.replace("interval = 50", "interval = 51")))
+    assert other.digest != search.digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[population]\ninterval = 50\n", "", r"needs a table [population] with interval"),
+        ("interval = 50", "interval = 0", "interval must be a whole number of at least 1"),
+        ("interval = 50", "interval = 50\nreplaced = 0.6", "replaced must be a number above 0 and up to 0.5"),
+        ("interval = 50", "interval = 50\nfactors = [1]", "factors must be positive numbers other than 1"),
+        ("interval = 50", "interval = 50\nfactor = [2]", "did you mean 'factors'"),
+        ("[1, 2, 3]", "[1]", "a seed for each member: list at least 2"),
+        ("budget_h = 3", "budget_h = 3\ncontrol_every = 4", "a population has no controls"),
+        ("budget_h = 3", 'budget_h = 3\narguments = ["--checkpoint", "a"]', "because the search sets it"),
+        ("num_envs = 64", "max_iterations = 64", '--max_iterations", "N"'),
+        ("space.learning_rate", "space.initial_noise_std", "can't change initial_noise_std during a training: set it"),
+        ('space."env.rewards.alive.weight"', "space.num_envs", "can't change num_envs during a training"),
+        ('strategy = "population"', 'strategy = "random"', 'this table needs strategy = "population"'),
+    ],
+)
+def test_a_wrong_population_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in POPULATION
+    with pytest.raises(UserError) as error:
+        load_search(written(tmp_path, POPULATION.replace(old, new)))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_digests_of_races_do_not_change(tmp_path: Path) -> None:
+    assert load_search(written(tmp_path, SEARCH)).digest.startswith("e774b24e0faa2420")
 
 
 def test_sealed_seeds_are_none_of_the_seeds_of_a_search_trainings_processes(tmp_path: Path) -> None:

@@ -11,16 +11,22 @@ import pytest
 from benchmarks.search_races import LANDSCAPES, declared, play, with_run
 from ledger_lab.reports.search_view import end_lines
 from ledger_lab.search.charges import Charges
+from ledger_lab.search.decisions import Decision, End, Situation, Start
+from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import SealedRun, compare, decide_end, finalists
-from ledger_lab.search.race import End, Start, decide
+from ledger_lab.search.race import decide_race
 from ledger_lab.search.result import summarize_search
-from ledger_lab.search.trials import Outcome, SeedRun
+from ledger_lab.search.trials import Outcome, SeedRun, Trial
 
 
 def runs(bills: Sequence[float], missed: int = 0) -> dict[int, SealedRun]:
     return {
         seed: SealedRun(reached=seed >= missed, bill=bill) for seed, bill in enumerate(bills)
     }  # the first ones miss
+
+
+def end(declaration: SearchDeclaration, trials: Sequence[Trial]) -> Decision:
+    return decide_end(Situation.of(declaration, trials))
 
 
 BASE = [100.0, 110, 90, 105, 95, 100, 120, 80, 100, 100]
@@ -63,7 +69,7 @@ def test_sealed_seeds_are_run_stock_first_and_to_the_end() -> None:
     trials, _ = play(declaration, LANDSCAPES["steep"])
     charges = Charges.of(declaration, trials, None)
     starts = []
-    while isinstance(start := decide_end(declaration, trials, charges), Start):
+    while isinstance(start := end(declaration, trials), Start):
         starts.append(start)
         assert start.seed in declaration.sealed_seeds and start.place.sealed
         run = SeedRun(
@@ -77,7 +83,7 @@ def test_sealed_seeds_are_run_stock_first_and_to_the_end() -> None:
         )
         if len(starts) == 7:  # interrupted, and resumed
             half = with_run(trials, start, replace(run, outcome=Outcome.INTERRUPTED))
-            assert decide_end(declaration, half[::-1], charges) == replace(start, resumes=True)
+            assert end(declaration, half[::-1]) == replace(start, resumes=True)
         trials = with_run(trials, start, run)
     assert isinstance(start, End)
     numbers = [each.number for each in finalists(declaration, trials, charges)]
@@ -86,19 +92,18 @@ def test_sealed_seeds_are_run_stock_first_and_to_the_end() -> None:
     slowest_s = max(300.0, *(each.wall_s for each in stock.raced().values()))
     assert {each.cap_s for each in starts} == {None, 2 * slowest_s}
     assert Charges.of(declaration, trials, None).by_trial == charges.by_trial  # the race does not see the end
-    assert isinstance(decide(declaration, trials), End)
+    assert isinstance(decide_race(Situation.of(declaration, trials)), End)
 
 
 def test_a_stock_recipe_that_crashes_on_the_first_sealed_seed_does_not_cap_the_finalists() -> None:
     declaration = declared(3.0)
     trials, _ = play(declaration, LANDSCAPES["steep"])
-    charges = Charges.of(declaration, trials, None)
-    first = decide_end(declaration, trials, charges)
+    first = end(declaration, trials)
     assert isinstance(first, Start) and first.place.trial == 0
     crash = SeedRun(
         seed=first.seed, outcome=Outcome.CRASHED, wall_s=3.0, usd=None, cap_s=None, started_s=0.0, sealed=True
     )
-    start = decide_end(declaration, with_run(trials, first, crash), charges)
+    start = end(declaration, with_run(trials, first, crash))
     assert isinstance(start, Start) and start.place.trial != 0
     stock = next(trial for trial in trials if trial.is_stock)
     assert start.cap_s == 2 * max(each.wall_s for each in stock.raced().values())
@@ -114,6 +119,6 @@ def test_a_finalist_with_a_smaller_ratio_that_is_not_proven_does_not_hide_one_th
     )
     assert [each.trial for each in found] == [1, 2]
     assert [each.is_better for each in found] == [False, True]
-    result = replace(summarize_search(declaration, trials), comparisons=tuple(found))
+    result = replace(summarize_search(Situation.of(declaration, trials)), comparisons=tuple(found))
     assert result.winner is not None and result.winner.trial == 2
     assert "no finalist is proven" not in "".join(end_lines(result))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,12 +14,18 @@ from hypothesis import strategies as st
 from benchmarks.search_races import Landscape, declared, play, with_run
 from ledger_lab.errors import UserError
 from ledger_lab.search.charges import Drift
+from ledger_lab.search.decisions import Decision, End, Situation, Start, Wait
+from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.proposals import RANDOM_TRIALS
-from ledger_lab.search.race import End, Start, Wait, decide
+from ledger_lab.search.race import decide_race
 from ledger_lab.search.trials import Outcome, Place, SeedRun, Trial
 
 STEEP = Landscape(spread=0.2, steepness=1.0)
 DECLARATION = declared(1.0)
+
+
+def decide(declaration: SearchDeclaration, trials: Sequence[Trial], **known: Any) -> Decision:
+    return decide_race(Situation.of(declaration, trials, **known))
 
 
 def run(seed: int, wall_s: float, outcome: Outcome = Outcome.REACHED, **others: object) -> SeedRun:
@@ -69,6 +77,13 @@ def test_a_trial_without_its_target_is_out(outcome: Outcome) -> None:
     out = Trial(number=1, values=VALUES, runs=(run(1, 3, outcome, cap_s=100.0),))
     start = decide(DECLARATION, [stock(100, 110, 120), out])
     assert isinstance(start, Start) and start.place == Place(2)
+
+
+def test_the_number_of_a_refused_trial_is_not_used_again() -> None:
+    first = decide(DECLARATION, [stock(100, 110, 120)])
+    second = decide(DECLARATION, [stock(100, 110, 120)], skipped={1, 2})
+    assert isinstance(first, Start) and isinstance(second, Start)
+    assert second.place == Place(3) and second.values != first.values
 
 
 def test_a_faster_trial_becomes_the_incumbent() -> None:

@@ -1,24 +1,22 @@
-"""``scripts/search.py``: searches for the recipe that reaches the target in the least time, or for the least cost."""
+"""``scripts/search.py``: searches for what reaches the target in the least time or for the least cost."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 from rich.console import Console
 
+from ledger_lab.commands.search_arguments import chain_arguments, start_arguments, write_schedule
 from ledger_lab.commands.search_decisions import Search
+from ledger_lab.commands.search_locks import lock_of_trainings, only_program
 from ledger_lab.commands.search_on import SearchJobs
 from ledger_lab.commands.search_request import SearchRequest, find_search
-from ledger_lab.commands.search_runs import SearchRuns, SearchTraining, scored_trainings, search_folder
+from ledger_lab.commands.search_runs import SearchRuns
+from ledger_lab.commands.search_scores import scored_trainings
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.errors import UserError
-from ledger_lab.files import make_folder
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.figures.searches import draw_search
@@ -32,11 +30,12 @@ from ledger_lab.reports.search_view import (
     spend_line,
     trial_notes,
     trials_table,
-    values_words,
 )
-from ledger_lab.search.declaration import SearchDeclaration, load_search
-from ledger_lab.search.race import End, Start
-from ledger_lab.search.trials import STOCK, Outcome
+from ledger_lab.reports.search_words import copy_words, counted, training_words, values_words
+from ledger_lab.search.decisions import End, Start
+from ledger_lab.search.declaration import load_search
+from ledger_lab.search.result import SearchResult
+from ledger_lab.search.trials import Outcome, SearchTraining
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.units import duration
@@ -71,7 +70,7 @@ def run_search(argv: Sequence[str]) -> int:
     jobs = None if request.on is None else SearchJobs(declaration, request.on)
     search = Search(declaration, request.log_root if jobs is None else jobs.log_root, jobs)
     if request.cancel:
-        with _alone(declaration, search.log_root):  # a program that goes on would submit them again
+        with only_program(declaration, search.log_root):  # a program that goes on would submit them again
             ended = [] if jobs is None else jobs.cancel()
         console.print(f"cancelled job {', '.join(ended)}" if ended else "nothing to cancel: no training is queued")
         return 0
@@ -82,7 +81,7 @@ def run_search(argv: Sequence[str]) -> int:
     if request.dry_run:
         _print_next(search, console)
         return 0
-    with _alone(declaration, search.log_root) as folder, _lock_of_trainings(folder, console) as lock:
+    with only_program(declaration, search.log_root) as folder, lock_of_trainings(folder, console) as lock:
         try:
             end = _carry_out(search, request.at_once, console, lock)
         except Terminated:
@@ -108,56 +107,82 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
     told, failures = "", 0
     while True:
         runs, gone = search.look()
+        for training, each in gone.items():
+            if not (each.is_refused and search.skip(training, runs)):
+                raise UserError(
+                    f"search {search.declaration.name}: {training_words(search.declaration, training)} ended before it "
+                    f"began to train: see {each.output}; correct that, remove the folder of this submission, and start "
+                    "again"
+                )
+            console.print(_skip_line(training, f"see {each.output}"), soft_wrap=True)
+            failures = _counted(search, failures + 1, training)
         if gone:
-            training, output = next(iter(gone.items()))
-            raise UserError(
-                f"search {search.declaration.name}: trial {training.place.trial} seed {training.seed} ended before it "
-                f"began to train: see {output}; correct that, remove the folder of this submission, and start again"
-            )
+            continue
         decision = search.next(runs)
         if isinstance(decision, End):
             return decision
         busy = [run for trial in runs.trials for run in trial.runs if run.outcome is Outcome.RUNNING]
         if isinstance(decision, Start) and len(busy) < at_once:
             told = ""
-            failures = 0 if _start(search, runs, decision, console, lock) else failures + 1
-            if failures == _MOST_FAILURES:
-                raise UserError(
-                    f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last "
-                    f"one of trial {decision.place.trial}: correct the cause, and start again; move their runs away if "
-                    "the recipes are not to blame"
-                )
+            has_result = _start(search, runs, decision, console, lock)
+            if has_result is not None:
+                training = SearchTraining(decision.place, decision.seed)
+                failures = 0 if has_result else _counted(search, failures + 1, training)
             continue
-        reason = f"{len(busy)} trainings wait or run" if isinstance(decision, Start) else decision.reason
+        reason = f"{counted(len(busy), 'training')} under way" if isinstance(decision, Start) else decision.reason
         if reason != told:
             console.print(f"waiting: {reason}", soft_wrap=True)
         told = reason
         time.sleep(_LOOK_EVERY_S)
 
 
-def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool:
+def _counted(search: Search, failures: int, last: SearchTraining) -> int:
+    """Return the number of trainings in a row without a result.
+
+    Raises:
+        UserError: If there are so many that the machine may be at fault.
+    """
+    if failures == _MOST_FAILURES:
+        raise UserError(
+            f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last one of "
+            f"{training_words(search.declaration, last)}: correct the cause, and start again; move their runs away if "
+            "the recipes are not to blame"
+        )
+    return failures
+
+
+def _skip_line(training: SearchTraining, where: str) -> str:
+    """Say that a trial is left out."""
+    return f"trial {training.place.trial} is left out, because train.py refuses its values ({where})"
+
+
+def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool | None:
     """Start a training; on this machine, wait for its end.
 
     Returns:
-        Whether it has a result, as far as is known: it did not crash, hang, or end early.
+        Whether it has a result: it was not refused, and did not crash, hang, or end early; ``None`` if that is not yet
+        known.
 
     Raises:
         UserError: If the training or its submission is refused.
     """
     runs.require_whole()
-    arguments = runs.arguments(start)
+    arguments = start_arguments(runs, start)
     console.print("", *_start_lines(search, runs, start), sep="\n", soft_wrap=True)
     training = SearchTraining(start.place, start.seed)
     if search.jobs is not None:
         submission = search.jobs.submit(training, arguments)
         console.print(f"submitted to {submission.site} as job {submission.job} ({submission.folder})", soft_wrap=True)
-        return True
+        return None
     status = train_here(train_command(arguments, search.log_root), _longest_s(runs, start), keeps=(lock,))
     runs, _ = search.look()
+    if status == EXIT_USER_ERROR and search.skip(training, runs):
+        console.print(_skip_line(training, "see the message above"), soft_wrap=True)
+        return False
     if status == EXIT_USER_ERROR or training not in runs.runs:
         raise UserError(
-            f"search {search.declaration.name}: the training of trial {start.place.trial} was refused (see the message "
-            "above): correct the cause, and start again"
+            f"search {search.declaration.name}: {training_words(search.declaration, training)} was refused (see the "
+            "message above): correct the cause, and start again"
         )
     return runs.outcome(training) in (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
 
@@ -171,13 +196,13 @@ def _longest_s(runs: SearchRuns, start: Start) -> float:
 
 
 def _start_lines(search: Search, runs: SearchRuns, start: Start) -> list[str]:
-    """Say what the race has spent, and which training is started."""
-    what = "stock recipe" if start.place.trial == STOCK else f"trial {start.place.trial}"
-    what += " on sealed" if start.place.sealed else " again on" if start.place.repeat else " on"
+    """Say what has been spent, and which training is started."""
+    what = training_words(search.declaration, SearchTraining(start.place, start.seed))
     what = f"resuming {what}" if start.resumes else what
+    copied = copy_words(search.declaration, start)
     cap = "" if start.cap_s is None else f", at most {duration(start.cap_s)}"
     values = f": {values_words(start.values)}" if start.values else ""
-    return [spend_line(search.result(runs)), f"{what} seed {start.seed}{cap}{values}"]
+    return [spend_line(search.result(runs)), f"{what}{copied}{cap}{values}"]
 
 
 def _print_next(search: Search, console: Console) -> None:
@@ -189,9 +214,9 @@ def _print_next(search: Search, console: Console) -> None:
         return
     runs.require_whole()
     if search.jobs is not None:
-        search.jobs.show(SearchTraining(decision.place, decision.seed), runs.arguments(decision), console)
+        search.jobs.show(SearchTraining(decision.place, decision.seed), start_arguments(runs, decision), console)
     else:
-        command = train_command(runs.arguments(decision), search.log_root)
+        command = train_command(start_arguments(runs, decision), search.log_root)
         console.print(shlex.join(command), soft_wrap=True)
 
 
@@ -216,81 +241,26 @@ def _show(search: Search, request: SearchRequest, console: Console) -> None:
     console.print(*trial_notes(result, every=request.all), sep="\n", soft_wrap=True)
     if result.importances:
         console.print("", importance_table(result), sep="\n")
-    if lines := prediction_lines(result, scored_trainings(runs)):
+    if search.declaration.population is None and (lines := prediction_lines(result, scored_trainings(runs))):
         console.print("", *lines, sep="\n", soft_wrap=True)
     if lines := end_lines(result):
         console.print("", *lines, sep="\n", soft_wrap=True)
-    if result.winner is not None:
-        arguments = runs.trial_arguments(result.winner.trial, result.trial(result.winner.trial).values)
-        console.print(f"train with it: ./isaaclab.sh -p scripts/train.py {shlex.join(arguments)}", soft_wrap=True)
+    if lines := _use_lines(search, result):
+        console.print(*lines, sep="\n", soft_wrap=True)
 
 
-@contextmanager
-def _alone(declaration: SearchDeclaration, log_root: Path) -> Iterator[Path]:
-    """Keep other programs from working on the same search at the same time.
-
-    Yields:
-        The folder of the search.
-
-    Raises:
-        UserError: If another program works on it, or the folder can't be written to.
-    """
-    folder = search_folder(declaration, log_root)
-    make_folder(folder)
-    with _file_lock(folder / "lock") as (_, is_free):
-        if not is_free:
-            raise UserError(f"search {declaration.name}: another search.py works on it: wait for it, or end it first")
-        yield folder
-
-
-@contextmanager
-def _lock_of_trainings(folder: Path, console: Console) -> Iterator[int]:
-    """Wait until no training on this machine goes on that an earlier program had started, and then keep a lock.
-
-    If this program is killed, its training goes on and keeps the lock. So a training is not started twice, although the
-    ledger shows it only when it has declared its run.
-
-    Args:
-        folder: Folder of the search.
-        console: Where to print that it waits.
-
-    Yields:
-        Descriptor of the lock, which trainings keep open.
-    """
-    with _file_lock(folder / "trainings.lock") as (descriptor, is_free):
-        if not is_free:
-            console.print("waiting: a training that an earlier search.py started is under way", soft_wrap=True)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[tuple[int, bool]]:
-    """Open a file, and lock it if it is free.
-
-    Args:
-        path: The file.
-
-    Yields:
-        Its descriptor, and whether it was free.
-
-    Raises:
-        UserError: If the folder can't be written to, or its file system has no locks.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UserError(f"cannot write to {path.parent}: {error.strerror}: correct --log_root") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
-        except BlockingIOError:
-            is_free = False
-        except OSError as error:
-            raise UserError(
-                f"cannot lock {path}: {error.strerror}: use a log root on a file system with locks"
-            ) from error
-        yield descriptor, is_free
-    finally:
-        os.close(descriptor)
+def _use_lines(search: Search, result: SearchResult) -> list[str]:
+    """Say where the schedule of a population is, and how to train with what was found. This writes the files."""
+    declaration, log_root = search.declaration, search.log_root
+    lines = []
+    if declaration.population is not None and result.finalists:
+        best = result.finalists[0] if result.winner is None else result.winner.trial
+        lines.append(f"schedule: {write_schedule(declaration, log_root, result.chain(best))}")
+    if result.winner is None:
+        return lines
+    first, *others = chain_arguments(declaration, log_root, result.chain(result.winner.trial))
+    lines.append(f"train with it: ./isaaclab.sh -p scripts/train.py {shlex.join(first)}")
+    return lines + [
+        f"then, with RUN = the run before: ./isaaclab.sh -p scripts/train.py {shlex.join(each)} --checkpoint RUN"
+        for each in others
+    ]

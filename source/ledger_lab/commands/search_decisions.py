@@ -8,27 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from ledger_lab.commands.batches import batches_of, configuration_of
-from ledger_lab.commands.search_on import SearchJobs
-from ledger_lab.commands.search_runs import SearchRuns, SearchTraining
+from ledger_lab.commands.search_on import Gone, SearchJobs
+from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.commands.study_requests import library_of
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.costs.model import billed_instances
 from ledger_lab.errors import UserError
 from ledger_lab.launch import requested_processes
+from ledger_lab.ledger.cohorts import declare_cohort
 from ledger_lab.ledger.find import tell_damage
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.recipes import dialect_of
 from ledger_lab.recipes.libraries import PPO, algorithm_of, require_library
 from ledger_lab.recipes.recipe_file import check_recipe
-from ledger_lab.search.charges import Charges
+from ledger_lab.search.decisions import Decision, Situation
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import decide_next
+from ledger_lab.search.population import decide_population
 from ledger_lab.search.proposals import propose
-from ledger_lab.search.race import Decision
 from ledger_lab.search.result import SearchResult, summarize_search
 from ledger_lab.search.space import LIBRARY, Values, is_override
 from ledger_lab.search.trial_recipe import overrides_of, recipe_text
-from ledger_lab.search.trials import STOCK, Place
+from ledger_lab.search.trials import STOCK, Place, SearchTraining, cohort_of
 from ledger_lab.training.minibatches import cannot_split
 from ledger_lab.training.recipe import with_recipe
 from ledger_lab.training.request import TrainRequest
@@ -99,7 +100,11 @@ class Search:
         declaration.require_seeds_for(self._processes or max(1, gpus))
         if reason := self.refuses({}):
             raise UserError(f"search {declaration.name}: the stock recipe can't be trained: {reason}")
-        propose(declaration, (), Charges.of(declaration, (), self.usd_per_s), STOCK + 1, self.refuses)
+        beginning = Situation.of(declaration, (), usd_per_s=self.usd_per_s, refuses=self.refuses)
+        if declaration.population is None:
+            propose(declaration, (), beginning.charges, STOCK + 1, self.refuses)
+        else:
+            decide_population(beginning)
         self._require_settings()
 
     def _require_settings(self) -> None:
@@ -152,11 +157,11 @@ class Search:
             return None
         return cannot_split(asked.num_envs or batch.own_num_envs, batch.plan)
 
-    def look(self) -> tuple[SearchRuns, dict[SearchTraining, Path]]:
+    def look(self) -> tuple[SearchRuns, dict[SearchTraining, Gone]]:
         """Read the ledger, and ask the cluster for the trainings that the ledger does not show to have ended.
 
         Returns:
-            The trainings; and the file with the output of each training whose last submission began no attempt.
+            The trainings; and those whose last submission began no attempt.
 
         Raises:
             UserError: If the cluster does not answer, or the ledger holds trainings that the search can't have started.
@@ -169,10 +174,33 @@ class Search:
         waiting, gone = self.jobs.ask(_ended(runs))
         runs = SearchRuns(self.declaration, self.log_root, waiting)  # some may have ended before the cluster was asked
         return runs, {
-            training: each.output
+            training: each
             for training, each in gone.items()
             if each.submissions > sum(len(run.attempts) for run in runs.runs.get(training, []))
         }
+
+    def skip(self, training: SearchTraining, runs: SearchRuns) -> bool:
+        """Leave out a trial because ``train.py`` has refused its first training.
+
+        The ledger remembers it: the cohort of the trial is declared, and has no run.
+
+        Args:
+            training: The refused training.
+            runs: The trainings of the search.
+
+        Returns:
+            Whether the trial is left out. If not, its values may not be the reason: it is the stock recipe, has been
+            trained before, or is a member of a population, whose values are checked before it is started.
+
+        Raises:
+            UserError: If the ledger can't be written to.
+        """
+        place = training.place
+        is_known = place.trial == STOCK or any(trial.number == place.trial for trial in runs.trials)
+        if is_known or place != Place(place.trial) or self.declaration.population is not None:
+            return False
+        declare_cohort(self.log_root, cohort_of(self.declaration, place), 1)
+        return True
 
     def next(self, runs: SearchRuns) -> Decision:
         """Decide what comes next.
@@ -180,16 +208,23 @@ class Search:
         Raises:
             UserError: As :func:`~ledger_lab.search.ending.decide_next`.
         """
-        return decide_next(self.declaration, runs.trials, usd_per_s=self.usd_per_s, refuses=self.refuses)
+        return decide_next(self._situation(runs))
 
     def result(self, runs: SearchRuns) -> SearchResult:
         """Return what the search has found so far."""
-        return summarize_search(self.declaration, runs.trials, self.usd_per_s)
+        return summarize_search(self._situation(runs))
+
+    def _situation(self, runs: SearchRuns) -> Situation:
+        """Return what decisions depend on."""
+        return Situation.of(
+            self.declaration, runs.trials, usd_per_s=self.usd_per_s, skipped=runs.skipped, refuses=self.refuses
+        )
 
 
 def _ended(runs: SearchRuns) -> set[SearchTraining]:
-    """Return the trainings that the ledger shows to have ended."""
-    return {
+    """Return the trainings that the ledger shows to have ended, or to have been refused."""
+    refused = {SearchTraining(Place(trial), seed) for trial in runs.skipped for seed in runs.declaration.search_seeds}
+    return refused | {
         SearchTraining(Place(trial.number, run.repeat, run.sealed), run.seed)
         for trial in runs.trials
         for run in trial.runs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.commands.search_runs import SearchTraining, Waiting
+from ledger_lab.commands.search_runs import Waiting
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.drafts import read_drafts
@@ -22,7 +22,8 @@ from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.space import Values
 from ledger_lab.search.trial_recipe import recorded_values
-from ledger_lab.search.trials import STOCK, cohort_of, place_of
+from ledger_lab.search.trials import STOCK, SearchTraining, cohort_of, place_of
+from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.training.request import TrainRequest
 
 
@@ -34,6 +35,8 @@ class Gone:
     """How often it was submitted, without cancelled submissions."""
     output: Path
     """Output of the last submission."""
+    is_refused: bool
+    """Whether ``train.py`` refused the last submission."""
 
 
 class SearchJobs:
@@ -120,7 +123,11 @@ class SearchJobs:
             if index in load_engine(submission.engine).queued(submission):
                 waiting[training] = self._waiting(training, planned, submission)
             elif submission in kept:
-                gone[training] = Gone(submissions=counts[name], output=submission.output(index))
+                gone[training] = Gone(
+                    submissions=counts[name],
+                    output=submission.output(index),
+                    is_refused=submission.exit_status(index) == EXIT_USER_ERROR,
+                )
         return waiting, gone
 
     def cancel(self) -> list[str]:
@@ -165,6 +172,7 @@ class SearchJobs:
             values=self._values(training, asked),
             cap_s=asked.limit_s,
             since_s=datetime.fromisoformat(submission.submitted_at).timestamp(),
+            checkpoint=asked.checkpoint,
         )
 
     def _values(self, training: SearchTraining, asked: TrainRequest) -> Values:

@@ -33,8 +33,10 @@ class SearchRequest(Request):
             "on all search seeds. Then each other trial races against the best trial so far: the program ends it as "
             "soon as it can't win any more. When the budget is used up, up to three of the best trials and the stock "
             "recipe are trained on sealed seeds, and compared. If the best of these trials is proven to be better than "
-            "the stock recipe, its recipe is written into a file for train.py --recipe. If you start the program "
-            "again, it continues from the ledger, and the same ledger gives the same trials. If a signal ends the "
+            "the stock recipe, its recipe is written into a file for train.py --recipe. If the search file asks for a "
+            "population, its members are trained in intervals, and the worst are replaced by changed copies of better "
+            "ones. This finds a schedule, which is compared on sealed seeds in the same way. If you start the program "
+            "again, it continues from the ledger, and the same ledger gives the same trainings. If a signal ends the "
             f"program, the exit status is {EXIT_REQUEUE}."
         ),
         terms=("trial", "sealed seeds", "target", "run", "cohort", "ledger"),
@@ -52,7 +54,10 @@ class SearchRequest(Request):
     log_root: Path = log_root_flag()
     dry_run: bool = flag(False, "Only print the command of the next training.")
     status: bool = flag(False, "Only show the trials, what they have cost, and which one is the best so far.")
-    all: bool = flag(False, "Show all trials in the table, not only the best ones and those under way.")
+    all: bool = flag(
+        False,
+        "Show all trials in the table, not only the best ones and those under way; of a population, all generations.",
+    )
     json: str | None = flag(
         None, "With --status: write the results to a JSON file; - means standard output.", metavar="FILE"
     )

@@ -1,4 +1,4 @@
-"""The trainings of a search: what the ledger says of them, and how they start or resume."""
+"""The trainings of a search: what the ledger says of them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ledger_lab.commands.study_runs import has_state, repeated_flags
+from ledger_lab.commands.search_scores import last_return, last_success
 from ledger_lab.errors import UserError
-from ledger_lab.files import make_folder, whole_file
-from ledger_lab.ledger import LedgerDamageError, Run, StateSaved, read_ledger
+from ledger_lab.ledger import Cohort, LedgerDamageError, Run, StateSaved, read_ledger
 from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.panels import few_differences
 from ledger_lab.recipes.rules import positive
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.prediction import ScoredTraining
-from ledger_lab.search.race import Start
-from ledger_lab.search.space import LIBRARY, Values
-from ledger_lab.search.trial_recipe import recipe_text, recorded_values
-from ledger_lab.search.trials import STOCK, Outcome, Place, SeedRun, Trial, cohort_of, gather, outcome_of, place_of
+from ledger_lab.search.space import Values
+from ledger_lab.search.trial_recipe import recorded_values
+from ledger_lab.search.trials import (
+    STOCK,
+    Outcome,
+    Place,
+    Record,
+    SearchTraining,
+    SeedRun,
+    Trial,
+    cohort_of,
+    gather,
+    outcome_of,
+    place_of,
+)
 
-_FOLDER = "searches"
-"""Folder of the recipe files of all searches, below the root of the ledger."""
 _BEGINNING_BYTES = 1 << 20
 """How much of a damaged journal is read to find its cohort [B]: a small file may decompress to gigabytes."""
-
-
-@dataclass(frozen=True)
-class SearchTraining:
-    """One training of a search: its place, and its seed."""
-
-    place: Place
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,8 @@ class Waiting:
     """Time that it may take [s]; ``None`` without a limit."""
     since_s: float
     """When it was submitted, in seconds since 1970 [s]."""
+    checkpoint: str | None = None
+    """Id of the run whose last policy it begins with; ``None`` for random networks."""
 
 
 class SearchRuns:
@@ -65,7 +65,7 @@ class SearchRuns:
         Raises:
             UserError: If the ledger holds trainings that this search can't have started.
         """
-        self._declaration, self._log_root = declaration, log_root
+        self.declaration, self.log_root = declaration, log_root
         self.runs: dict[SearchTraining, list[Run]] = defaultdict(list)
         """Runs of each training, oldest first. There are several if one was interrupted before it saved a state."""
         ledger = read_ledger(log_root.resolve(), tolerate_damage=True)
@@ -75,9 +75,18 @@ class SearchRuns:
             place = place_of(declaration, run.cohort)
             if place is not None and run.attempts:
                 self.runs[SearchTraining(place, run.declared.seed)].append(run)
+        self.skipped = frozenset(_skipped(declaration, ledger.cohorts))
+        """Numbers of trials whose values ``train.py`` has refused."""
+        self._trial_of_run = {
+            run.run_id: training.place.trial
+            for training, runs in self.runs.items()
+            for run in runs
+            if not training.place.sealed
+        }
         self._require_one_panel()
         records = [record for training, runs in self.runs.items() for record in self._records(training, runs)]
-        self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}))
+        begun = {training: self._parent(training.place, each.checkpoint) for training, each in (waiting or {}).items()}
+        self.trials: tuple[Trial, ...] = gather(declaration, with_waiting(records, waiting or {}, begun))
         """The trials, by number."""
 
     def _require_one_panel(self) -> None:
@@ -90,7 +99,7 @@ class SearchRuns:
                     {**other.panel_fields, "target": other.target_success},
                 )
                 raise UserError(
-                    f"search {self._declaration.name}: runs {one.run_id} and {other.run_id} were scored differently: "
+                    f"search {self.declaration.name}: runs {one.run_id} and {other.run_id} were scored differently: "
                     f"{what}: restore the panel, the task and the packages, and move away the runs that differ"
                 )
 
@@ -100,10 +109,10 @@ class SearchRuns:
         Raises:
             UserError: If there may be one.
         """
-        stem = self._declaration.cohort_stem.encode()
+        stem = self.declaration.cohort_stem.encode()
         if found := next((each for each in self.damage if _may_hold(each.path, stem)), None):
             raise UserError(
-                f"search {self._declaration.name}: a training of it may be left out: {found}: restore it, or move it "
+                f"search {self.declaration.name}: a training of it may be left out: {found}: restore it, or move it "
                 "out of the ledger"
             )
 
@@ -119,114 +128,93 @@ class SearchRuns:
         )
         return next(found, None)
 
-    def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[tuple[Place, Values, SeedRun]]:
+    def ended_run(self, training: SearchTraining) -> Run:
+        """Return the run in which a training ended.
+
+        Args:
+            training: The training.
+
+        Raises:
+            UserError: If there is none.
+        """
+        ended = [run for run in self.runs.get(training, []) if _outcome(run).is_final]
+        if not ended:
+            raise UserError(
+                f"search {self.declaration.name}: the run of cohort {cohort_of(self.declaration, training.place)} with "
+                f"seed {training.seed} is missing, whose policy the next training begins with: restore it"
+            )
+        return ended[-1]
+
+    def _records(self, training: SearchTraining, runs: Sequence[Run]) -> Iterable[Record]:
         """Return the records of a training: one, or one for each run that has ended if there are several."""
         values = [self._values(run, training.place) for run in runs]
         if any(each != values[-1] for each in values):
             raise UserError(
-                f"search {self._declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
+                f"search {self.declaration.name}: runs {', '.join(run.run_id for run in runs)} of cohort "
                 f"{runs[0].cohort} have different values: move away those that the search did not start"
             )
-        if len(runs) == 1:
-            return [(training.place, values[0], _seed_run(training, runs))]
         ended = [run for run in runs if _outcome(run).is_final]
         others = [run for run in runs if run not in ended]
         if len(ended) > 1:  # a training has one result: gather() refuses these records
-            return [(training.place, values[-1], _seed_run(training, [run])) for run in ended]
-        return [(training.place, values[-1], _seed_run(training, [*others, *ended]))]
+            return [self._record(training, values[-1], [run]) for run in ended]
+        return [self._record(training, values[-1], [*others, *ended])]
+
+    def _record(self, training: SearchTraining, values: Values, runs: Sequence[Run]) -> Record:
+        """Return the record of a training."""
+        run, last = _seed_run(training, runs), runs[-1]
+        if self.declaration.population is None:
+            return Record(training.place, values, run)
+        if run.outcome.is_final:
+            run = replace(run, success=last_success(last))
+        if run.success == 0 and not training.place.sealed:
+            run = replace(run, mean_return=last_return(last))
+        began = last.declared.began_from or {}
+        return Record(training.place, values, run, self._parent(training.place, began.get("run_id")))
+
+    def _parent(self, place: Place, run_id: str | None) -> int | None:
+        """Return the trial of a population whose last policy a training began with."""
+        if run_id is None or place.sealed or self.declaration.population is None:
+            return None
+        if run_id not in self._trial_of_run:
+            raise UserError(
+                f"search {self.declaration.name}: cohort {cohort_of(self.declaration, place)} began with a policy of "
+                f"run {run_id}, which is no training of this search, or is missing: restore it"
+            )
+        return self._trial_of_run[run_id]
 
     def _values(self, run: Run, place: Place) -> Values:
         """Return the values of a trial, as one of its runs recorded them."""
         try:
             return recorded_values(
-                self._declaration, run.declared.recipe, run.declared.rl_library, is_stock=place.trial == STOCK
+                self.declaration, run.declared.recipe, run.declared.rl_library, is_stock=place.trial == STOCK
             )
         except UserError as error:
             raise UserError(
-                f"search {self._declaration.name}: run {run.run_id}: {error}: move it away, because the search can't "
+                f"search {self.declaration.name}: run {run.run_id}: {error}: move it away, because the search can't "
                 "have started it"
             ) from error
 
-    def arguments(self, start: Start) -> list[str]:
-        """Return the arguments of ``train.py`` that start or resume a training, and write its recipe file.
-
-        Args:
-            start: The training.
-
-        Raises:
-            UserError: If the recipe file can't be written.
-        """
-        declaration = self._declaration
-        earlier = self.runs.get(SearchTraining(start.place, start.seed), [])
-        if start.resumes and earlier and has_state(earlier[-1]):
-            return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
-        arguments = self.trial_arguments(start.place.trial, start.values)
-        if start.cap_s is not None:
-            left_s = start.cap_s - sum(summarize_run(run).wall_s for run in earlier)
-            arguments += ["--limit_s", f"{max(left_s, 1.0):.3f}"]
-        return [*arguments, "--seed", str(start.seed), "--cohort", cohort_of(declaration, start.place)]
-
-    def trial_arguments(self, trial: int, values: Values) -> list[str]:
-        """Return the arguments of ``train.py`` that all trainings of a trial have. This writes its recipe file.
-
-        Args:
-            trial: Number of the trial.
-            values: Its values.
-
-        Raises:
-            UserError: If the recipe file can't be written.
-        """
-        arguments = [*self._declaration.common_arguments]
-        if LIBRARY in values:
-            arguments += ["--rl_library", str(values[LIBRARY])]
-        if self._declaration.recipe(values):
-            arguments += ["--recipe", str(self._recipe_file(trial, values))]
-        return arguments
-
-    def _recipe_file(self, trial: int, values: Values) -> Path:
-        """Write the recipe of a trial into its file, and return its path."""
-        declaration = self._declaration
-        folder = search_folder(declaration, self._log_root)
-        path = folder / f"t{trial:04d}.toml"
-        text = recipe_text(
-            declaration.recipe(values), f"trial {trial} of search {declaration.name} ({declaration.digest[:8]})"
-        )
-        make_folder(folder)
-        try:
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                with whole_file(path, shared=True) as unfinished:
-                    unfinished.write_text(text, encoding="utf-8")
-        except (OSError, UnicodeError) as error:
-            raise UserError(f"cannot write {path}: {error}") from error
-        return path
-
-
-def search_folder(declaration: SearchDeclaration, log_root: Path) -> Path:
-    """Return the folder of the recipe files of a search.
-
-    Args:
-        declaration: The search.
-        log_root: Root of the ledger.
-    """
-    return log_root.resolve() / _FOLDER / declaration.cohort_stem
-
 
 def with_waiting(
-    records: Iterable[tuple[Place, Values, SeedRun]], waiting: Mapping[SearchTraining, Waiting]
-) -> list[tuple[Place, Values, SeedRun]]:
+    records: Iterable[Record],
+    waiting: Mapping[SearchTraining, Waiting],
+    parents: Mapping[SearchTraining, int | None],
+) -> list[Record]:
     """Return the records of the ledger, and those of the trainings on a cluster, which count as running.
 
     Args:
         records: What the ledger says.
         waiting: The trainings that wait or run on a cluster.
+        parents: For each of them, the trial whose last policy it begins with.
     """
     found = []
     seen = set()
-    for place, values, run in records:
-        training = SearchTraining(place, run.seed)
+    for record in records:
+        training = SearchTraining(record.place, record.run.seed)
         seen.add(training)
-        is_under_way = training in waiting and not run.outcome.is_final
-        found.append((place, values, replace(run, outcome=Outcome.RUNNING) if is_under_way else run))
+        if training in waiting and not record.run.outcome.is_final:
+            record = record._replace(run=replace(record.run, outcome=Outcome.RUNNING))
+        found.append(record)
     for training, each in waiting.items():
         if training not in seen:
             run = SeedRun(
@@ -239,8 +227,16 @@ def with_waiting(
                 repeat=training.place.repeat,
                 sealed=training.place.sealed,
             )
-            found.append((training.place, each.values, run))
+            found.append(Record(training.place, each.values, run, parents[training]))
     return found
+
+
+def _skipped(declaration: SearchDeclaration, cohorts: Iterable[Cohort]) -> Iterable[int]:
+    """Yield the trials of a race whose cohorts are declared and have no run: ``train.py`` has refused their values."""
+    for cohort in cohorts:
+        place = place_of(declaration, cohort.name)
+        if place is not None and place == Place(place.trial) and not cohort.run_ids:
+            yield place.trial
 
 
 def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
@@ -324,41 +320,3 @@ def _beginning(journal: Path) -> bytes:
     """Return the beginning of a journal, compressed or not; the first row of a run tells its cohort."""
     with open_journal(journal) as file:
         return file.read(_BEGINNING_BYTES)
-
-
-def scored_trainings(runs: SearchRuns) -> list[ScoredTraining]:
-    """Return the trainings of the race with their scores. This reads all scores of their runs.
-
-    Args:
-        runs: The trainings of a search.
-    """
-    found = []
-    for trial in runs.trials:
-        for run in trial.raced().values():
-            own = runs.runs.get(SearchTraining(Place(trial.number), run.seed), [])
-            found.append(
-                ScoredTraining(
-                    trial=trial.number,
-                    seed=run.seed,
-                    started_s=run.started_s,
-                    wall_s=run.wall_s,
-                    reached=run.outcome is Outcome.REACHED,
-                    scores=_scores(own),
-                )
-            )
-    return sorted(found, key=lambda each: (each.started_s, each.trial, each.seed))
-
-
-def _scores(runs: Sequence[Run]) -> tuple[tuple[float, float], ...]:
-    """Return when the policies of a training were screened [s], and their success rates."""
-    found = []
-    passed_s = 0.0
-    for run in runs:
-        starts = attempt_starts_s(run)
-        found += [
-            (passed_s + starts[attempt.number] + row.wall_ns / 1e9, row.outcomes.successes / row.outcomes.episodes)
-            for attempt, row in run.judged
-            if attempt is not None and row.purpose == "screening" and row.invalid is None
-        ]
-        passed_s += summarize_run(run).wall_s
-    return tuple(sorted(found))

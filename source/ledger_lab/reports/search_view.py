@@ -9,12 +9,14 @@ from typing import Any
 
 from rich.table import Table
 
+from ledger_lab.reports.population_view import TITLES, best_words, lineage_lines, member_rows, members_shown
+from ledger_lab.reports.search_words import counted, trial_words, values_words
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import Comparison
+from ledger_lab.search.population import by_generation
 from ledger_lab.search.prediction import MOST_WRONG, ScoredTraining, is_behind, replay
 from ledger_lab.search.result import SearchResult
-from ledger_lab.search.space import Values
-from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial
+from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, generation_of, member_of
 from ledger_lab.units import MISSING, duration, percent, usd
 
 _MOST_SHOWN = 12
@@ -30,7 +32,9 @@ _MARKS = {
 
 
 def search_lines(result: SearchResult) -> list[str]:
-    """Return what a search is about, what its race has spent, and which trial is the best so far, one line each.
+    """Return what a search is about, what it has spent, and what is the best so far, one line each.
+
+    For a population, the last lines are the lineage of the best member.
 
     Args:
         result: The search.
@@ -41,38 +45,49 @@ def search_lines(result: SearchResult) -> list[str]:
         f"least {declaration.objective}",
         spend_line(result),
     ]
-    if result.best is not None:
-        mean = result.charges.mean(result.best.number)
-        name = "the stock recipe" if result.best.is_stock else f"trial {result.best.number}"
-        lines.append(f"best so far: {name}, {_amount(declaration, mean)} per seed in the race")
-    return lines
+    if result.best is None:
+        return lines
+    if declaration.population is not None:
+        return [*lines, f"best so far: {best_words(result, result.best)}", *lineage_lines(result, result.best)]
+    mean = result.charges.mean(result.best.number)
+    name = trial_words(declaration, result.best.number)
+    return [*lines, f"best so far: {name}, {_amount(declaration, mean)} per seed in the race"]
 
 
 def spend_line(result: SearchResult) -> str:
-    """Return how many trainings a search has made, and what its race has spent of the budget.
+    """Return how many trainings a search has made before the sealed seeds, and what they have spent of the budget.
 
     Args:
         result: The search.
     """
+    declaration = result.declaration
     runs = [run for trial in result.trials for run in trial.runs]
     raced, sealed = sum(not run.sealed for run in runs), sum(run.sealed for run in runs)
-    of_end = f"; sealed seeds: {sealed} trainings" if sealed else ""
-    return f"race: {raced} trainings of {len(result.trials)} trials, {_spend_words(result)}{of_end}"
+    made = f"race: {counted(raced, 'training')} of {counted(len(result.trials), 'trial')}"
+    if declaration.population is not None:
+        generations = counted(len(by_generation(declaration, result.trials)), "generation")
+        made = f"population: {counted(raced, 'training')} in {generations} of {declaration.members} members"
+    of_end = f"; sealed seeds: {counted(sealed, 'training')}" if sealed else ""
+    return f"{made}, {_spend_words(result)}{of_end}"
 
 
 def trial_titles(result: SearchResult) -> list[str]:
     """Return the titles of the columns of :func:`trial_rows`."""
+    if result.declaration.population is not None:
+        return [*TITLES]
     return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "cost", "values"]
 
 
 def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
-    """Return the rows of the table of trials, best first.
+    """Return the rows of the table of trials, best first; for a population, those of its members.
 
     Args:
         result: The search.
-        every: Whether to return all trials, and not only the best ones and those under way.
+        every: Whether to return all trials, and not only the best ones and those under way, or the newest generations.
     """
     declaration, rows = result.declaration, []
+    if declaration.population is not None:
+        return member_rows(result, every=every)
     for trial in _shown(result, every=every):
         raced, own = trial.raced(), result.charges.by_trial[trial.number]
         times = [_run_cell(raced[seed]) if seed in raced else "" for seed in declaration.search_seeds]
@@ -108,12 +123,19 @@ def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
         result: The search.
         every: Whether the table shows all trials.
     """
+    if result.declaration.population is not None:
+        left_out = sum(not trial.is_stock for trial in result.trials) - len(members_shown(result, every=every))
+        return [
+            "policy of: member whose last policy the interval began with · held-out success: of the last policy on the "
+            "panel · time, cost: of the interval",
+            *([f"{counted(left_out, 'more interval')}: --all shows all"] if left_out else []),
+        ]
     left_out = len(result.trials) - len(_shown(result, every=every))
     notes = [
         "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed counts "
         "as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
     ]
-    return [*notes, f"{left_out} more trials: --all shows them"] if left_out else notes
+    return [*notes, f"{counted(left_out, 'more trial')}: --all shows all"] if left_out else notes
 
 
 def importance_table(result: SearchResult) -> Table:
@@ -171,22 +193,13 @@ def end_lines(result: SearchResult) -> list[str]:
         f"on {seeds} sealed seeds, {declaration.objective} per proven target ÷ that of the stock recipe, with "
         "intervals that hold for all finalists together in 95 % of searches:"
     )
-    lines += [f"  trial {each.trial}: {_ratio_words(each)}" for each in result.comparisons]
+    lines += [f"  {trial_words(declaration, each.trial)}: {_ratio_words(each)}" for each in result.comparisons]
     winner = result.winner
     if winner is None:
         lines.append("no finalist is proven to be better than the stock recipe")
-    worth = "" if winner is None else f"; {_worth_words(winner)}"
+    worth = "" if winner is None else f"; {_worth_words(declaration, winner)}"
     lines.append(f"the whole search took {_amount(declaration, result.bill)}{worth}")
     return lines
-
-
-def values_words(values: Values) -> str:
-    """Return values of a trial in one line.
-
-    Args:
-        values: The values.
-    """
-    return ", ".join(f"{name} {_value_words(value)}" for name, value in values.items())
 
 
 def search_json(result: SearchResult) -> dict[str, Any]:
@@ -202,6 +215,7 @@ def search_json(result: SearchResult) -> dict[str, Any]:
         "task": declaration.task,
         "objective": declaration.objective,
         "strategy": declaration.strategy,
+        "population": None if declaration.population is None else asdict(declaration.population),
         "budget_h": declaration.budget_h,
         "budget_usd": declaration.budget_usd,
         "search_seeds": list(declaration.search_seeds),
@@ -214,9 +228,11 @@ def search_json(result: SearchResult) -> dict[str, Any]:
         "comparisons": [_finite(asdict(each)) for each in result.comparisons],
         "importances": [asdict(each) for each in result.importances],
         "steps": [asdict(each) for each in result.steps],
+        "chains": {str(number): [asdict(link) for link in result.chain(number)] for number in result.finalists},
         "trials": [
             {
                 "trial": trial.number,
+                **_place_in_population(declaration, trial),
                 "values": dict(trial.values),
                 "charges": result.charges.by_trial.get(trial.number, {}),
                 "runs": [asdict(run) for run in trial.runs],
@@ -224,6 +240,14 @@ def search_json(result: SearchResult) -> dict[str, Any]:
             for trial in result.trials
         ],
     }
+
+
+def _place_in_population(declaration: SearchDeclaration, trial: Trial) -> dict[str, Any]:
+    """Return where a trial is in a population, and the trial whose policy it began with; nothing for a race."""
+    if declaration.population is None or trial.is_stock:
+        return {}
+    generation, member = generation_of(declaration, trial.number), member_of(declaration, trial.number)
+    return {"generation": generation, "member": member, "parent": trial.parent}
 
 
 def _shown(result: SearchResult, *, every: bool) -> Sequence[Trial]:
@@ -269,25 +293,17 @@ def _ratio_words(comparison: Comparison) -> str:
     return f"{ratio} [{comparison.ratio_low:.2f}, {high}]"
 
 
-def _worth_words(winner: Comparison) -> str:
+def _worth_words(declaration: SearchDeclaration, winner: Comparison) -> str:
     """Return after how many trainings the search is repaid."""
     if winner.break_even is None:
         return "it is never repaid"
     low = MISSING if winner.break_even_low is None else f"{math.ceil(winner.break_even_low)}"
     high = "∞" if winner.break_even_high is None else f"{math.ceil(winner.break_even_high)}"
+    what = "recipe" if declaration.population is None else "schedule"
     return (
-        f"it is repaid after {math.ceil(winner.break_even)} trainings [{low}, {high}] with the recipe of trial "
-        f"{winner.trial}"
+        f"it is repaid after {counted(math.ceil(winner.break_even), 'training')} [{low}, {high}] with the {what} of "
+        f"{trial_words(declaration, winner.trial)}"
     )
-
-
-def _value_words(value: object) -> str:
-    """Return a value as a text."""
-    if isinstance(value, tuple):
-        return "×".join(map(str, value))
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _finite(content: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Searches for the recipe with the least time or cost to a proven target.
+"""Searches for the recipe, or the schedule of hyperparameters, with the least time or cost to a proven target.
 
 A search has no storage of its own: everything here is computed from the search file, and from what the ledger says of
 the search's trainings. So a search that was killed continues where it stopped.

@@ -15,11 +15,21 @@ from typing import Any, Literal, get_args
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.names import names_a_folder
-from ledger_lab.search.space import LIBRARY, NUM_ENVS, Space, Value, Values, canonical, read_space, read_values
+from ledger_lab.search.space import (
+    LIBRARY,
+    NUM_ENVS,
+    Space,
+    Value,
+    Values,
+    canonical,
+    is_override,
+    read_space,
+    read_values,
+)
 from ledger_lab.studies.arguments import STUDY_FLAGS, check_arguments
 
 type Objective = Literal["time", "cost"]
-type Strategy = Literal["tpe", "random"]
+type Strategy = Literal["tpe", "random", "population"]
 
 FEWEST_SEALED = 10
 """Smallest number of sealed seeds."""
@@ -29,11 +39,30 @@ _VERSION = 1
 _REQUIRED = ("task", "search_seeds", "sealed_seeds", "space")
 _KEYS = (
     *("version", "about", "arguments", "panel", "objective", "strategy", "budget_usd", "budget_h", "control_every"),
-    "stock",
+    *("stock", "population"),
     *_REQUIRED,
 )
 _FLAGS = (*STUDY_FLAGS, "--task", "--panel", "--recipe", "--limit_s", "--on")
 """Flags of ``train.py`` that a search sets itself."""
+_POPULATION_KEYS = ("interval", "replaced", "factors")
+_CHANGEABLE = (
+    *("learning_rate", "schedule", "kl_target", "epochs", "minibatches", "max_grad_norm", "clip", "value_clip"),
+    *("value_coef", "entropy_coef", "discount", "gae_lambda", "timeout_bootstrap", "reward_scale"),
+)
+"""Fields of a recipe that a population can change during a training. The others belong to the networks, to their
+normalizers, to the beginning of a training, or to the length of an iteration."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Population:
+    """How the members of a population are trained, and replaced (Jaderberg et al. 2017, arXiv:1711.09846)."""
+
+    interval: int
+    """Iterations that a member trains in each generation."""
+    replaced: float = 0.25
+    """Share of the members that are replaced after a generation, in (0, 0.5]; at least one member."""
+    factors: tuple[float, ...] = (0.8, 1.25)
+    """Factors by which the numbers of a copied member change; positive, and none of them 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +78,7 @@ class SearchDeclaration:
     """Arguments of ``train.py`` in the file."""
     space: Space
     search_seeds: tuple[int, ...]
-    """Training seeds of the race, in its order."""
+    """Training seeds of the race, in its order; in a population, that of each member."""
     sealed_seeds: tuple[int, ...]
     """Training seeds of the final comparison. No training of the race may use them."""
     stock: Values = field(default_factory=dict)
@@ -59,7 +88,10 @@ class SearchDeclaration:
     objective: Objective = "time"
     """What trials are compared by: their wall-clock time, or their cost, until the target is proven."""
     strategy: Strategy = "tpe"
-    """Where new trials come from: ``tpe`` learns from earlier trials, ``random`` does not."""
+    """Where new trials come from: ``tpe`` learns from earlier trials, ``random`` does not. With ``population``, a
+    population is trained in place of the race, which finds a schedule of hyperparameters."""
+    population: Population | None = None
+    """The population; ``None`` for a race."""
     budget_usd: float | None = None
     """Most that the race may cost [USD]. Either this or :attr:`budget_h` is given."""
     budget_h: float | None = None
@@ -72,6 +104,9 @@ class SearchDeclaration:
     def digest(self) -> str:
         """SHA-256 of everything that decides how the search goes: all but ``name`` and ``about``."""
         content = {name: value for name, value in vars(self).items() if name not in ("name", "about", "digest")}
+        population = content.pop("population")
+        if population is not None:  # races keep the digests that they had before there were populations
+            content["population"] = vars(population)
         content["space"] = canonical(self.space)
         content["stock"] = dict(sorted(self.stock.items()))
         return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -89,6 +124,26 @@ class SearchDeclaration:
             values: Values of the trial; empty for the stock recipe.
         """
         return {**self.stock, **values}
+
+    @property
+    def members(self) -> int:
+        """Number of members of a population: each has a search seed of its own."""
+        return len(self.search_seeds)
+
+    @property
+    def interval(self) -> int | None:
+        """Iterations of a training before the sealed seeds; ``None`` for a race, which has those of its recipes."""
+        return None if self.population is None else self.population.interval
+
+    def seeds_of(self, trial: int) -> tuple[int, ...]:
+        """Return the search seeds of a trial: all of them; in a population, that of the member.
+
+        Args:
+            trial: Number of the trial.
+        """
+        if self.population is None:
+            return self.search_seeds
+        return () if trial == 0 else (self.search_seeds[(trial - 1) % self.members],)
 
     def require_seeds_for(self, processes: int) -> None:
         """Refuse sealed seeds that a training of the race would use in one of its processes.
@@ -145,6 +200,13 @@ def load_search(path: Path) -> SearchDeclaration:
     set_here = {*(each.name for each in space.parameters), *stock}
     searched = tuple(f"--{name}" for name in (LIBRARY, NUM_ENVS) if name in set_here)
     search_seeds, sealed_seeds = _seeds(path, content)
+    strategy: Strategy = _name(path, content, "strategy", get_args(Strategy.__value__))
+    population = None
+    if strategy == "population":
+        population = _population(path, content)
+        searched += ("--checkpoint",)
+    elif "population" in content:
+        raise UserError(f'{path}: population: this table needs strategy = "population"')
     budget_usd, budget_h = _budgets(path, content)
     return SearchDeclaration(
         name=path.stem,
@@ -159,11 +221,47 @@ def load_search(path: Path) -> SearchDeclaration:
         sealed_seeds=sealed_seeds,
         panel=_text(path, content, "panel"),
         objective=_name(path, content, "objective", get_args(Objective.__value__)),
-        strategy=_name(path, content, "strategy", get_args(Strategy.__value__)),
+        strategy=strategy,
+        population=population,
         budget_usd=budget_usd,
         budget_h=budget_h,
         control_every=_count(path, content),
     )
+
+
+def _population(path: Path, content: dict[str, Any]) -> Population:
+    """Check what a file says of its population: its table, its space, and keys that only a race has."""
+    table = content.get("population")
+    if not isinstance(table, dict) or "interval" not in table:
+        raise UserError(f"{path}: a population needs a table [population] with interval = ITERATIONS")
+    if unknown := next((key for key in table if key not in _POPULATION_KEYS), None):
+        raise UserError(f"{path}, population: unknown key {unknown!r}: {nearest(unknown, _POPULATION_KEYS)}")
+    interval, replaced = table["interval"], table.get("replaced", Population.replaced)
+    factors = table.get("factors", list(Population.factors))
+    if type(interval) is not int or interval < 1:
+        raise UserError(f"{path}, population: interval must be a whole number of at least 1, not {interval!r}")
+    if type(replaced) not in (int, float) or not 0 < replaced <= 0.5:
+        raise UserError(f"{path}, population: replaced must be a number above 0 and up to 0.5, not {replaced!r}")
+    if not isinstance(factors, list) or not factors or not all(map(_is_factor, factors)):
+        raise UserError(f"{path}, population: factors must be positive numbers other than 1, like [0.8, 1.25]")
+    if len(content["search_seeds"]) < 2:
+        raise UserError(f"{path}: search_seeds: a population has a seed for each member: list at least 2")
+    if "control_every" in content:
+        raise UserError(f"{path}: control_every: a population has no controls: leave it out")
+    if "max_iterations" in content.get("stock", {}):
+        raise UserError(f'{path}, stock: max_iterations: write arguments = ["--max_iterations", "N"] instead')
+    for name in content["space"]:
+        if name not in _CHANGEABLE and not is_override(name):
+            instead = f'write arguments = ["--{LIBRARY}", ...]' if name == LIBRARY else "set it in [stock]"
+            raise UserError(
+                f"{path}, space.{name}: a population can't change {name} during a training: {instead} instead"
+            )
+    return Population(interval=interval, replaced=float(replaced), factors=tuple(map(float, factors)))
+
+
+def _is_factor(value: object) -> bool:
+    """Tell whether a value is a factor that changes a number."""
+    return type(value) in (int, float) and 0 < value < math.inf and value != 1  # type: ignore[operator]
 
 
 def _seeds(path: Path, content: dict[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.errors import UserError
+from ledger_lab.search.chains import Chain, chain_of, chain_runs, has_ended, next_link
 from ledger_lab.search.charges import Charges
+from ledger_lab.search.decisions import Decision, End, Situation, Wait
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.proposals import Refuses
-from ledger_lab.search.race import CAP_RATIO, Decision, End, Start, Wait, decide
-from ledger_lab.search.trials import STOCK, Outcome, Place, Trial, in_order
+from ledger_lab.search.population import decide_population, lineage_s, reached
+from ledger_lab.search.race import CAP_RATIO, decide_race
+from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +30,7 @@ _CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class SealedRun:
-    """A training on a sealed seed."""
+    """A training on a sealed seed, or a chain of trainings."""
 
     reached: bool
     bill: float
@@ -48,7 +50,7 @@ class Comparison:
     ratio_high: float
     """Interval of the ratio, which holds for all finalists together in 95 %; infinite without an upper end."""
     break_even: float | None
-    """Trainings with the finalist's recipe after which the whole search is repaid; ``None`` for never."""
+    """Trainings with the finalist's recipe or schedule after which the whole search is repaid; ``None`` for never."""
     break_even_low: float | None
     break_even_high: float | None
     """Interval of :attr:`break_even`. The lower end is ``None`` if no resample repays the search, and the upper end if
@@ -61,13 +63,18 @@ class Comparison:
 
 
 def finalists(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> list[Trial]:
-    """Return the finalists: the best trials that reached the target on all search seeds, best first.
+    """Return the finalists, best first.
+
+    In a race, they are the best trials that reached the target on all search seeds; in a population, the members that
+    reached the target, each by the trial of its last interval.
 
     Args:
         declaration: The search.
-        trials: Its trials.
+        trials: Its trials by number.
         charges: Their charges.
     """
+    if declaration.population is not None:
+        return reached(trials)[:FINALISTS]
     sums = {
         trial.number: sum(charges.by_trial[trial.number].values())
         for trial in trials
@@ -81,77 +88,87 @@ def finalists(declaration: SearchDeclaration, trials: Sequence[Trial], charges: 
     return best[:FINALISTS]
 
 
-def decide_end(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> Decision:
-    """Decide which training on a sealed seed comes next, after the race has ended.
+def decide_end(situation: Situation) -> Decision:
+    """Decide which training on a sealed seed comes next, after the race or the population has ended.
 
     On each seed, the stock recipe runs first, without a cap, and then the finalists. So all recipes meet the same
-    drift of the machine. The cap of a finalist follows from the slowest training of the stock recipe so far, with
-    those of the race: a crash of the stock recipe on the first sealed seed must not cap the finalists.
+    drift of the machine. The cap of a finalist follows from the slowest training of the stock recipe so far: a crash of
+    the stock recipe on the first sealed seed must not cap the finalists. So those of the race count, too; in a
+    population, where the stock recipe does not take part, the times in which the finalists reached the target.
 
     Args:
-        declaration: The search.
-        trials: Its trials.
-        charges: Their charges.
+        situation: What the decision depends on.
     """
-    trials = in_order(trials)
-    finals = finalists(declaration, trials, charges)
+    declaration, trials, stock = situation.declaration, situation.trials, situation.stock
+    finals = finalists(declaration, trials, situation.charges)
     if not finals:
-        return End(
-            "no trial besides the stock recipe reached the target on all search seeds, so there is no comparison"
-        )
-    stock = next(trial for trial in trials if trial.number == STOCK)
-    slowest_s = max((run.wall_s for run in stock.raced().values()), default=0.0)
+        return End(f"{_NOBODY[declaration.population is None]}, so there is no comparison")
+    times_s = [run.wall_s for run in stock.raced().values()]
+    if declaration.population is not None:
+        times_s = [lineage_s(trials, trial) for trial in finals]
+    slowest_s = max(times_s, default=0.0)
+    chains = [chain_of(declaration, trials, trial) for trial in finals]
     for seed in declaration.sealed_seeds:
-        for trial in (stock, *finals):
-            run = next((run for run in trial.runs if run.sealed and run.seed == seed), None)
-            cap_s = None if trial.is_stock else CAP_RATIO * slowest_s
-            if run is None or run.outcome is Outcome.INTERRUPTED:
-                return Start(
-                    place=Place(trial.number, sealed=True),
-                    values=trial.values,
-                    seed=seed,
-                    cap_s=cap_s if run is None else run.cap_s,
-                    resumes=run is not None,
-                )
-            if trial.is_stock and not run.outcome.is_final:
-                return Wait(
-                    "the caps of the finalists follow from the stock recipe, which is still trained on a sealed seed"
-                )
-            if trial.is_stock:
-                slowest_s = max(slowest_s, run.wall_s)
+        own = chain_of(declaration, trials, stock)
+        if start := next_link(trials, own, seed, None):
+            return start
+        runs = chain_runs(trials, own, seed)
+        if not has_ended(own, runs):
+            return Wait(
+                "the caps of the finalists follow from the stock recipe, which is still trained on a sealed seed"
+            )
+        slowest_s = max(slowest_s, *(run.wall_s for run in runs))
+        for chain in chains:
+            if start := next_link(trials, chain, seed, CAP_RATIO * slowest_s):
+                return start
     if any(not run.outcome.is_final for trial in trials for run in trial.runs if run.sealed):
         return Wait("the last trainings on sealed seeds have not ended yet")
     return End("all sealed seeds have been run")
 
 
-def decide_next(
-    declaration: SearchDeclaration,
-    trials: Sequence[Trial],
-    *,
-    usd_per_s: float | None = None,
-    refuses: Refuses | None = None,
-) -> Decision:
-    """Decide what a search does next: in the race and, when that has ended, on the sealed seeds.
+_NOBODY = {
+    True: "no trial besides the stock recipe reached the target on all search seeds",
+    False: "no member reached the target",
+}
+"""Why there are no finalists, by whether the search is a race."""
+
+
+def decide_next(situation: Situation) -> Decision:
+    """Decide what a search does next: in the race or the population and, when that has ended, on the sealed seeds.
 
     Args:
-        declaration: The search.
-        trials: What the ledger says of its trials, in any order.
-        usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
-        refuses: Tells why the values of a new trial can't be trained with; ``None`` to accept any.
+        situation: What the decision depends on.
 
     Returns:
         The decision. At the end, it gives the reasons of both parts.
 
     Raises:
-        UserError: As :func:`~ledger_lab.search.race.decide`; or if the race ended before its first new trial.
+        UserError: If the race ended before its first new trial, no proposal is accepted, or Optuna is not installed.
     """
-    race = decide(declaration, trials, usd_per_s=usd_per_s, refuses=refuses)
-    if not isinstance(race, End):
-        return race
-    if not any(not trial.is_stock for trial in trials):
-        raise UserError(f"search {declaration.name}: {race.reason}")
-    end = decide_end(declaration, trials, Charges.of(declaration, in_order(trials), usd_per_s))
-    return end if not isinstance(end, End) else End(f"{race.reason}; {end.reason}")
+    is_race = situation.declaration.population is None
+    first = decide_race(situation) if is_race else decide_population(situation)
+    if not isinstance(first, End):
+        return first
+    if all(trial.is_stock for trial in situation.trials):
+        raise UserError(f"search {situation.declaration.name}: {first.reason}")
+    end = decide_end(situation)
+    return end if not isinstance(end, End) else End(f"{first.reason}; {end.reason}")
+
+
+def sealed_runs(situation: Situation, chain: Chain, bill: Callable[[SeedRun], float]) -> dict[int, SealedRun]:
+    """Return how a chain did on each sealed seed on which it has ended.
+
+    Args:
+        situation: What is known of the search.
+        chain: The chain.
+        bill: Returns the bill of a training [s or USD, as the objective says].
+    """
+    found = {}
+    for seed in situation.declaration.sealed_seeds:
+        runs = chain_runs(situation.trials, chain, seed)
+        if has_ended(chain, runs):
+            found[seed] = SealedRun(reached=runs[-1].outcome is Outcome.REACHED, bill=math.fsum(map(bill, runs)))
+    return found
 
 
 def compare(

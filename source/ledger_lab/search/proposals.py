@@ -7,6 +7,7 @@ and the number of the new trial. Optuna stores nothing: its study is rebuilt in 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -27,8 +28,6 @@ RANDOM_TRIALS: Final = 10
 """Trials before TPE learns from earlier trials."""
 _MOST_DRAWS: Final = 200
 """Largest number of proposals for a new trial."""
-_DIGITS: Final = 6
-"""Significant digits of numbers. A number is then read back from a command line as it was proposed."""
 
 
 def propose(
@@ -53,8 +52,22 @@ def propose(
     """
     seed = int.from_bytes(hashlib.sha256(f"{declaration.digest}:{number}".encode()).digest()[:4])
     study = study_of(declaration, ranked(declaration, trials, charges), seed)
+    return first_accepted(declaration, _drawn(declaration, study), refuses)
+
+
+def first_accepted(declaration: SearchDeclaration, proposals: Iterator[Values], refuses: Refuses | None) -> Values:
+    """Return the first proposal that can be trained with.
+
+    Args:
+        declaration: The search.
+        proposals: Any number of proposals.
+        refuses: Tells why some values can't be trained with; ``None`` to accept any.
+
+    Raises:
+        UserError: If none of the first :data:`_MOST_DRAWS` proposals is accepted.
+    """
     reason = None
-    for values in _drawn(declaration, study):
+    for values in itertools.islice(proposals, _MOST_DRAWS):
         reason = None if refuses is None else refuses(values)
         if reason is None:
             return values
@@ -132,7 +145,7 @@ def _drawn(declaration: SearchDeclaration, study: optuna.Study) -> Iterator[Valu
     """Ask a study for proposals. A proposal counts as failed when the next one is asked for."""
     from optuna.trial import TrialState
 
-    for _ in range(_MOST_DRAWS):
+    while True:
         asked = study.ask()
         values: dict[str, Value] = {}
         for each in declaration.space.parameters:
@@ -149,8 +162,7 @@ def _suggested(parameter: Parameter, asked: optuna.Trial) -> Value:
         return texts[asked.suggest_categorical(parameter.name, list(texts))]
     if parameter.is_whole:
         return asked.suggest_int(parameter.name, int(parameter.low), int(parameter.high), log=parameter.log)
-    value = asked.suggest_float(parameter.name, parameter.low, parameter.high, log=parameter.log)
-    return min(max(float(f"{value:.{_DIGITS}g}"), parameter.low), parameter.high)
+    return parameter.nearest(asked.suggest_float(parameter.name, parameter.low, parameter.high, log=parameter.log))
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:

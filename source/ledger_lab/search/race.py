@@ -12,75 +12,30 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger_lab.search.charges import Charges
+from ledger_lab.search.decisions import Decision, End, Situation, Start, Wait
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.proposals import Refuses, propose
-from ledger_lab.search.space import Values
-from ledger_lab.search.trials import STOCK, Outcome, Place, SeedRun, Trial, in_order
+from ledger_lab.search.proposals import propose
+from ledger_lab.search.trials import STOCK, Outcome, Place, Trial
 
 CAP_RATIO: Final = 2.0
 """Largest cap ÷ the incumbent's largest charge of a seed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """A training has to be started or resumed."""
-
-    place: Place
-    values: Values
-    seed: int
-    cap_s: float | None
-    """Time that all its attempts may take together [s]; ``None`` without a limit."""
-    resumes: bool = False
-    """Whether the training was interrupted, and continues."""
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Nothing can be started before a training under way has ended."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class End:
-    """The race, or the whole search, is over."""
-
-    reason: str
-
-
-type Decision = Start | Wait | End
-
-
-def decide(
-    declaration: SearchDeclaration,
-    trials: Sequence[Trial],
-    *,
-    usd_per_s: float | None = None,
-    refuses: Refuses | None = None,
-) -> Decision:
-    """Decide what comes next in the race. The answer depends on the arguments only.
-
-    To run several trainings at once, add the started training to its trial, as running, and decide again.
+def decide_race(situation: Situation) -> Decision:
+    """Decide what comes next in the race.
 
     Args:
-        declaration: The search.
-        trials: What the ledger says of its trials, in any order.
-        usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
-        refuses: Tells why the values of a new trial can't be trained with; ``None`` to accept any.
+        situation: What the decision depends on.
 
     Raises:
-        UserError: If a price is missing that the budget or the objective needs, no proposal is accepted, or Optuna is
-            not installed.
+        UserError: If no proposal is accepted, or Optuna is not installed.
     """
-    trials = in_order(trials)
-    if paused := _paused(trials):
-        return paused
-    charges = Charges.of(declaration, trials, usd_per_s)
-    stock = next((trial for trial in trials if trial.number == STOCK), Trial(number=STOCK, values={}))
-    if decision := _stock(declaration, stock, trials, charges):
+    if interrupted := situation.interrupted():
+        return interrupted
+    if decision := _stock(situation):
         return decision
-    best = incumbent(declaration, trials, charges) or stock
-    return _race(declaration, trials, best, charges, refuses)
+    best = incumbent(situation.declaration, situation.trials, situation.charges) or situation.stock
+    return _race(situation, best)
 
 
 def incumbent(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> Trial | None:
@@ -101,19 +56,9 @@ def incumbent(declaration: SearchDeclaration, trials: Sequence[Trial], charges: 
     )
 
 
-def _paused(trials: Sequence[Trial]) -> Start | None:
-    """Return the first training that has to be resumed."""
-    for trial in trials:
-        for run in sorted(trial.runs, key=lambda run: (run.sealed, run.repeat, run.seed)):
-            if run.outcome is Outcome.INTERRUPTED and not run.sealed:
-                place = Place(trial.number, run.repeat)
-                return Start(place=place, values=trial.values, seed=run.seed, cap_s=run.cap_s, resumes=True)
-    return None
-
-
-def _stock(declaration: SearchDeclaration, stock: Trial, trials: Sequence[Trial], charges: Charges) -> Decision | None:
+def _stock(situation: Situation) -> Decision | None:
     """Decide about the stock recipe; ``None`` if it has run all seeds, so that other trials can start."""
-    runs = stock.raced()
+    runs = situation.stock.raced()
     bad = {Outcome.CRASHED: "crashed", Outcome.HUNG: "hung", Outcome.CAPPED: "used up its share of the budget"}
     for seed, run in sorted(runs.items()):
         if run.outcome in bad:
@@ -121,9 +66,9 @@ def _stock(declaration: SearchDeclaration, stock: Trial, trials: Sequence[Trial]
                 f"the stock recipe {bad[run.outcome]} on seed {seed}, so there is nothing to compare with"
                 + (": raise the budget" if run.outcome is Outcome.CAPPED else ": move its run away to train it again")
             )
-    missing = [seed for seed in declaration.search_seeds if seed not in runs]
+    missing = [seed for seed in situation.declaration.search_seeds if seed not in runs]
     if missing:
-        left_s = _left(declaration, trials, charges) / charges.from_budget(declaration, 1.0)
+        left_s = situation.left_s
         if left_s <= 0:
             return End("the budget does not buy all seeds of the stock recipe: raise it")
         return Start(place=Place(STOCK), values={}, seed=missing[0], cap_s=left_s / len(missing))
@@ -132,12 +77,11 @@ def _stock(declaration: SearchDeclaration, stock: Trial, trials: Sequence[Trial]
     return None
 
 
-def _race(
-    declaration: SearchDeclaration, trials: Sequence[Trial], best: Trial, charges: Charges, refuses: Refuses | None
-) -> Decision:
+def _race(situation: Situation, best: Trial) -> Decision:
     """Decide between a control, the next seed of a trial, and a new trial."""
+    declaration, trials, charges = situation.declaration, situation.trials, situation.charges
     caps = _Caps(declaration, best, charges)
-    runs = [run for trial in trials for run in trial.runs if not run.sealed]
+    runs = situation.race_runs
     controls = sum(run.repeat > 0 for run in runs)
     others = len(runs) - controls - len(declaration.search_seeds)
     first = declaration.search_seeds[0]
@@ -148,17 +92,13 @@ def _race(
         trial, seed, cap = survivor
         start = Start(place=Place(trial.number), values=trial.values, seed=seed, cap_s=charges.seconds(cap))
     else:
-        cap = caps.of({}, first)
-        needed = charges.from_budget(declaration, charges.seconds(cap))
-        if needed > _left(declaration, trials, charges):
-            return _cannot_pay(declaration, trials, runs, needed)
-        number = max(trial.number for trial in trials) + 1
-        values = propose(declaration, trials, charges, number, refuses)
-        return Start(place=Place(number), values=values, seed=first, cap_s=charges.seconds(cap))
-    needed = charges.from_budget(declaration, start.cap_s or 0.0)
-    if needed > _left(declaration, trials, charges):
-        return _cannot_pay(declaration, trials, runs, needed)
-    return start
+        cap_s = charges.seconds(caps.of({}, first))
+        if (refused := _cannot_pay(situation, cap_s)) is not None:
+            return refused
+        number = 1 + max((*(trial.number for trial in trials), *situation.skipped))
+        values = propose(declaration, trials, charges, number, situation.refuses)
+        return Start(place=Place(number), values=values, seed=first, cap_s=cap_s)
+    return _cannot_pay(situation, start.cap_s or 0.0) or start
 
 
 @dataclass(frozen=True)
@@ -201,24 +141,24 @@ def _survivor(declaration: SearchDeclaration, trials: Sequence[Trial], caps: _Ca
     return None
 
 
-def _cannot_pay(
-    declaration: SearchDeclaration, trials: Sequence[Trial], runs: Sequence[SeedRun], needed: float
-) -> Wait | End:
-    """Wait for trainings under way, which may take less than their caps; without any, end the race."""
-    if any(not run.outcome.is_final for run in runs):
+def _cannot_pay(situation: Situation, cap_s: float) -> Wait | End | None:
+    """Tell whether the rest of the budget does not buy a training up to its cap.
+
+    Returns:
+        To wait for trainings under way, which may take less than their caps; without any, the end of the race; ``None``
+        if the budget is enough.
+    """
+    needed = situation.charges.from_budget(situation.declaration, cap_s)
+    if needed <= situation.left:
+        return None
+    if situation.is_under_way:
         return Wait("the trainings under way may use up the budget")
-    unit = "h" if declaration.budget_usd is None else "USD"
-    if len(trials) == 1:
+    unit = situation.unit
+    if len(situation.trials) == 1:
         return End(
             f"the budget does not buy one trial besides the stock recipe: its training takes up to {needed:.3g} {unit}"
         )
     return End(f"the rest of the budget does not buy a training of up to {needed:.3g} {unit}")
-
-
-def _left(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> float:
-    """Return what is left of the budget [USD or h]."""
-    budget = declaration.budget_h if declaration.budget_usd is None else declaration.budget_usd
-    return (budget or 0.0) - charges.spent_by_race(declaration, trials)
 
 
 def _misses(trial: Trial) -> int:

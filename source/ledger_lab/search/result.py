@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ledger_lab.search.chains import Chain, chain_of
 from ledger_lab.search.charges import Charges
+from ledger_lab.search.decisions import Situation
 from ledger_lab.search.declaration import SearchDeclaration
-from ledger_lab.search.ending import Comparison, SealedRun, compare, finalists
+from ledger_lab.search.ending import Comparison, SealedRun, compare, finalists, sealed_runs
 from ledger_lab.search.importance import Importance, importances
+from ledger_lab.search.population import by_generation, ranked_members, reached, score
 from ledger_lab.search.race import incumbent
-from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, in_order
+from ledger_lab.search.trials import STOCK, SeedRun, Trial
 
 
 @dataclass(frozen=True)
@@ -51,19 +54,24 @@ class SearchResult:
     bill: float
     """What all trainings took, with those on sealed seeds [s or USD, as the objective says]."""
     best: Trial | None
-    """The best trial that has run all search seeds; ``None`` before there is one."""
+    """The best trial that has run all search seeds. In a population, the best member of the newest generation that has
+    ended, or that of the target. ``None`` before there is one."""
     finalists: tuple[int, ...]
     """Trials that run the sealed seeds besides the stock recipe, best first."""
+    sealed: Mapping[int, Mapping[int, SealedRun]]
+    """How the stock recipe and the finalists did on the sealed seeds that they have run, by trial and seed."""
     comparisons: tuple[Comparison, ...]
     """Finalists against the stock recipe, smallest ratio first; empty until all sealed seeds have been run."""
 
     @cached_property
     def importances(self) -> list[Importance]:
-        """Importance of the parameters, largest first; empty with too few trials. This takes seconds.
+        """Importance of the parameters, largest first; empty with too few trials, or for a population. Takes seconds.
 
         Raises:
             UserError: If Optuna is not installed.
         """
+        if self.declaration.population is not None:  # its trials are no independent draws
+            return []
         return importances(self.declaration, self.trials, self.charges) or []
 
     @cached_property
@@ -105,59 +113,71 @@ class SearchResult:
         """Return a trial by its number."""
         return next(trial for trial in self.trials if trial.number == number)
 
+    def chain(self, number: int) -> Chain:
+        """Return the trainings that a trial is run by on each sealed seed.
 
-def summarize_search(
-    declaration: SearchDeclaration, trials: Sequence[Trial], usd_per_s: float | None = None
-) -> SearchResult:
+        Args:
+            number: Number of the trial.
+        """
+        return chain_of(self.declaration, self.trials, self.trial(number))
+
+
+def summarize_search(situation: Situation) -> SearchResult:
     """Compute what a search has found so far.
 
     Args:
-        declaration: The search.
-        trials: What the ledger says of its trials, in any order.
-        usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
-
-    Raises:
-        UserError: If a price is missing that the budget or the objective needs.
+        situation: What is known of the search.
     """
-    ordered = in_order(trials)
-    charges = Charges.of(declaration, ordered, usd_per_s)
-    finals = finalists(declaration, ordered, charges)
-    runs = [run for trial in ordered for run in trial.runs]
-    bill = sum(bill_of(declaration, run, usd_per_s) for run in runs)
+    declaration, trials, charges = situation.declaration, situation.trials, situation.charges
+    finals = finalists(declaration, trials, charges)
+
+    def bill(run: SeedRun) -> float:
+        return bill_of(declaration, run, charges.usd_per_s)
+
+    whole_bill = sum(bill(run) for trial in trials for run in trial.runs)
+    sealed = {
+        trial.number: sealed_runs(situation, chain_of(declaration, trials, trial), bill)
+        for trial in (situation.stock, *finals)
+    }
     return SearchResult(
         declaration=declaration,
-        trials=tuple(ordered),
+        trials=tuple(trials),
         charges=charges,
-        spent=charges.spent_by_race(declaration, ordered),
-        bill=bill,
-        best=incumbent(declaration, ordered, charges),
+        spent=charges.spent_by_race(declaration, trials),
+        bill=whole_bill,
+        best=_best(situation),
         finalists=tuple(trial.number for trial in finals),
-        comparisons=_comparisons(declaration, ordered, finals, bill, usd_per_s),
+        sealed=sealed,
+        comparisons=_comparisons(declaration, sealed, whole_bill),
     )
 
 
+def _best(situation: Situation) -> Trial | None:
+    """Return the best trial so far."""
+    declaration, trials = situation.declaration, situation.trials
+    if declaration.population is None:
+        return incumbent(declaration, trials, situation.charges)
+    if found := reached(trials):
+        return found[0]
+    ended = [
+        generation
+        for generation in by_generation(declaration, trials).values()
+        if len(generation) == declaration.members
+        and all(run.outcome.is_final for trial in generation for run in trial.raced().values())
+    ]
+    if not ended or all(score(trial) is None for trial in ended[-1]):
+        return None
+    return ranked_members(declaration, ended[-1])[0][0]
+
+
 def _comparisons(
-    declaration: SearchDeclaration,
-    trials: Sequence[Trial],
-    finals: Sequence[Trial],
-    bill: float,
-    usd_per_s: float | None,
+    declaration: SearchDeclaration, sealed: Mapping[int, Mapping[int, SealedRun]], bill: float
 ) -> tuple[Comparison, ...]:
     """Compare the finalists with the stock recipe, if all have run all sealed seeds."""
-    stock = [trial for trial in trials if trial.number == STOCK]
-    sealed = {trial.number: _sealed(declaration, trial, usd_per_s) for trial in (*stock, *finals)}
+    finals = {number: runs for number, runs in sealed.items() if number != STOCK}
     if not finals or any(runs.keys() != set(declaration.sealed_seeds) for runs in sealed.values()):
         return ()
-    return tuple(compare(sealed[STOCK], {trial.number: sealed[trial.number] for trial in finals}, bill))
-
-
-def _sealed(declaration: SearchDeclaration, trial: Trial, usd_per_s: float | None) -> dict[int, SealedRun]:
-    """Return the ended trainings of a trial on sealed seeds."""
-    return {
-        run.seed: SealedRun(reached=run.outcome is Outcome.REACHED, bill=bill_of(declaration, run, usd_per_s))
-        for run in trial.runs
-        if run.sealed and run.outcome.is_final
-    }
+    return tuple(compare(sealed[STOCK], finals, bill))
 
 
 def bill_of(declaration: SearchDeclaration, run: SeedRun, usd_per_s: float | None) -> float:

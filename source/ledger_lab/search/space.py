@@ -26,6 +26,8 @@ _KNOWN = (*FIELDS, NUM_ENVS, LIBRARY)
 _OVERRIDE = "env."
 _OVERRIDE_NAME = re.compile(r"env(?:\.\w+)+")
 _RANGE_KEYS, _CHOICE_KEYS = ("type", "low", "high", "log", "when"), ("type", "choices", "when")
+_DIGITS = 6
+"""Significant digits of numbers. A number is then read back from a command line as it was proposed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,48 @@ class Parameter:
             return any(type(value) is type(each) and value == each for each in self.choices)
         kinds = (int,) if self.is_whole else (int, float)
         return type(value) in kinds and self.low <= value <= self.high  # type: ignore[operator]
+
+    def nearest(self, number: float) -> int | float:
+        """Return the value of a range that is nearest to a number: within the range, and rounded.
+
+        Args:
+            number: The number.
+
+        Raises:
+            ValueError: If this is a choice.
+        """
+        if self.low is None or self.high is None:
+            raise ValueError(f"{self.name} is a choice, not a range")
+        return min(max(round(number) if self.is_whole else float(f"{number:.{_DIGITS}g}"), self.low), self.high)
+
+    def at(self, share: float) -> Value:
+        """Return the value at a share of the range, or of the choices. Equal shares are equally probable values.
+
+        Args:
+            share: The share, in [0, 1).
+        """
+        if self.low is None or self.high is None:
+            return self.choices[int(share * len(self.choices))]
+        low, high = (self.low - 0.5, self.high + 0.5) if self.is_whole else (self.low, self.high)
+        return self.nearest(low * (high / low) ** share if self.log else low + (high - low) * share)
+
+    def changed(self, value: Value, factor: float) -> Value:
+        """Return a value near another one. At an end of the range or of the choices, it can be the same.
+
+        A number is multiplied by the factor; a whole number changes by at least 1. Of a choice, the next value is
+        taken if the factor is above 1, and the value before it if not.
+
+        Args:
+            value: A value of this parameter.
+            factor: The factor, positive and not 1.
+        """
+        step = 1 if factor > 1 else -1
+        if self.choices:
+            place = self.choices.index(value) + step
+            return self.choices[min(max(place, 0), len(self.choices) - 1)]
+        assert isinstance(value, int | float)
+        moved = self.nearest(value * factor)
+        return self.nearest(value + step) if self.is_whole and moved == value else moved
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.recipe_file import FIELDS
+from ledger_lab.search.chains import Chain
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.space import LIBRARY, NUM_ENVS, Parameter, Value, Values, is_override, override_text
 
@@ -19,14 +20,34 @@ def recipe_text(values: Values, about: str) -> str:
         values: Values that the trial sets, with those of ``[stock]``.
         about: Description of the file.
     """
-    lines = ["version = 1", f"about = {toml_value(about)}"]
-    if NUM_ENVS in values:
-        lines.append(f"{NUM_ENVS} = {toml_value(values[NUM_ENVS])}")
+    return "\n".join(["version = 1", f"about = {toml_value(about)}", *_lines(values, "recipe")]) + "\n"
+
+
+def schedule_text(declaration: SearchDeclaration, chain: Chain, about: str) -> str:
+    """Return the content of the file of a schedule: one table for each training of its chain, in their order.
+
+    Args:
+        declaration: The search.
+        chain: The trainings.
+        about: Description of the file.
+    """
+    lines = ["version = 1", f"about = {toml_value(about)}", f"task = {toml_value(declaration.task)}"]
+    for link in chain:
+        lines += ["", "[[training]]"]
+        if link.iterations is not None:
+            lines.append(f"iterations = {link.iterations}")
+        lines += _lines(declaration.recipe(link.values), "training.recipe")
+    return "\n".join(lines) + "\n"
+
+
+def _lines(values: Values, table: str) -> list[str]:
+    """Return the lines of a recipe; its fields are in a table."""
+    lines = [f"{NUM_ENVS} = {toml_value(values[NUM_ENVS])}"] if NUM_ENVS in values else []
     if overrides := overrides_of(values):
         lines.append(f"overrides = {toml_value(overrides)}")
     if fields := fields_of(values):
-        lines += ["", "[recipe]", *(f"{name} = {toml_value(value)}" for name, value in fields.items())]
-    return "\n".join(lines) + "\n"
+        lines += ["", f"[{table}]", *(f"{name} = {toml_value(value)}" for name, value in fields.items())]
+    return lines
 
 
 def fields_of(values: Values) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.rows import Status
@@ -17,7 +17,10 @@ MOST_ATTEMPTS: Final = 5
 """Attempts in a row without a saved state, after which a training that still did not end counts as hung."""
 STOCK: Final = 0
 """Number of the trial that trains the stock recipe."""
-_COHORT = re.compile(r"t(?P<trial>\d{4,9})(?:-(?:r(?P<repeat>[1-9]\d{0,5})|(?P<sealed>sealed)))?")
+_COHORT = re.compile(
+    r"(?:t(?P<trial>\d{4,9})|g(?!00-)(?P<generation>\d{2,5})-m(?P<member>\d{2,5}))"
+    r"(?:-(?:r(?P<repeat>[1-9]\d{0,5})|(?P<sealed>sealed)))?"
+)
 
 
 class Outcome(StrEnum):
@@ -86,6 +89,11 @@ class SeedRun:
     """Number of the control, from 1; 0 for a training that is no control."""
     sealed: bool = False
     """Whether it is a training of the final comparison, on a sealed seed."""
+    success: float | None = None
+    """In a search with a population: success rate of its last policy on the panel, in [0, 1]; ``None`` if it has no
+    valid score, or if no other training can begin with this policy."""
+    mean_return: float | None = None
+    """In a population: mean return of the training episodes at its end; ``None`` if unknown."""
 
     @property
     def charged_s(self) -> float:
@@ -95,11 +103,16 @@ class SeedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A recipe that the search tries, with its trainings. Trial 0 is the stock recipe, and has no values."""
+    """A recipe that the search tries, with its trainings. Trial 0 is the stock recipe, and has no values.
+
+    In a population, what a member trains in one generation is a trial of its own.
+    """
 
     number: int
     values: Values
     runs: tuple[SeedRun, ...] = ()
+    parent: int | None = None
+    """In a population: the trial whose last policy it began with; ``None`` for random networks."""
 
     @property
     def is_stock(self) -> bool:
@@ -109,6 +122,10 @@ class Trial:
     def raced(self) -> dict[int, SeedRun]:
         """Return its trainings of the race by seed, without controls."""
         return {run.seed: run for run in self.runs if not run.repeat and not run.sealed}
+
+    def sealed(self, seed: int) -> SeedRun | None:
+        """Return its training on a sealed seed; ``None`` if there is none."""
+        return next((run for run in self.runs if run.sealed and run.seed == seed), None)
 
 
 @dataclass(frozen=True)
@@ -120,10 +137,40 @@ class Place:
     sealed: bool = False
 
 
+@dataclass(frozen=True)
+class SearchTraining:
+    """One training of a search: its place, and its seed."""
+
+    place: Place
+    seed: int
+
+
+def trial_of(declaration: SearchDeclaration, generation: int, member: int) -> int:
+    """Return the number of the trial of a member of a population in one generation; both count from 1."""
+    return (generation - 1) * declaration.members + member
+
+
+def generation_of(declaration: SearchDeclaration, trial: int) -> int:
+    """Return the generation of a trial of a population, from 1."""
+    return (trial - 1) // declaration.members + 1
+
+
+def member_of(declaration: SearchDeclaration, trial: int) -> int:
+    """Return the member of a population that a trial belongs to, from 1."""
+    return (trial - 1) % declaration.members + 1
+
+
+def short_name(declaration: SearchDeclaration, trial: int) -> str:
+    """Return the name of a trial in cohorts and files: its number, or its generation and member in a population."""
+    if declaration.population is None or trial == STOCK:
+        return f"t{trial:04d}"
+    return f"g{generation_of(declaration, trial):02d}-m{member_of(declaration, trial):02d}"
+
+
 def cohort_of(declaration: SearchDeclaration, place: Place) -> str:
     """Return the cohort of a training: the search, the beginning of its digest, the trial, and what it is run for."""
     suffix = "-sealed" if place.sealed else f"-r{place.repeat}" if place.repeat else ""
-    return f"{declaration.cohort_stem}-t{place.trial:04d}{suffix}"
+    return f"{declaration.cohort_stem}-{short_name(declaration, place.trial)}{suffix}"
 
 
 def place_of(declaration: SearchDeclaration, cohort: str | None) -> Place | None:
@@ -140,16 +187,27 @@ def place_of(declaration: SearchDeclaration, cohort: str | None) -> Place | None
     found = _COHORT.fullmatch(rest)
     if stem or not dash or found is None:
         return None
-    place = Place(int(found["trial"]), int(found["repeat"] or 0), found["sealed"] is not None)
+    trial = found["trial"] or trial_of(declaration, int(found["generation"]), int(found["member"]))
+    place = Place(int(trial), int(found["repeat"] or 0), found["sealed"] is not None)
     return place if cohort_of(declaration, place) == cohort else None
 
 
-def gather(declaration: SearchDeclaration, records: Iterable[tuple[Place, Values, SeedRun]]) -> tuple[Trial, ...]:
+class Record(NamedTuple):
+    """What is known of one training: its place, the values of its trial, and how it stands."""
+
+    place: Place
+    values: Values
+    run: SeedRun
+    parent: int | None = None
+    """As in :class:`Trial`; ``None`` for trainings on sealed seeds."""
+
+
+def gather(declaration: SearchDeclaration, records: Iterable[Record]) -> tuple[Trial, ...]:
     """Return the trials that the trainings of a search belong to. The order of the records does not matter.
 
     Args:
         declaration: The search.
-        records: The place of each training, the values of its trial, and the training.
+        records: What is known of each training.
 
     Returns:
         The trials by number.
@@ -158,8 +216,9 @@ def gather(declaration: SearchDeclaration, records: Iterable[tuple[Place, Values
         UserError: If two trainings contradict each other, or the search can't have started one of them.
     """
     values: dict[int, Values] = {}
+    parents: dict[int, int | None] = {}
     runs: dict[int, dict[tuple[int, int, bool], SeedRun]] = {}
-    for place, found, run in records:
+    for place, found, run, parent in records:
         where = f"search {declaration.name}, trial {place.trial}"
         if values.setdefault(place.trial, found) != found:
             raise UserError(
@@ -172,16 +231,41 @@ def gather(declaration: SearchDeclaration, records: Iterable[tuple[Place, Values
             raise UserError(f"{where}: {wrong}: move its runs away, because the search can't have started them")
         if place.sealed != (run.seed in declaration.sealed_seeds):
             raise UserError(f"{where}: seed {run.seed} is {'not ' if place.sealed else ''}sealed: move this run away")
-        if not place.sealed and run.seed not in declaration.search_seeds:
-            raise UserError(f"{where}: seed {run.seed} is none of the search's seeds: move this run away")
+        if not place.sealed:
+            if run.seed not in declaration.seeds_of(place.trial):
+                raise UserError(f"{where}: seed {run.seed} is none of its seeds: move this run away")
+            if wrong := _wrong_parent(declaration, place.trial, parent):
+                raise UserError(f"{where}: {wrong}: move this run away")
+            parents[place.trial] = parent
         key = (run.seed, place.repeat, place.sealed)
         if key in runs.setdefault(place.trial, {}):
             raise UserError(f"{where}: seed {run.seed} was trained twice: move one of the runs away")
         runs[place.trial][key] = run
+    for number, before in parents.items():
+        if before is not None and before not in parents:
+            raise UserError(
+                f"search {declaration.name}, trial {number}: it began with a policy of trial {before}, whose run is "
+                "missing: restore it"
+            )
     return tuple(
-        Trial(number=number, values=values[number], runs=tuple(run for _, run in sorted(runs[number].items())))
+        Trial(
+            number=number,
+            values=values[number],
+            runs=tuple(run for _, run in sorted(runs[number].items())),
+            parent=parents.get(number),
+        )
         for number in sorted(values)
     )
+
+
+def _wrong_parent(declaration: SearchDeclaration, trial: int, parent: int | None) -> str | None:
+    """Return what is wrong with the trial that a training of the race began with; ``None`` if nothing is."""
+    before = 0 if declaration.population is None else generation_of(declaration, trial) - 1
+    if before == 0:
+        return None if parent is None else "it did not begin with random networks"
+    if parent is None or generation_of(declaration, parent) != before:
+        return f"it did not begin with a policy of generation {before}"
+    return None
 
 
 def in_order(trials: Iterable[Trial]) -> Sequence[Trial]:

@@ -1,4 +1,4 @@
-"""Figures of searches: the trainings of the race, those on sealed seeds, and the importance of the parameters."""
+"""Figures of searches: the race or the population, the sealed seeds, and the importance of the parameters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from ledger_lab.reports.figures.look import (
     shown,
     time_unit,
 )
+from ledger_lab.reports.search_words import trial_words
+from ledger_lab.search.population import by_generation, lineage, score
 from ledger_lab.search.result import SearchResult, bill_of
-from ledger_lab.search.trials import STOCK, Outcome, SeedRun
+from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, generation_of, short_name
 from ledger_lab.units import percent, quantity
 
 if TYPE_CHECKING:
@@ -37,7 +39,9 @@ def draw_search(result: SearchResult) -> list[Drawing]:
         The figures. Those for which there is nothing to draw are left out.
     """
     drawings = []
-    if result.ended:
+    if result.declaration.population is not None:
+        drawings += [_population(result)] if any(trial.raced() for trial in result.trials) else []
+    elif result.ended:
         drawings.append(_race(result))
     if result.comparisons:
         drawings.append(_sealed(result))
@@ -100,27 +104,72 @@ def _race(result: SearchResult) -> Drawing:
     )
 
 
-def _sealed(result: SearchResult) -> Drawing:
-    """Draw the trainings on sealed seeds of the stock recipe and of the finalists."""
+def _population(result: SearchResult) -> Drawing:
+    """Draw the held-out success of each member by generation, who copied whom, and the lineage of the best member."""
     declaration = result.declaration
-    title = f"{shown(declaration.name)}: {declaration.objective} on the sealed seeds, which the race has not used"
+    title = f"{shown(declaration.name)}: held-out success of the members by generation"
+    found = {trial.number: trial for trial in result.trials if not trial.is_stock}
+    best = set() if result.best is None else {trial.number for trial in lineage(result.trials, result.best)}
+
+    def position(trial: Trial) -> tuple[float, float]:
+        return generation_of(declaration, trial.number), 100 * (score(trial) or 0.0)
+
+    def paint(canvas: Figure) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        axes = canvas.subplots()
+        for trial in found.values():
+            if trial.parent is not None:
+                ends = zip(position(found[trial.parent]), position(trial), strict=True)
+                bold = trial.number in best
+                colour, width = (INK, 1.6) if bold else (SOFT, 0.7)
+                axes.plot(*ends, color=colour, linewidth=width, zorder=5 if bold else 1)
+        for trial in found.values():
+            failed = score(trial) is None
+            run_mark(
+                axes, *position(trial), short_name(declaration, trial.number), colour=hue(0), shape=mark(0),
+                missed=failed, crowded=len(found) > 150,
+            )  # fmt: skip
+        axes.set_xlabel("generation")
+        axes.set_ylabel("held-out success of the last policy [%]")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        handles = [
+            key_of_marks(colour=hue(0), shape=mark(0), label="member"),
+            key_of_marks(colour=SOFT, shape="o", label="without a policy to go on with", missed=True),
+            key_of_marks(colour=INK, shape="", label="lineage of the best member", line="-"),
+        ]
+        head(canvas, title, handles)
+
+    generations = len(by_generation(declaration, result.trials))
+    return Drawing(
+        name=f"{declaration.cohort_stem}-population",
+        title=title,
+        description=f"{title}. {declaration.members} members, {generations} generations",
+        paint=paint,
+    )
+
+
+def _sealed(result: SearchResult) -> Drawing:
+    """Draw the trainings on sealed seeds of the stock recipe and of the finalists; a chain counts as one training."""
+    declaration = result.declaration
+    title = f"{shown(declaration.name)}: {declaration.objective} on the sealed seeds, which the search has not used"
     numbers = [STOCK, *(each.trial for each in result.comparisons)]
 
     def paint(canvas: Figure) -> None:
         axes = canvas.subplots()
-        runs = {number: [run for run in result.trial(number).runs if run.sealed] for number in numbers}
-        divisor, symbol, words = _scale(result, [_bill(result, run) for each in runs.values() for run in each])
+        every = [run.bill for number in numbers for run in result.sealed[number].values()]
+        divisor, symbol, words = _scale(result, every)
         for place, number in enumerate(numbers):
-            own = sorted(runs[number], key=lambda run: run.seed)
-            for step, run in enumerate(own):
+            own = sorted(result.sealed[number].items())
+            for step, (seed, run) in enumerate(own):
                 run_mark(
-                    axes, _bill(result, run) / divisor, place + 0.4 * (step / max(1, len(own) - 1) - 0.5),
-                    f"sealed-{number}-{run.seed}", colour=hue(min(place, 1)), shape=mark(min(place, 1)),
-                    missed=run.outcome is not Outcome.REACHED, arrow=(15.0, 0.0),
+                    axes, run.bill / divisor, place + 0.4 * (step / max(1, len(own) - 1) - 0.5),
+                    f"sealed-{number}-{seed}", colour=hue(min(place, 1)), shape=mark(min(place, 1)),
+                    missed=not run.reached, arrow=(15.0, 0.0),
                 )  # fmt: skip
-        every = [_bill(result, run) / divisor for each in runs.values() for run in each]
-        logarithmic(axes, "x", every, f"{declaration.objective} to the target [{symbol}]", words)
-        names = ["stock recipe" if number == STOCK else f"trial {number}" for number in numbers]
+        bills = [bill / divisor for bill in every]
+        logarithmic(axes, "x", bills, f"{declaration.objective} to the target [{symbol}]", words)
+        names = [trial_words(declaration, number).removeprefix("the ") for number in numbers]
         axes.set_yticks(range(len(numbers)), names)
         axes.invert_yaxis()
         head(canvas, title, [key_of_marks(colour=SOFT, shape="o", label=_ENDED, missed=True)])

@@ -16,7 +16,7 @@ from ledger_lab.reports.search_view import end_lines, search_lines, trial_notes,
 from ledger_lab.search.importance import FEWEST_TRIALS
 from ledger_lab.search.result import SearchResult
 
-_FIGURES = ("race", "sealed", "importance")
+_FIGURES = ("race", "population", "sealed", "importance")
 """Figures of the page: the ends of the names of drawings."""
 
 
