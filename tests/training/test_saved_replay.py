@@ -108,10 +108,65 @@ def test_an_interrupted_save_leaves_the_last_state_whole(tmp_path: Path, monkeyp
     restored = memory_of()
     again = SavedReplay(restored, tmp_path, 2, 4)
     again.restore(state)
+    assert sorted(files(tmp_path)) == ["0-7.1.pt"], "what the killed attempt wrote takes no room from the next save"
     assert restored.added == then["added"] == 8
     add(restored, 8)
     saved(again)
-    assert sorted(files(tmp_path)) == ["0-7.1.pt", "7-15.2.pt"], "what the killed attempt wrote is removed"
+    assert sorted(files(tmp_path)) == ["0-7.1.pt", "7-15.2.pt"]
+
+
+def test_a_save_that_a_full_disk_ends_gives_the_room_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the attempt must still be written."""
+    monkeypatch.setattr(saved_replay, "_SEGMENT_BYTES", 3 * memory_of().saved_step_bytes)
+    memory = memory_of()
+    keeper = SavedReplay(memory, tmp_path, 1, 4)
+    add(memory, 4)
+    saved(keeper)
+    before = files(tmp_path)
+    add(memory, 6)
+    save, calls = torch.save, iter(range(9))
+
+    def fill(*asked: Any) -> None:
+        save(*asked)
+        if next(calls):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", fill)
+    with pytest.raises(OSError, match="No space left"):
+        keeper.save()
+    assert files(tmp_path) == before
+
+
+def test_what_cannot_be_removed_does_not_end_a_training(tmp_path: Path) -> None:
+    memory = memory_of()
+    keeper = SavedReplay(memory, tmp_path, 1, 4)
+    (tmp_path / REPLAY_FOLDER / "copies").mkdir(parents=True)
+    add(memory, 4)
+    saved(keeper)
+    assert sorted(files(tmp_path)) == ["0-3.1.pt", "copies"]
+
+
+def test_a_state_without_old_steps_needs_no_folder(tmp_path: Path) -> None:
+    memory = memory_of()
+    add(memory, 1)
+    state = saved(SavedReplay(memory, tmp_path, 1, 4))
+    (tmp_path / REPLAY_FOLDER).rmdir()  # tools that copy files leave empty folders out
+    restored = memory_of()
+    SavedReplay(restored, tmp_path, 2, 4).restore(state)
+    require_same(restored, memory)
+
+
+def test_a_saved_memory_on_another_disk_is_removed_with_the_link_to_it(tmp_path: Path) -> None:
+    disk, run_dir = tmp_path / "disk", tmp_path / "run"
+    disk.mkdir()
+    run_dir.mkdir()
+    (run_dir / REPLAY_FOLDER).symlink_to(disk)
+    memory = memory_of()
+    add(memory, 3)
+    saved(SavedReplay(memory, run_dir, 1, 4))
+    assert [file.name for file in disk.iterdir()] == ["0-2.1.pt"]
+    remove_saved_replay(run_dir)
+    assert [each.name for each in tmp_path.iterdir()] == ["run"] and not list(run_dir.iterdir())
 
 
 @pytest.mark.parametrize(

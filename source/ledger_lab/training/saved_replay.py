@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -89,12 +90,12 @@ class SavedReplay:
         Raises:
             UserError: If they need more space than is free.
         """
-        held = sum(file.stat().st_size for file in self._folder.iterdir()) if self._folder.is_dir() else 0
-        free = shutil.disk_usage(self._folder.parent).free + held
+        folder = self._folder if self._folder.is_dir() else self._folder.parent
+        free = shutil.disk_usage(folder).free + sum(file.stat().st_size for file in self._folder.glob("*"))
         if self.largest_bytes > free:
             raise UserError(
                 f"--save_replay: the saved replay memory needs up to {self.largest_bytes / 1e9:.1f} GB of disk space, "
-                f"and {free / 1e9:.1f} GB are free in {self._folder.parent}: free some space, or start a run with a "
+                f"and {free / 1e9:.1f} GB are free in {folder}: free some space, or start a run with a "
                 f"smaller {setting}, or with --log_root on another disk"
             )
 
@@ -113,18 +114,26 @@ class SavedReplay:
         first = kept[-1].last if kept else memory.oldest
         self._folder.mkdir(exist_ok=True)
         begins = range(first, settled, self._steps_each)
-        self._segments = [*kept, *(self._write(begin, min(begin + self._steps_each, settled)) for begin in begins)]
+        try:
+            self._segments = [*kept, *(self._write(begin, min(begin + self._steps_each, settled)) for begin in begins)]
+        except BaseException:
+            self.remove_unused()  # a full disk needs room for the end of the attempt
+            raise
         return {"segments": [asdict(segment) for segment in self._segments], "newest": memory.newest()}
 
     def remove_unused(self) -> None:
-        """Remove the files that the last state does not need. Call it when this state is complete on disk."""
+        """Remove the files that the last state does not need. Call it when this state is complete on disk.
+
+        What can't be removed stays until the next save, such as a file that a network file system keeps for a reader.
+        """
         used = {segment.name for segment in self._segments}
-        for file in self._folder.iterdir():
+        for file in self._folder.glob("*"):
             if file.name not in used:
-                file.unlink()
+                with suppress(OSError):
+                    file.unlink()
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Fill the memory with what was saved.
+        """Fill the memory with what was saved, and remove what an interrupted save has left.
 
         Args:
             saved: Result of :meth:`save`, from a state whose hash the ledger knows.
@@ -144,6 +153,7 @@ class SavedReplay:
             )
         self._memory.restore_newest(saved["newest"])
         self._segments = segments
+        self.remove_unused()
 
     def _write(self, first: int, last: int) -> Segment:
         """Write a segment."""
@@ -157,8 +167,13 @@ class SavedReplay:
 def remove_saved_replay(run_dir: Path) -> None:
     """Remove the saved replay memory of a run that has ended for good, if there is one.
 
+    Users may have moved it to a larger disk, with a link to it.
+
     Args:
         run_dir: The run's directory.
     """
-    if (folder := run_dir / REPLAY_FOLDER).is_dir():
-        shutil.rmtree(folder)
+    folder = run_dir / REPLAY_FOLDER
+    if folder.is_dir():
+        shutil.rmtree(folder.resolve(), ignore_errors=True)
+    if folder.is_symlink():
+        folder.unlink()

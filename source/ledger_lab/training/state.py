@@ -96,8 +96,7 @@ class StateKeeper:
         Raises:
             RuntimeError: If a later attempt of the run has begun because this attempt seemed lost.
         """
-        if self._group.world.first and self._next.exists():
-            raise RuntimeError("this attempt was silent for so long that a later attempt has begun")
+        self._require_latest()
         due = self._every > 0 and (self._last is None or iterations - self._last >= self._every)
         if not due and not self._insisted:
             return False
@@ -106,6 +105,11 @@ class StateKeeper:
             self._save(iterations, env_steps)
         self._last_s = time.monotonic()
         return True
+
+    def _require_latest(self) -> None:
+        """Raise an error if a later attempt of the run has begun; only the first process looks."""
+        if self._group.world.first and self._next.exists():
+            raise RuntimeError("this attempt was silent for so long that a later attempt has begun")
 
     @property
     def _inexact(self) -> list[str]:
@@ -183,6 +187,7 @@ class StateKeeper:
             state["replay"] = self.replay.save()
         with whole_file(self._path) as unfinished:
             torch.save(state, unfinished)
+            self._require_latest()  # this process may have been suspended while it wrote
             self._append(
                 StateSaved(
                     sha256=file_sha256(unfinished),
