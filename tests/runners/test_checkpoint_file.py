@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,25 @@ def test_a_network_of_other_layers_is_refused(layers: tuple[int, ...], tmp_path:
     other = torch.nn.Sequential(*(torch.nn.Linear(*sizes) for sizes in zip(layers, layers[1:], strict=False)))
     with pytest.raises(UserError, match="cannot be loaded as a policy of a library"):
         load_networks({"network": other}, tmp_path / "model_1.pt", "a library")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [torch.zeros(3), {"network": "text"}, {"network": [("weight", 1)]}, {"network": {"weight": "text"}}],
+    ids=["a tensor", "a text", "a list", "a text for a weight"],
+)
+def test_a_file_with_other_content_is_refused_in_one_line(content: object, tmp_path: Path) -> None:
+    torch.save(content, tmp_path / "model_1.pt")
+    with pytest.raises(UserError, match="cannot be loaded as a policy of a library") as refused:
+        load_networks({"network": torch.nn.Linear(3, 2)}, tmp_path / "model_1.pt", "a library")
+    assert "\n" not in str(refused.value)
+
+
+def test_damaged_bytes_are_refused_or_loaded(tmp_path: Path) -> None:
+    path, network = tmp_path / "model_1.pt", torch.nn.Linear(3, 2)
+    torch.save({"network": network.state_dict()}, path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with suppress(UserError):
+            load_networks({"network": network}, path, "a library")

@@ -6,7 +6,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 import uvicorn
@@ -155,3 +155,15 @@ def test_connections_that_are_being_answered_are_kept(start: Callable[..., Runni
             if received > len(ANSWER):  # with its head
                 return
     pytest.fail(f"only {received} bytes came")
+
+
+def test_a_last_answer_that_is_not_read_counts_as_a_connection(start: Callable[..., Running]) -> None:
+    running = start(MOST=2)
+    with ExitStack() as stack:
+        for _ in range(6):
+            client = stack.enter_context(running.connect(b"GET / HTTP/1.0\r\n\r\n"))
+            with suppress(ConnectionError):
+                client.recv(12)
+        state = running.server.server_state
+        wait_until(lambda: len(state.connections) <= 2, "no more than two connections are open", 60)
+        assert len(state.connections) == 2

@@ -13,6 +13,13 @@ import torch
 from ledger_lab.errors import UserError
 
 
+_UNREADABLE = (
+    *(OSError, EOFError, pickle.UnpicklingError, RuntimeError),
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+)
+"""Errors of reading a file with damaged bytes or with other content."""
+
+
 @contextmanager
 def loading_policy(checkpoint: Path, library: str, device: str = "cpu") -> Iterator[dict[str, Any]]:
     """Read a checkpoint. Raise an error of one line if it can't be loaded as a policy inside the context.
@@ -30,7 +37,7 @@ def loading_policy(checkpoint: Path, library: str, device: str = "cpu") -> Itera
     """
     try:
         yield torch.load(checkpoint, weights_only=True, map_location=device)
-    except (OSError, EOFError, KeyError, TypeError, RuntimeError, pickle.UnpicklingError) as error:
+    except _UNREADABLE as error:
         lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
         reason = " ".join(lines[:2])  # torch's second line names the first layer that doesn't fit
         raise UserError(f"checkpoint {checkpoint} cannot be loaded as a policy of {library}: {reason}") from error

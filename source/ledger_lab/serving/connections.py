@@ -62,13 +62,18 @@ class BoundedConnection(H11Protocol):
         """Begin to wait for a request; make room if there are too many connections."""
         super().connection_made(transport)
         others = [each for each in self.connections if isinstance(each, BoundedConnection) and each is not self]
-        others = [each for each in others if not each.transport.is_closing()]
+        others = [each for each in others if each._is_open]
         if len(others) >= self.MOST:
             waiting = [(each._request_timer.when(), each) for each in others if each._request_timer is not None]
             idle = [(when, each) for when, each in waiting if not each.flow.write_paused]
             _, oldest = min(idle, key=lambda each: each[0], default=(0.0, self))
             oldest.transport.abort()
         self._expect_request()
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether it still takes a request, or holds what the client has not read of its last answer."""
+        return not self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""
