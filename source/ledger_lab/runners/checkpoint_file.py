@@ -12,7 +12,6 @@ import torch
 
 from ledger_lab.errors import UserError
 
-
 _UNREADABLE = (
     *(OSError, EOFError, pickle.UnpicklingError, RuntimeError),
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
