@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 
 from ledger_lab.commands.search_arguments import search_folder
 from ledger_lab.errors import UserError
-from ledger_lab.files import make_folder
+from ledger_lab.files import file_lock, make_folder
 from ledger_lab.search.declaration import SearchDeclaration
 
 
@@ -32,7 +31,7 @@ def only_program(declaration: SearchDeclaration, log_root: Path) -> Iterator[Pat
     """
     folder = search_folder(declaration, log_root)
     make_folder(folder)
-    with _file_lock(folder / "lock") as (_, is_free):
+    with file_lock(folder / "lock") as (_, is_free):
         if not is_free:
             raise UserError(f"search {declaration.name}: another search.py works on it: wait for it, or end it first")
         yield folder
@@ -52,40 +51,8 @@ def lock_of_trainings(folder: Path, console: Console) -> Iterator[int]:
     Yields:
         Descriptor of the lock, which trainings keep open.
     """
-    with _file_lock(folder / "trainings.lock") as (descriptor, is_free):
+    with file_lock(folder / "trainings.lock") as (descriptor, is_free):
         if not is_free:
             console.print("waiting: a training that an earlier search.py started is under way", soft_wrap=True)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[tuple[int, bool]]:
-    """Open a file, and lock it if it is free.
-
-    Args:
-        path: The file.
-
-    Yields:
-        Its descriptor, and whether it was free.
-
-    Raises:
-        UserError: If the folder can't be written to, or its file system has no locks.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UserError(f"cannot write to {path.parent}: {error.strerror}: correct --log_root") from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
-        except BlockingIOError:
-            is_free = False
-        except OSError as error:
-            raise UserError(
-                f"cannot lock {path}: {error.strerror}: use a log root on a file system with locks"
-            ) from error
-        yield descriptor, is_free
-    finally:
-        os.close(descriptor)
