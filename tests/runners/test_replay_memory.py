@@ -70,6 +70,15 @@ class Episodes:
 each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 
+def test_rounding_ends_no_episode() -> None:
+    memory = ReplayMemory(4, 1, {"seen": Column(1, observed=True)}, torch.device("cpu"))
+    for step in range(4):
+        seen = torch.tensor([[0.1 + step]], dtype=torch.float64)
+        memory.add({"seen": seen}, {"seen": seen + 1.0})
+    index, after = memory.draw(100)
+    assert torch.allclose(memory.read("seen", after), memory.read("seen", index) + 1.0)
+
+
 @each_device
 @pytest.mark.parametrize("added", [1, 2, 6, 7, 8, 20])
 def test_transitions_are_drawn_as_they_were_added(added: int, device: str) -> None:

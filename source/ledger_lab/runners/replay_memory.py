@@ -97,7 +97,11 @@ class ReplayMemory:
         if self.added:
             newest = (self.added - 1) % self.steps
             # Several times as fast on a CPU as (… != …).any(dim=-1)
-            changed = ((self._tables[name][-1] - values[name]).abs_().amax(dim=-1) != 0 for name in following)
+            changed = (
+                (table[-1] - values[name].to(table.dtype)).abs_().amax(dim=-1) != 0  # the table holds rounded values
+                for name, table in self._tables.items()
+                if name in following
+            )
             cut_off = functools.reduce(torch.logical_or, changed)
             self._next[newest] = torch.where(cut_off, self._index_of(newest), self._index_of(row))
         for name in self._columns:
