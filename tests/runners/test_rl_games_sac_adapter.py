@@ -180,6 +180,8 @@ def test_every_field_of_a_recipe_reaches_the_learner(tmp_path: Path) -> None:
         ("params.config.learnable_temperature", False, "only a learned entropy coefficient: set it to True"),
         ("params.config.actor_lr", None, "agent.params.config.actor_lr is missing"),
         ("params.network.separate", False, "agent.params.network.separate False: .*: set it to True"),
+        ("params.network.log_std_bounds", [1], "must be two finite numbers, the smaller one first"),
+        ("params.network.log_std_bounds", [2.0, -2.0], "must be two finite numbers, the smaller one first"),
         ("params.network.rnn", {"name": "gru"}, "SAC of rl_games has no recurrent layers: leave it out"),
         ("params.env.obs_groups", {"obs": ["policy", "more"]}, "group policy only: leave obs_groups"),
         ("params.algo.name", "a2c_continuous", r"only 'sac' \(SAC\) is trained"),

@@ -27,7 +27,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes.ppo import DEFAULT_SEED
-from ledger_lab.recipes.rules import count
+from ledger_lab.recipes.rules import count, finite
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
@@ -303,6 +303,16 @@ class SacAdapter(RlGamesAdapter):
             raise UserError(
                 "agent.params.env.obs_groups: SAC of rl_games learns from the observation group policy only: leave "
                 "obs_groups and concate_obs_groups out"
+            )
+        bounds = params["network"]["log_std_bounds"]
+        if (
+            not isinstance(bounds, list | tuple)
+            or len(bounds) != 2
+            or any(map(finite, bounds))
+            or bounds[0] > bounds[1]
+        ):
+            raise UserError(
+                f"agent.params.network.log_std_bounds {bounds!r}: must be two finite numbers, the smaller one first"
             )
         settings = DIALECT.overrides
         require_bound(DIALECT, params["env"].get("clip_actions"))
