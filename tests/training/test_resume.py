@@ -265,7 +265,7 @@ def gone(root: Path) -> None:
         ),
         (write, ["--num_envs", "128"], r"--num_envs 128: run aaaaaaaa was declared with 64"),
         (write, ["--max_iterations", "9"], r"--max_iterations 9: run aaaaaaaa was declared with 2"),
-        (write, ["--no_eval"], r"--no_eval True: run aaaaaaaa was declared with False"),
+        (write, ["--no_eval"], r"--no_eval: run aaaaaaaa was declared without it"),
         (write, ["--device", "cuda:1"], r"--device cuda:1: run aaaaaaaa was declared with cpu"),
         (write, ["--stop_on", "no_convergence"], r"--stop_on .*no_convergence.*: run .* was declared with non_finite"),
         (

@@ -122,9 +122,10 @@ def _require_as_declared(asked: TrainRequest, resumed: Resumption) -> None:
         if name in free or value in (then, resolved):
             continue
         then = resolved if then is None else then
+        words = "without it" if then is None or then is False else f"with {_shown(then)}"
         raise UserError(
-            f"--{name} {_shown(value)}: run {declared.run_id} was declared "
-            f"{'without it' if then is None else f'with {_shown(then)}'}, which can't change: leave the flag out"
+            f"--{name}{'' if value is True else f' {_shown(value)}'}: run {declared.run_id} was declared {words}, "
+            "which can't change: leave the flag out"
         )
     if strangers := [override for override in asked.overrides if override not in resumed.request.overrides]:
         raise UserError(
