@@ -116,7 +116,7 @@ class Recorder:
             run: The run.
             held_out: Plays the held-out episodes.
         """
-        self._run, self._held_out = run, exam
+        self._run, self._held_out = run, held_out
 
     def __call__(self, env_steps: int, make_policy: PolicyMaker, parameters: Arrays) -> None:
         """Record an epoch. Brax calls this before the training, too.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from cartpole_panel import PANEL, TARGET, TASK, take, score_text
+from cartpole_panel import PANEL, TARGET, TASK, score_text, take
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from cartpole_panel import PANEL, TARGET, TASK, take, score_text
+from cartpole_panel import PANEL, TARGET, TASK, score_text, take
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 
