@@ -61,7 +61,8 @@ def test_one_declaration_makes_value_type_meaning_and_cell(tmp_path: Path) -> No
 def test_every_report_column_is_in_terminal_page_sql_json_and_reference(tmp_path: Path) -> None:
     run = one_run(tmp_path)
     summary = summarize_run(run)
-    # Figures of accelerators, schedulers, several processes and stand-alone evaluations, which the run does not have.
+    # Figures of accelerators, schedulers, several processes, replay memories and stand-alone evaluations, which the run
+    # does not have.
     summary = dataclasses.replace(
         summary,
         energy_kwh=1.0,
@@ -70,6 +71,7 @@ def test_every_report_column_is_in_terminal_page_sql_json_and_reference(tmp_path
         evaluation_afterwards_usd=1.0,
         queue_s=1.0,
         gradient_noise_scale=1.0,
+        replay_memory_gb=1.0,
     )
     cohorts = summarize_cohorts([summary])
     terminal = StringIO()
