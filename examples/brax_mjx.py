@@ -32,7 +32,7 @@ from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
 Arrays = Any
 """A tree of arrays."""
 PolicyMaker = Callable[..., Callable[[jax.Array, jax.Array], tuple[jax.Array, Arrays]]]
-"""Makes a policy of parameters."""
+"""Makes a policy from parameters."""
 TASK, EPISODES, TARGET = "inverted_pendulum", 128, 0.9
 EPISODE_STEPS = 500
 NUM_ENVS, HORIZON, EPOCHS, MINIBATCHES = 256, 20, 8, 8
@@ -53,7 +53,7 @@ class _TargetReached(Exception):  # noqa: N818 - not an error
     """Brax ends a training early only by an exception."""
 
 
-class Exam:
+class HeldOutEpisodes:
     """Plays held-out episodes. Compiles them once for each number of episodes."""
 
     def __init__(self, env: envs.Env) -> None:
@@ -66,10 +66,10 @@ class Exam:
         self._play: Callable[..., tuple[jax.Array, jax.Array]] | None = None
 
     def take(self, make_policy: PolicyMaker, parameters: Arrays, seeds: Sequence[int]) -> Outcomes:
-        """Let a policy take one held-out episode per seed.
+        """Let a policy play one held-out episode per seed.
 
         Args:
-            make_policy: Brax's function that makes a policy of parameters; the same one in all calls.
+            make_policy: Brax's function that makes a policy from parameters; the same one in all calls.
             parameters: Those of the policy.
             seeds: Each fixes the start of its episode.
         """
@@ -109,21 +109,21 @@ class Exam:
 class Recorder:
     """Tells the ledger what Brax does, and judges the policy after each of its epochs."""
 
-    def __init__(self, run: RecordedRun, exam: Exam) -> None:
+    def __init__(self, run: RecordedRun, held_out: HeldOutEpisodes) -> None:
         """Take the run.
 
         Args:
             run: The run.
-            exam: Plays the held-out episodes.
+            held_out: Plays the held-out episodes.
         """
-        self._run, self._exam = run, exam
+        self._run, self._held_out = run, held_out
 
     def __call__(self, env_steps: int, make_policy: PolicyMaker, parameters: Arrays) -> None:
         """Record an epoch. Brax calls this before the training, too.
 
         Args:
             env_steps: Environment steps so far.
-            make_policy: Makes a policy of parameters.
+            make_policy: Makes a policy from parameters.
             parameters: Those of the normalizer, the policy and the value function.
 
         Raises:
@@ -137,7 +137,7 @@ class Recorder:
         with self._run.phase("checkpoint"):
             np.savez(path, *map(np.asarray, jax.tree.leaves(parameters)))
         results = self._run.judge(
-            self._run.checkpoint(path), lambda seeds: self._exam.take(make_policy, parameters, seeds)
+            self._run.checkpoint(path), lambda seeds: self._held_out.take(make_policy, parameters, seeds)
         )
         for result in results:
             score = f"{result.outcomes.successes} of {result.outcomes.episodes}, {result.needed} needed"
@@ -196,7 +196,7 @@ def main() -> None:
                 num_evals=epochs + 1,
                 run_evals=False,  # the ledger's panel takes their place
                 seed=args.seed,
-                policy_params_fn=Recorder(run, Exam(env)),
+                policy_params_fn=Recorder(run, HeldOutEpisodes(env)),
                 **agent,
             )
         except _TargetReached:

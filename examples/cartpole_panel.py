@@ -26,7 +26,7 @@ PANEL = RecordedPanel(
 
 
 def take(act: Callable[[Any], Any], seeds: Sequence[int]) -> Outcomes:
-    """Let a policy take one held-out episode per seed.
+    """Let a policy play one held-out episode per seed.
 
     Args:
         act: Returns an action for each of some observations, of shape (observations, 4).
@@ -57,7 +57,7 @@ def take(act: Callable[[Any], Any], seeds: Sequence[int]) -> Outcomes:
     )
 
 
-def told(result: PanelResult) -> str:
+def score_text(result: PanelResult) -> str:
     """Return a score in words.
 
     Args:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from cartpole_panel import PANEL, TARGET, TASK, take, told
+from cartpole_panel import PANEL, TARGET, TASK, score_text, take
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -71,10 +71,10 @@ class Recorder(BaseCallback):
             self.model.save(path)
         saved = self._run.checkpoint(path)
         for result in self._run.judge(saved, self._take):
-            print(f"iteration {self._iteration}: {told(result)}")
+            print(f"iteration {self._iteration}: {score_text(result)}")
 
     def _take(self, seeds: Sequence[int]) -> Outcomes:
-        """Take one held-out episode per seed, with the most probable actions."""
+        """Play one held-out episode per seed, with the most probable actions."""
         return take(lambda states: self.model.predict(states, deterministic=True)[0], seeds)
 
 

@@ -7,8 +7,8 @@ RLlib has an environment of its own, because Isaac Lab and Ray need different ve
     PYTHONPATH=source .venv-trainers/bin/python examples/rllib.py
     ./isaaclab.sh -p scripts/report.py
 
-The training runs in this process. Ray starts helpers beside it, which listen on the network, and asks everyone who
-connects for the token that it keeps in ``~/.ray/auth_token``.
+The training runs in this process. Ray also starts processes that listen on the network. They refuse connections without
+the token in ``~/.ray/auth_token``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from cartpole_panel import PANEL, TARGET, TASK, take, told
+from cartpole_panel import PANEL, TARGET, TASK, score_text, take
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 
@@ -88,7 +88,7 @@ def main() -> None:
             return answer[Columns.ACTION_DIST_INPUTS].argmax(dim=-1).numpy()
 
         def play(seeds: Sequence[int]) -> Outcomes:
-            """Take one held-out episode per seed."""
+            """Play one held-out episode per seed."""
             return take(act, seeds)
 
         # Each second of the training counts for its phase; nested calls count for the inner phase.
@@ -106,7 +106,7 @@ def main() -> None:
                 with run.phase("checkpoint"):
                     torch.save(algorithm.get_module().state_dict(), path)
                 for score in run.judge(run.checkpoint(path), play):
-                    print(f"iteration {iteration}: {told(score)}")
+                    print(f"iteration {iteration}: {score_text(score)}")
             if run.target_reached:
                 break
         algorithm.stop()

@@ -59,7 +59,7 @@ class Telemetry(Row):
     DURABLE: ClassVar[bool] = False
 
     wall_ns: Count
-    """Age of the attempt."""
+    """Age of the attempt [ns]."""
     host: HostSample | None
     """Sample of the host: the fields of :class:`HostSample`."""
     devices: list[DeviceSample]

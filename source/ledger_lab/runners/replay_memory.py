@@ -118,7 +118,7 @@ class ReplayMemory:
             batch_size: Number of transitions.
 
         Returns:
-            Indices of the transitions, and of their next observations, for :meth:`read`.
+            Indices of the transitions, and of their next observations, for :meth:`read`; shape (batch_size,) each.
         """
         index = torch.randint(len(self), (batch_size,), device=self.device)
         self._drawn = index
@@ -134,7 +134,9 @@ class ReplayMemory:
         return self._tables[name].flatten(0, 1).index_select(0, index)
 
     def mean_age(self) -> float | None:
-        """Return the mean age of the transitions that were drawn last, before a step is added. This waits for a GPU.
+        """Return the mean age of the transitions that were drawn last. This waits for a GPU.
+
+        Call it before the next step is added.
 
         Returns:
             Steps of each environment that were added after the transition; ``None`` if none was ever drawn.

@@ -42,7 +42,8 @@ class BoundedConnection(H11Protocol):
     """A connection with deadlines for the request and for reading the answer, and a bound on their number."""
 
     MOST: ClassVar[int] = 100
-    """Connections at most. For a new one, the one that has waited longest for a request is closed."""
+    """Connections at most. For a new one, the one that has waited longest for a request is closed; if none waits,
+    the new one."""
     REQUEST_S: ClassVar[float] = 10.0
     """Time for the head of a request, from the start of the connection or the end of the last answer [s]."""
     READING_S: ClassVar[float] = 30.0

@@ -280,8 +280,9 @@ class TrainRequest(TaskRequest):
     save_replay: bool = flag(
         False,
         (
-            "Save the replay memory with the state. A resumed training is then the same training as an uninterrupted "
-            "one, as far as the simulation can continue. Each save writes only the steps since the last save. At the "
+            "With sac and td3: save the replay memory with the state. A resumed training is then the same training as "
+            "an uninterrupted one, if the simulation can continue exactly. Each save writes only the steps since the "
+            "last save. At the "
             "start, the program prints how much disk space the files need. Without --save_replay, a resumed training "
             "first refills the replay memory."
         ),

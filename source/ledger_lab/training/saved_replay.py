@@ -31,6 +31,11 @@ _SEGMENT_BYTES = 1 << 28
 a segment of its own."""
 
 
+def _segment_name(first: int, last: int, attempt: int) -> str:
+    """Return the name of the file with the steps from ``first`` up to, not including, ``last``."""
+    return f"{first}-{last}.{attempt}.pt"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Segment:
     """A file with some steps of all environments."""
@@ -47,7 +52,7 @@ class Segment:
     @property
     def name(self) -> str:
         """Name of the file."""
-        return f"{self.first}-{self.last}.{self.attempt}.pt"
+        return _segment_name(self.first, self.last, self.attempt)
 
 
 class SavedReplay:
@@ -157,7 +162,7 @@ class SavedReplay:
 
     def _write(self, first: int, last: int) -> Segment:
         """Write a segment."""
-        path = self._folder / f"{first}-{last}.{self._attempt}.pt"
+        path = self._folder / _segment_name(first, last, self._attempt)
         with whole_file(path) as unfinished:
             torch.save(self._memory.copy_steps(first, last), unfinished)
             sha256, size = file_sha256(unfinished), unfinished.stat().st_size

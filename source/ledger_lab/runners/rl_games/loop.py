@@ -21,8 +21,8 @@ from ledger_lab.runners.recorded_calls import largest_norm
 class RlGamesLoop(Trainer):
     """rl_games' own training loop.
 
-    The library's own rules for ending the loop at a training return, and for saving, are turned off. Its file names do
-    not show which policy is the newest.
+    The library's own rules for ending the loop at a training return, and for saving, are turned off, because its file
+    names do not show which policy is the newest.
     """
 
     suffix = ".pth"
