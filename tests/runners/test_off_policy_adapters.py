@@ -314,9 +314,9 @@ def test_the_accounted_memory_is_what_is_held(
 ) -> None:
     recipe: dict[str, Any] = {"library": library, "env": Privileged()}
     held = Training(algorithm, tmp_path / "first", **recipe).trainer.replay.nbytes
-    monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held)
+    monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: held)
     Training(algorithm, tmp_path / "second", **recipe)
-    monkeypatch.setattr("ledger_lab.runners.replay.usable_bytes", lambda: held - 1)
+    monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: held - 1)
     with pytest.raises(UserError, match="there is room for 47 steps"):
         Training(algorithm, tmp_path / "third", **recipe)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ledger_lab.runners.replay import bytes_per_transition
 from ledger_lab.runners.replay_memory import Column, ReplayMemory
+from ledger_lab.runners.replay_plan import bytes_per_transition
 
 ENVS = 3
 COLUMNS = {
@@ -149,6 +149,7 @@ def test_its_size_is_that_of_the_plan() -> None:
         "terminated": Column(1, torch.bool),
     }
     memory = ReplayMemory(10, 4, columns, torch.device("cpu"))
-    assert memory.nbytes == 10 * 4 * bytes_per_transition(48, 12) + 4 * 48 * 4
+    assert memory.nbytes == 10 * 4 * bytes_per_transition(48, 12, 40) + 4 * 48 * 4
     twice = 4 * (2 * 48 + 12 + 1) + 1
-    assert bytes_per_transition(48, 12) < 0.6 * twice
+    assert bytes_per_transition(48, 12, 40) < 0.6 * twice
+    assert bytes_per_transition(48, 12, 2**31) == bytes_per_transition(48, 12, 2**31 - 1) + 4, "indices of 64 bits"

@@ -9,7 +9,7 @@ import pytest
 
 from ledger_lab.ledger import REPLAY_FOLDER, PhaseWindow, Run, StateRestored, StateSaved, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.runners.replay import bytes_per_transition
+from ledger_lab.runners.replay_plan import bytes_per_transition
 from tests.conftest import fake, one_run_dir, script
 
 SHORT = ("--device", "cpu", "--num_envs", "64", "--max_iterations", "3")
@@ -120,7 +120,7 @@ def test_a_training_that_saves_its_replay_memory_resumes_bit_for_bit(
 
 def test_the_memory_of_the_replay_is_told_apart(root: Path) -> None:
     run = run_of(root)
-    each = bytes_per_transition(4, 1)
+    each = bytes_per_transition(4, 1, 1)
     expected = 64 * (1024 * each + 4 * 4)
     assert {saved.replay_bytes for saved in run.checkpoints} == {expected}
     assert summarize_run(run).replay_memory_gb == expected / 1e9

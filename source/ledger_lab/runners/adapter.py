@@ -16,7 +16,7 @@ from ledger_lab.recipes.libraries import algorithm_of, module_of, require_librar
 from ledger_lab.recipes.rules import count
 from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners.lean_imports import functions_compiled_later, postpone_compiler
-from ledger_lab.runners.replay import ReplayPlan
+from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.threads import Threads, in_threads
 
 if TYPE_CHECKING:

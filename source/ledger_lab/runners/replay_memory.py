@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from ledger_lab.runners.replay_plan import index_bytes
+
 _CUT = "cut_off"
 """Whether the episode of a transition was cut off, in copies of steps."""
 
@@ -54,7 +56,7 @@ class ReplayMemory:
             shape = (steps + 1 if column.observed else steps, num_envs, column.size)
             unset = float("nan") if column.dtype.is_floating_point else 0
             self._tables[name] = torch.full(shape, unset, dtype=column.dtype, device=device)
-        few = (steps + 1) * num_envs <= torch.iinfo(torch.int32).max
+        few = index_bytes((steps + 1) * num_envs) == torch.int32.itemsize
         self._envs = torch.arange(num_envs, dtype=torch.int32 if few else torch.int64, device=device)
         self._next = torch.full((steps, num_envs), 0, dtype=self._envs.dtype, device=device)
         """Index of the observation that follows each transition."""

@@ -34,7 +34,7 @@ from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
 from ledger_lab.runners.recorded_calls import recorded_calls
-from ledger_lab.runners.replay import ReplayPlan
+from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.rl_games.adapter import RlGamesAdapter
 from ledger_lab.runners.rl_games.loop import RlGamesLoop
 from ledger_lab.runners.rl_games.memory import RlGamesMemory

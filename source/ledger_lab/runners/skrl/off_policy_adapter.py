@@ -22,7 +22,7 @@ from ledger_lab.runners.adapter import BatchPlan
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
-from ledger_lab.runners.replay import ReplayPlan
+from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, inputs_of
 from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
 from ledger_lab.runners.skrl.memory import SkrlMemory

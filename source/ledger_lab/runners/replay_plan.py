@@ -11,7 +11,9 @@ from ledger_lab.meters.control_groups import usable_bytes
 if TYPE_CHECKING:
     import torch
 
-_FLOAT_BYTES = _INDEX_BYTES = 4
+_FLOAT_BYTES = 4
+_LARGEST_INDEX = 2**31 - 1
+"""Largest index that 32 bits hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class ReplayPlan:
         """
         import torch
 
-        each = num_envs * bytes_per_transition(observations, actions)
+        each = num_envs * bytes_per_transition(observations, actions, (self.steps + 1) * num_envs)
         newest = num_envs * observations * _FLOAT_BYTES
         needed = self.steps * each + newest
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else usable_bytes()
@@ -53,7 +55,7 @@ class ReplayPlan:
             )
 
 
-def bytes_per_transition(observations: int, actions: int) -> int:
+def bytes_per_transition(observations: int, actions: int, rows: int) -> int:
     """Return the size of a transition in :class:`ledger_lab.runners.replay_memory.ReplayMemory`.
 
     It holds the observation, the action, the reward, whether the episode was terminated, and the index of the next
@@ -62,5 +64,15 @@ def bytes_per_transition(observations: int, actions: int) -> int:
     Args:
         observations: Numbers in an observation.
         actions: Numbers in an action.
+        rows: Observations that the memory holds; indices of many observations are longer.
     """
-    return _FLOAT_BYTES * (observations + actions + 1) + 1 + _INDEX_BYTES
+    return _FLOAT_BYTES * (observations + actions + 1) + 1 + index_bytes(rows)
+
+
+def index_bytes(rows: int) -> int:
+    """Return the size of an index of an observation in a replay memory: 4 or 8.
+
+    Args:
+        rows: Observations that it holds.
+    """
+    return 4 if rows <= _LARGEST_INDEX else 8
