@@ -13,17 +13,16 @@ the time of its iterations as ``unattributed``. The first iteration contains the
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from brax import envs
 from brax.training.agents.ppo import train as ppo
+from command_line import parse, score_text
 from jax import numpy as jnp
 
 from ledger_lab.ledger import Outcomes
@@ -140,23 +139,14 @@ class Recorder:
             self._run.checkpoint(path), lambda seeds: self._held_out.take(make_policy, parameters, seeds)
         )
         for result in results:
-            score = f"{result.outcomes.successes} of {result.outcomes.episodes}, {result.needed} needed"
-            print(f"iteration {iteration}: {result.purpose}: {score}")
+            print(f"iteration {iteration}: {score_text(result)}")
         if self._run.target_reached:
             raise _TargetReached
 
 
 def main() -> None:
     """Train until a policy is proven to reach the target."""
-    parser = argparse.ArgumentParser(description="Train a pendulum with Brax, and record it in the ledger.")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the training (default: 0).")
-    parser.add_argument("--max_iterations", type=int, default=120, help="Iterations it may take (default: 120).")
-    parser.add_argument(
-        "--eval_every", type=int, default=10, help="Iterations between two judged policies (default: 10)."
-    )
-    parser.add_argument("--usd_per_hour", type=float, help="Price of this machine [USD/h].")
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    args = parser.parse_args()
+    args = parse("Train a pendulum with Brax, and record it in the ledger.", max_iterations=120, eval_every=10)
     agent = {
         "unroll_length": HORIZON,
         "batch_size": NUM_ENVS // MINIBATCHES,

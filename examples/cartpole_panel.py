@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ledger_lab.ledger import Outcomes, PanelResult
+from ledger_lab.ledger import Outcomes
 from ledger_lab.recording import RecordedPanel
 
 TASK, EPISODES, TARGET = "CartPole-v1", 128, 0.9
@@ -55,13 +55,3 @@ def take(act: Callable[[Any], Any], seeds: Sequence[int]) -> Outcomes:
         ended_by=["horizon" if success else "terminated" for success in lasted],
         fingerprint=[each.hexdigest()[:16] for each in seen],
     )
-
-
-def score_text(result: PanelResult) -> str:
-    """Return a score in words.
-
-    Args:
-        result: The score of a policy.
-    """
-    score = f"{result.purpose}: {result.outcomes.successes} of {result.outcomes.episodes}"
-    return f"{score}, {result.needed} needed"

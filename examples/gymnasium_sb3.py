@@ -8,13 +8,12 @@ The lines that record it are those with ``run`` in them, and ``PANEL``. The rest
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
-from cartpole_panel import PANEL, TARGET, TASK, score_text, take
+from cartpole_panel import PANEL, TARGET, TASK, take
+from command_line import parse, score_text
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -80,15 +79,7 @@ class Recorder(BaseCallback):
 
 def main() -> None:
     """Train until a policy is proven to reach the target."""
-    parser = argparse.ArgumentParser(description="Train CartPole with Stable-Baselines3, and record it in the ledger.")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the training (default: 0).")
-    parser.add_argument("--max_iterations", type=int, default=60, help="Iterations it may take (default: 60).")
-    parser.add_argument(
-        "--eval_every", type=int, default=5, help="Iterations between two judged policies (default: 5)."
-    )
-    parser.add_argument("--usd_per_hour", type=float, help="Price of this machine [USD/h].")
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    args = parser.parse_args()
+    args = parse("Train CartPole with Stable-Baselines3, and record it in the ledger.", max_iterations=60, eval_every=5)
     torch.set_num_threads(1)  # a network this small is slower on more
     agent = {"n_steps": HORIZON, "batch_size": 256, "n_epochs": 10, "learning_rate": 1e-3, "gamma": 0.98}
     with record_run(

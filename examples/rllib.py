@@ -13,14 +13,13 @@ the token in ``~/.ray/auth_token``.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from cartpole_panel import PANEL, TARGET, TASK, score_text, take
+from cartpole_panel import PANEL, TARGET, TASK, take
+from command_line import parse, score_text
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 
@@ -32,15 +31,7 @@ NUM_ENVS, HORIZON, EPOCHS, MINIBATCH = 8, 256, 10, 256
 
 def main() -> None:
     """Train until a policy is proven to reach the target."""
-    parser = argparse.ArgumentParser(description="Train CartPole with RLlib, and record it in the ledger.")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the training (default: 0).")
-    parser.add_argument("--max_iterations", type=int, default=60, help="Iterations it may take (default: 60).")
-    parser.add_argument(
-        "--eval_every", type=int, default=5, help="Iterations between two judged policies (default: 5)."
-    )
-    parser.add_argument("--usd_per_hour", type=float, help="Price of this machine [USD/h].")
-    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger (default: logs).")
-    args = parser.parse_args()
+    args = parse("Train CartPole with RLlib, and record it in the ledger.", max_iterations=60, eval_every=5)
     torch.set_num_threads(1)  # a network this small is slower on more
     agent = {
         "train_batch_size_per_learner": NUM_ENVS * HORIZON,
