@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from ledger_lab.search.trials import Place, cohort_of
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
-from tests.fakes.searches import FILE, search_file, train
+from tests.fakes.searches import FILE, Trainer, replace_trainings, search_file, searched, train
 from tests.fakes.waiting import wait_until
 
 PROGRAM = """
@@ -38,24 +38,11 @@ from ledger_lab.commands.search import run_search
 run_search({asked!r})
 """
 
-type Trainer = Callable[[Sequence[str], float | None], int]
-
 
 @pytest.fixture(autouse=True)
 def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
     """The next trainings; when the list is empty, trainings go as the formula says."""
-    special: list[Trainer] = []
-
-    def next_training(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
-        return (special.pop(0) if special else train)(command, longest_s)
-
-    monkeypatch.setattr(program, "train_here", next_training)
-    monkeypatch.setattr(sys, "argv", [str(tmp_path / "search.py")])
-    return special
-
-
-def searched(path: Path, log_root: Path, *more: str) -> int:
-    return run_search([str(path), "--log_root", str(log_root), *more])
+    return replace_trainings(monkeypatch, tmp_path)
 
 
 def stock_trained(folder: Path) -> tuple[Path, Path]:

@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ledger_lab.commands import search as program
-from ledger_lab.commands.search import run_search
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.recipes.recipe_file import read_recipe
-from tests.fakes.searches import population_file, train
-
-type Trainer = Callable[[Sequence[str], float | None], int]
+from tests.fakes.searches import Trainer, population_file, replace_trainings, searched, train
 
 
 @pytest.fixture(autouse=True)
 def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
     """The next trainings; when the list is empty, trainings go as the formula says."""
-    special: list[Trainer] = []
-
-    def next_training(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
-        return (special.pop(0) if special else train)(command, longest_s)
-
-    monkeypatch.setattr(program, "train_here", next_training)
-    monkeypatch.setattr(sys, "argv", [str(tmp_path / "search.py")])
-    return special
-
-
-def searched(path: Path, log_root: Path, *more: str) -> int:
-    return run_search([str(path), "--log_root", str(log_root), *more])
+    return replace_trainings(monkeypatch, tmp_path)
 
 
 def told(path: Path, log_root: Path) -> dict[str, Any]:

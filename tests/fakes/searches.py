@@ -11,11 +11,16 @@ import datetime
 import math
 import secrets
 import socket
+import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from ledger_lab.commands import search as program
+from ledger_lab.commands.search import run_search
 from ledger_lab.costs import load_prices, resolve_price
 from ledger_lab.ledger import (
     STATE_FILE,
@@ -29,6 +34,9 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.recipes.recipe_file import check_recipe
 from tests.fakes.ledgers import SECOND, declared, outcomes, result, sha256_of, window
+
+type Trainer = Callable[[Sequence[str], float | None], int]
+"""Carries out the command of a training, with its limit [s], and returns the exit status."""
 
 _CHECKPOINT, _PROGRESS = "model_1.pt", "progress"
 
@@ -208,3 +216,23 @@ def _end(status: Status, wall_s: float) -> AttemptEnded:
         peak_host_memory_bytes=1,
         peak_gpu_memory_bytes=None,
     )
+
+
+def replace_trainings(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Trainer]:
+    """Replace the trainings of searches in this process, and return the list of the next ones.
+
+    When the list is empty, trainings go as the formula says.
+    """
+    special: list[Trainer] = []
+
+    def next_training(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
+        return (special.pop(0) if special else train)(command, longest_s)
+
+    monkeypatch.setattr(program, "train_here", next_training)
+    monkeypatch.setattr(sys, "argv", [str(folder / "search.py")])
+    return special
+
+
+def searched(path: Path, log_root: Path, *more: str) -> int:
+    """Run a search in this process, and return its exit status."""
+    return run_search([str(path), "--log_root", str(log_root), *more])
