@@ -22,7 +22,7 @@ class RewardScale(torch.nn.Module):
     largest: torch.Tensor
 
     def __init__(self, num_envs: int, discount: float, device: torch.device) -> None:
-        """Begin with a scale of 1.
+        """Begin without rewards.
 
         Args:
             num_envs: Number of environments.
@@ -31,8 +31,8 @@ class RewardScale(torch.nn.Module):
         """
         super().__init__()
         self._discount = discount
-        for name, value in (("count", 1.0), ("mean", 0.0), ("variance", 1.0), ("largest", 0.0)):
-            self.register_buffer(name, torch.tensor(value, dtype=torch.float64, device=device))
+        for name in ("count", "mean", "variance", "largest"):
+            self.register_buffer(name, torch.zeros((), dtype=torch.float64, device=device))
         self.returns = torch.zeros(num_envs, 1, dtype=torch.float64, device=device)
         """Discounted sum of the rewards of each environment's running episode, of shape (num_envs, 1)."""
 
