@@ -81,8 +81,8 @@ class OffPolicyRecipe:
     warm_up_steps: int
     """Steps before the first update."""
     batch_size: int
-    """Transitions per gradient step. Many environments add many transitions per step, so batches are
-    larger than the 256 of the papers (Seo et al. 2025, arXiv:2505.22642)."""
+    """Transitions per gradient step. Many environments add many transitions per step, so batches are larger than the
+    256 of the papers (Seo et al. 2025, arXiv:2505.22642)."""
     updates_per_step: int = 1
     """Gradient steps of the critics after each step of all environments."""
     activation: Activation = "relu"
@@ -110,7 +110,8 @@ class OffPolicyRecipe:
     arXiv:1707.06887). Seo et al. 2025 use 101 or 251."""
     value_range: tuple[float, float] = (-10.0, 10.0)
     """Smallest and largest return that the distribution can express, of rewards as the learner sees them. Returns
-    beyond count as the nearer end. It has no effect with one atom. The default is that of Seo et al. 2025."""
+    beyond count as the nearer end. It has no effect with one atom. The default is that of Seo et al. 2025 for Isaac
+    Lab."""
     reward_normalization: bool = False
     """Whether rewards are divided by the running standard deviation of the discounted returns, or by a tenth of the
     largest one if this is more (Lee et al. 2025, arXiv:2502.15280). Returns then lie within about ±10."""
