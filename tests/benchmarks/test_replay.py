@@ -17,7 +17,7 @@ def test_all_memories_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture
     assert bench_replay([*SMALL, "--new_steps", "2", "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     uniform = 29 + 4 * 4 / 8
-    held = {"SKRL": 49, "LedgerLab": uniform, "LedgerLab, by priorities": uniform + 16}
+    held = {"SKRL": 49, "LedgerLab": uniform, "LedgerLab, by priorities": uniform + 8 + 8 / 32}
     assert found["bytes_per_transition"] == held
     both = ["write a step", "draw a batch"]
     measured = {

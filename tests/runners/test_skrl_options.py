@@ -217,9 +217,10 @@ def test_scaled_rewards_are_part_of_the_state_but_not_of_the_memory(algorithm: s
 def test_priorities_are_part_of_the_accounted_memory(
     algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = Training(algorithm, tmp_path / "first", prioritized_sampling=True).trainer.replay.nbytes
+    plain = Training(algorithm, tmp_path / "first").trainer.replay
+    held = plain.nbytes + 9 * plain.steps * plain.num_envs
     monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: held)
-    Training(algorithm, tmp_path / "second", prioritized_sampling=True)
+    assert Training(algorithm, tmp_path / "second", prioritized_sampling=True).trainer.replay.nbytes <= held
     monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: held - 1)
     with pytest.raises(UserError, match="there is room for 47 steps"):
         Training(algorithm, tmp_path / "third", prioritized_sampling=True)

@@ -149,7 +149,8 @@ def test_options_of_the_learner_are_trained_resumed_and_scored(tmp_path: Path) -
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "not identical" not in ended.stdout
     run = run_of(tmp_path)
-    assert run.checkpoints[-1].replay_bytes == 64 * (1024 * bytes_per_transition(4, 1, 1, prioritized=True) + 4 * 4)
+    uniform = 64 * (1024 * bytes_per_transition(4, 1, 1) + 4 * 4)
+    assert run.checkpoints[-1].replay_bytes == uniform + 64 * 1024 * (8 + 8 / 32)
     windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
     assert [row.iteration for row in windows] == [1, 2, 3] and "policy_loss" in windows[-1].figures
     scored = script("evaluate", one_run_dir(tmp_path), "--log_root", tmp_path, "--device", "cpu")

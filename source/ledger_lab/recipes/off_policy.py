@@ -117,7 +117,7 @@ class OffPolicyRecipe:
     largest one if this is more (Lee et al. 2025, arXiv:2502.15280). Returns then lie within about ±10."""
     prioritized_sampling: bool = False
     """Whether transitions whose values are estimated badly are drawn more often, and weigh less in turn (Schaul et al.
-    2016, arXiv:1511.05952). A transition takes 16 bytes more."""
+    2016, arXiv:1511.05952). A transition takes 9 bytes more."""
 
     def __post_init__(self) -> None:
         """Refuse values that no library could train with.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import torch
 
 _FLOAT_BYTES = 4
-_PRIORITY_BYTES = 16
-"""A priority and a sum, of 64 bits each."""
+_PRIORITY_BYTES = 9
+"""A priority of 64 bits, and its part of the sums, rounded up."""
 _LARGEST_INDEX = 2**31 - 1
 """Largest index that 32 bits hold."""
 
@@ -64,7 +64,7 @@ def bytes_per_transition(observations: int, actions: int, rows: int, *, prioriti
     """Return the size of a transition in :class:`ledger_lab.runners.replay_memory.ReplayMemory`.
 
     It holds the observation, the action, the reward, whether the episode was terminated, the index of the next
-    observation, and its priority with a sum of priorities.
+    observation, and its priority.
 
     Args:
         observations: Numbers in an observation.

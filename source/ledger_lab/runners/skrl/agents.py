@@ -179,6 +179,7 @@ class ReplaySac(ReplayAgent, SAC):
     """Soft actor-critic."""
 
     critic_loss_scale = 0.5
+    _entropy_coefficient: torch.Tensor | float
 
     def _next_actions(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | float]:
         """Sample actions; their cost is their weighted log probability."""

@@ -36,7 +36,7 @@ class Options:
         Raises:
             UserError: If a value is of the wrong kind, or does not fit the networks.
         """
-        values = {}
+        values: dict[str, Any] = {}
         for name in (field.name for field in fields(cls)):
             value = agent_cfg.get(name, dialect.defaults[name])
             if (rule := dialect.recipe.rules.get(name)) is not None:
