@@ -148,6 +148,16 @@ def test_a_critic_of_a_distribution_gives_its_mean(algorithm: str, tmp_path: Pat
     assert torch.allclose(values, (outputs["logits"].softmax(dim=-1) * returns).sum(dim=-1, keepdim=True))
 
 
+@each_algorithm
+def test_targets_beyond_the_range_are_counted(algorithm: str, tmp_path: Path) -> None:
+    for high, expected in ((0.001, 1.0), (1e4, 0.0)):
+        training = Training(algorithm, tmp_path / str(high), value_atoms=5, value_range=(-0.001 - high, high))
+        training.train()
+        training.agent.update(timestep=0, timesteps=1)
+        (*_, share) = training.agent.tracking_data["Target / Target beyond the range (share)"]
+        assert share == pytest.approx(expected, abs=0.3)
+
+
 def test_targets_of_distributions_are_those_of_a_plain_loop() -> None:
     torch.manual_seed(3)
     distribution = ValueDistribution(-2.0, 2.0, 9, torch.device("cpu"))

@@ -52,3 +52,6 @@ def test_returns_outside_the_range_count_as_its_ends() -> None:
     distribution = ValueDistribution(-1.0, 1.0, 3, torch.device("cpu"))
     found = distribution.project(torch.tensor([[0.25, 0.25, 0.5]]), torch.tensor([[-7.0, 9.0, 0.25]]))
     assert found.tolist() == [[0.25, 0.375, 0.375]]
+    probabilities = torch.tensor([[0.25, 0.25, 0.5], [0.5, 0.25, 0.25]])
+    returns = torch.tensor([[-7.0, 9.0, 0.25], [-1.0, 0.0, 1.0]])
+    assert float(distribution.share_beyond(probabilities, returns)) == 0.25

@@ -46,3 +46,13 @@ class ValueDistribution:
         projected.scatter_add_(-1, lower, probabilities * (1.0 - share))
         projected.scatter_add_(-1, lower + 1, probabilities * share)
         return projected
+
+    def share_beyond(self, probabilities: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+        """Return the mean probability of returns outside the range, which :meth:`project` moves to its ends.
+
+        Args:
+            probabilities: Shape (n, atoms).
+            returns: The return of each probability, of the same shape.
+        """
+        is_beyond = (returns < self._low) | (returns > self._high)
+        return (probabilities * is_beyond).sum(dim=-1).mean()

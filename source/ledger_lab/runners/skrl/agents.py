@@ -146,6 +146,8 @@ class ReplayAgent(Agent):
         self.track_data("Loss / Critic loss", loss.item())
         self.track_data("Q-network / Q1 (mean)", first[0].mean().item())
         self.track_data("Target / Target (mean)", means.mean().item())
+        for title, figure in self._critics.figures().items():
+            self.track_data(title, figure.item())
 
     @abstractmethod
     def _next_actions(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | float]:

@@ -16,6 +16,9 @@ type Estimate = tuple[torch.Tensor, dict[str, Any]]
 _LOGITS = "logits"
 """Output of a critic that holds the logits of its distribution, of shape (n, atoms)."""
 
+_BEYOND = "Target / Target beyond the range (share)"
+"""Title of the figure that tells whether the range of returns is too narrow."""
+
 
 class Critics(Protocol):
     """How two critics learn."""
@@ -49,6 +52,9 @@ class Critics(Protocol):
             targets: Result of :meth:`targets`.
         """
 
+    def figures(self) -> dict[str, torch.Tensor]:
+        """Return figures of the last targets, by their titles in TensorBoard."""
+
 
 class MeanCritics:
     """Critics that estimate the mean of the return, as the library's own."""
@@ -72,6 +78,10 @@ class MeanCritics:
         """Return squared errors."""
         return mse_loss(estimate[0], targets, reduction="none")
 
+    def figures(self) -> dict[str, torch.Tensor]:
+        """Return nothing."""
+        return {}
+
 
 class CategoricalCritics:
     """Critics that estimate the distribution of the return (Bellemare et al. 2017, arXiv:1707.06887).
@@ -88,6 +98,7 @@ class CategoricalCritics:
             distribution: Their distribution.
         """
         self._distribution = distribution
+        self._figures: dict[str, torch.Tensor] = {}
         for model in models:
             model.act = _Mean(model, distribution)
 
@@ -101,8 +112,10 @@ class CategoricalCritics:
     ) -> torch.Tensor:
         """Return target distributions, of shape (n, atoms)."""
         lower = torch.where(first[0] < second[0], first[1][_LOGITS], second[1][_LOGITS])
-        following = self._distribution.returns - penalty
-        return self._distribution.project(softmax(lower, dim=-1), rewards + bootstrap * following)
+        probabilities = softmax(lower, dim=-1)
+        returns = rewards + bootstrap * (self._distribution.returns - penalty)
+        self._figures[_BEYOND] = self._distribution.share_beyond(probabilities, returns)
+        return self._distribution.project(probabilities, returns)
 
     def means(self, targets: torch.Tensor) -> torch.Tensor:
         """Return the means of the target distributions."""
@@ -111,6 +124,10 @@ class CategoricalCritics:
     def losses(self, estimate: Estimate, targets: torch.Tensor) -> torch.Tensor:
         """Return cross-entropies."""
         return -(targets * log_softmax(estimate[1][_LOGITS], dim=-1)).sum(dim=-1, keepdim=True)
+
+    def figures(self) -> dict[str, torch.Tensor]:
+        """Return the share of the target returns beyond the range."""
+        return self._figures
 
 
 class _Mean:
