@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -80,6 +82,24 @@ def pool() -> Any:  # noqa: ANN401 - a ctypes structure made from threads.cpp
     os.register_at_fork(after_in_child=lambda: setattr(made, "threads", 1))  # a forked process has none of the threads
     wp.launch(_make, dim=1, inputs=[wp.uint64(ctypes.addressof(made))], device="cpu")
     return made
+
+
+@contextmanager
+def at_most_threads(count: int) -> Iterator[None]:
+    """Let at most so many threads work on a task within the context, the calling one included.
+
+    Args:
+        count: At least 1.
+    """
+    if not pool.cache_info().currsize:  # other physics engines have no such threads
+        yield
+        return
+    threads = pool()
+    before, threads.threads = threads.threads, min(count, threads.threads)
+    try:
+        yield
+    finally:
+        threads.threads = before
 
 
 @cache

@@ -30,7 +30,7 @@ class SacTrainer(OffPolicyTrainer):
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer, and bound the policy."""
         metered = super()._build()
-        self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"])
+        self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"], self._stream)
         return metered
 
     def restore(self, state: Mapping[str, Any]) -> None:
