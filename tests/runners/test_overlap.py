@@ -236,10 +236,12 @@ def test_the_threads_of_the_physics_are_limited_for_a_while() -> None:
     threads = pool()
     before, threads.threads = threads.threads, 3
     try:
-        with at_most_threads(2):
+        with at_most_threads(2) as lift:
             assert threads.threads == 2
             with at_most_threads(8):
                 assert threads.threads == 2
+            lift()
+            assert threads.threads == 3
         assert threads.threads == 3
     finally:
         threads.threads = before

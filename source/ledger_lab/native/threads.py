@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -85,21 +85,28 @@ def pool() -> Any:  # noqa: ANN401 - a ctypes structure made from threads.cpp
 
 
 @contextmanager
-def at_most_threads(count: int) -> Iterator[None]:
+def at_most_threads(count: int) -> Iterator[Callable[[], None]]:
     """Let at most so many threads work on a task within the context, the calling one included.
 
     Args:
         count: At least 1.
+
+    Yields:
+        A function that lifts the limit before the end of the context. Another thread may call it.
     """
     if not pool.cache_info().currsize:  # other physics engines have no such threads
-        yield
+        yield lambda: None
         return
     threads = pool()
     before, threads.threads = threads.threads, min(count, threads.threads)
-    try:
-        yield
-    finally:
+
+    def lift() -> None:
         threads.threads = before
+
+    try:
+        yield lift
+    finally:
+        lift()
 
 
 @cache

@@ -93,7 +93,7 @@ class Overlap:
         """Divide the cores between simulation and learner, which compute at the same time.
 
         The learner gets the threads that it would have alone, but at most half of the cores. The simulation gets the
-        other cores. Each gets at least one thread.
+        other cores until the learner has finished. Each gets at least one thread.
 
         Args:
             cores: Cores of this process.
@@ -124,14 +124,14 @@ class Overlap:
             if not self._due:
                 return step(*args, **kwargs)
             when, self._due = self._due, {}
-            learning = self._thread.submit(self._learn, when)
-            try:
-                with at_most_threads(self._step_threads):
+            with at_most_threads(self._step_threads) as lift:
+                learning = self._thread.submit(self._learn, when, lift)
+                try:
                     stepped = step(*args, **kwargs)
-            except BaseException:
-                wait([learning])  # the learner rests before anything else happens
-                raise
-            self.finish(learning)
+                except BaseException:
+                    wait([learning])  # the learner rests before anything else happens
+                    raise
+                self.finish(learning)
             return stepped
 
         return both
@@ -176,10 +176,16 @@ class Overlap:
         self.stream.set_state(state["stream"])
         self._due = {} if refills else dict(state["due"])
 
-    def _learn(self, when: Mapping[str, int]) -> int:
-        """Make an update on the learner's thread; return how long it took [ns]."""
+    def _learn(self, when: Mapping[str, int], lift: Callable[[], None]) -> int:
+        """Make an update on the learner's thread; return how long it took [ns].
+
+        Args:
+            when: Its arguments.
+            lift: Called at its end, so that the rest of the step has all cores.
+        """
         began_ns, until = time.perf_counter_ns(), self._replay.added
         with torch_threads(self._learner_threads):
             self._update(**when)
         self._learned_until = until
+        lift()
         return time.perf_counter_ns() - began_ns
