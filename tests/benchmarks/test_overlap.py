@@ -11,6 +11,7 @@ from benchmarks.overlap import bench_overlap
 from ledger_lab.errors import UserError
 
 
+@pytest.mark.slow
 def test_both_ways_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--quick", "--tasks", "LedgerLab-Cartpole", "--algorithms", "sac", "--updates", "1"]
     assert bench_overlap([*asked, "--json", str(tmp_path / "found.json")]) == 0
