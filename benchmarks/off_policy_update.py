@@ -93,7 +93,7 @@ def bench_off_policy_update(argv: Sequence[str]) -> int:
         "observations, 12 actions, two hidden layers of 256 and batches of 2048.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks off_policy_update --device cuda --json update.json",
     )
-    parser.add_argument("--updates", type=int, default=50, help="Updates of a turn (default: 50).")
+    parser.add_argument("--updates", type=int, default=10, help="Updates of a turn (default: 10).")
     parser.add_argument("--rounds", type=int, default=5, help="Turns of each variant (default: 5).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     parser.add_argument(
@@ -299,7 +299,7 @@ def _compare(case: Case, variant: str, args: argparse.Namespace) -> dict[str, An
 
     change = VARIANTS[variant]
     with _threads(case, args.device), tempfile.TemporaryDirectory() as folder:
-        learners = {}
+        learners: dict[str, Learner] = {}
         for name in (_REFERENCE, variant):
             path = Path(folder) / str(len(learners))
             path.mkdir()
