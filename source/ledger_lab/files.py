@@ -142,7 +142,7 @@ def file_lock(path: Path) -> Iterator[tuple[int, bool]]:
         UserError: If the file can't be created.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise UserError(f"cannot write to {path.parent}: {error.strerror}: correct --log_root") from error
     try:

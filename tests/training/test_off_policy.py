@@ -51,7 +51,7 @@ def root(learner: Learner, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "each transition is used 16 times" in asked.stdout
     resumed = script("train", "--resume", one_run_dir(log_root), "--log_root", log_root)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    assert "it is empty again after the interruption, and refills" in resumed.stdout
+    assert "not identical to an uninterrupted one: the replay memory is not saved, and refills" in resumed.stdout
     return log_root
 
 
@@ -92,7 +92,7 @@ def saved(learner: Learner, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert sorted(file.name for file in folder.iterdir()) == ["0-31.1.pt", "31-63.2.pt"], "only new steps are written"
     ended = script("train", "--resume", one_run_dir(log_root), "--log_root", log_root)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "65536 transitions · restored" in ended.stdout
+    assert "not identical" not in ended.stdout
     assert not list(log_root.rglob("training_state*")), "what is over needs no state"
     return log_root
 

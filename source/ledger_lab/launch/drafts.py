@@ -15,7 +15,12 @@ from typing import Self
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.launch.plans import PLAN, Plan
-from ledger_lab.launch.submission_folders import Noted, noted_submissions, read_noted, write_noted
+from ledger_lab.launch.submission_folders import (
+    SubmissionFile,
+    noted_submissions,
+    read_submission_file,
+    write_submission_file,
+)
 from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger.liveness import identify_process, is_alive
 from ledger_lab.ledger.rows import ProcessIdentity
@@ -48,7 +53,7 @@ class Draft:
     """Name that the engine's cluster gives itself; ``None`` if it has none."""
 
     @classmethod
-    def of(cls, folder: Path, noted: Noted) -> Self:
+    def of(cls, folder: Path, noted: SubmissionFile) -> Self:
         """Return what is noted of a submission.
 
         Args:
@@ -67,13 +72,13 @@ class Draft:
             cluster=noted.cluster,
         )
 
-    def noted(self, job: str | None) -> Noted:
+    def noted(self, job: str | None) -> SubmissionFile:
         """Return what is noted of it.
 
         Args:
             job: Id of its job; ``None`` until the engine has answered.
         """
-        return Noted(
+        return SubmissionFile(
             version=1,
             engine=self.engine,
             site=self.site,
@@ -151,7 +156,7 @@ def write_folder(draft: Draft, files: dict[str, str]) -> None:
             with whole_file(unfinished / name) as path:
                 path.touch(mode=0o644 if name == PLAN else 0o600)
                 path.write_text(content, encoding="utf-8")
-        write_noted(unfinished, draft.noted(None))
+        write_submission_file(unfinished, draft.noted(None))
         unfinished.rename(folder)
     except OSError as error:
         if unfinished is not None:
@@ -175,7 +180,7 @@ def note_submission(draft: Draft, job: str) -> Submission:
         OSError: If the file can't be written.
     """
     noted = draft.noted(job)
-    write_noted(draft.folder, noted)
+    write_submission_file(draft.folder, noted)
     return Submission.of(draft.folder, noted, job)
 
 
@@ -187,7 +192,7 @@ def drop_draft(draft: Draft) -> None:
     """
     away = draft.folder.with_name(f".dropped_{draft.job_name}")
     draft.folder.rename(away)  # as one step: a folder that is half removed looks damaged
-    noted = read_noted(away)
+    noted = read_submission_file(away)
     if (noted.job_name, noted.job) != (draft.job_name, None):  # another program was faster, and has submitted anew
         away.rename(draft.folder)
         return

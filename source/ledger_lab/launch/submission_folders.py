@@ -20,7 +20,7 @@ _FOLDER = "submissions"
 """Folder of all submissions, below the root of the ledger."""
 
 
-class Noted(msgspec.Struct, kw_only=True):
+class SubmissionFile(msgspec.Struct, kw_only=True):
     """Content of ``submission.json``."""
 
     version: Literal[1]
@@ -37,7 +37,7 @@ class Noted(msgspec.Struct, kw_only=True):
     """``None`` in older files, too."""
 
 
-def write_noted(folder: Path, noted: Noted) -> None:
+def write_submission_file(folder: Path, noted: SubmissionFile) -> None:
     """Write ``submission.json``.
 
     Args:
@@ -52,7 +52,7 @@ def write_noted(folder: Path, noted: Noted) -> None:
         path.write_bytes(msgspec.json.encode(noted) + b"\n")
 
 
-def read_noted(folder: Path) -> Noted:
+def read_submission_file(folder: Path) -> SubmissionFile:
     """Read ``submission.json``.
 
     Args:
@@ -62,7 +62,7 @@ def read_noted(folder: Path) -> Noted:
         UserError: If it is missing or damaged.
     """
     try:
-        return msgspec.json.decode(read_file(folder / _SUBMITTED), type=Noted)
+        return msgspec.json.decode(read_file(folder / _SUBMITTED), type=SubmissionFile)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise UserError(
             f"{folder / _SUBMITTED} can't be read ({error}): restore it; or look for jobs whose names begin with "
@@ -70,7 +70,7 @@ def read_noted(folder: Path) -> Noted:
         ) from error
 
 
-def noted_submissions(log_root: Path, name: str) -> list[tuple[Path, Noted]]:
+def noted_submissions(log_root: Path, name: str) -> list[tuple[Path, SubmissionFile]]:
     """Return the folders of the submissions of a name, and what is noted there, in order.
 
     Args:
@@ -80,7 +80,7 @@ def noted_submissions(log_root: Path, name: str) -> list[tuple[Path, Noted]]:
     Raises:
         UserError: If the folder can't be read, or a file is damaged.
     """
-    return [(folder, read_noted(folder)) for folder in _numbered(folder_of(log_root.resolve(), name))]
+    return [(folder, read_submission_file(folder)) for folder in _numbered(folder_of(log_root.resolve(), name))]
 
 
 def job_name(folder: Path) -> str:
@@ -92,7 +92,7 @@ def job_name(folder: Path) -> str:
     Raises:
         UserError: If the file with the name is missing or damaged.
     """
-    return read_noted(folder).job_name
+    return read_submission_file(folder).job_name
 
 
 def cluster_of(folder: Path) -> str | None:
@@ -104,7 +104,7 @@ def cluster_of(folder: Path) -> str | None:
     Raises:
         UserError: If the file with the name is missing or damaged.
     """
-    return read_noted(folder).cluster
+    return read_submission_file(folder).cluster
 
 
 def is_from_here(folder: Path) -> bool:
@@ -116,7 +116,7 @@ def is_from_here(folder: Path) -> bool:
     Raises:
         UserError: If the file that tells is missing or damaged.
     """
-    began, here = read_noted(folder).process, identify_process(os.getpid())
+    began, here = read_submission_file(folder).process, identify_process(os.getpid())
     if began is None or here is None:
         return False
     return (began.boot_id, began.pid_namespace) == (here.boot_id, here.pid_namespace)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from ledger_lab.launch.plans import PlannedTraining, read_plan
-from ledger_lab.launch.submission_folders import Noted, noted_submissions
+from ledger_lab.launch.submission_folders import SubmissionFile, noted_submissions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Submission:
     """SHA-256 of ``plan.jsonl`` when it was submitted."""
 
     @classmethod
-    def of(cls, folder: Path, noted: Noted, job: str) -> Self:
+    def of(cls, folder: Path, noted: SubmissionFile, job: str) -> Self:
         """Return what is noted of a submission.
 
         Args:

@@ -41,7 +41,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
 class BoundedConnection(H11Protocol):
     """A connection with deadlines for the request and for reading the answer, and a bound on their number."""
 
-    MOST: ClassVar[int] = 100
+    MAX_CONNECTIONS: ClassVar[int] = 100
     """Connections at most. For a new one, the one that has waited longest for a request is closed; if none waits,
     the new one."""
     REQUEST_S: ClassVar[float] = 10.0
@@ -64,7 +64,7 @@ class BoundedConnection(H11Protocol):
         super().connection_made(transport)
         others = [each for each in self.connections if isinstance(each, BoundedConnection) and each is not self]
         others = [each for each in others if each._is_open]
-        if len(others) >= self.MOST:
+        if len(others) >= self.MAX_CONNECTIONS:
             waiting = [(each._request_timer.when(), each) for each in others if each._request_timer is not None]
             idle = [(when, each) for when, each in waiting if not each.flow.write_paused]
             _, oldest = min(idle, key=lambda each: each[0], default=(0.0, self))

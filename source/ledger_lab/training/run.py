@@ -57,6 +57,7 @@ from ledger_lab.training.show import (
     show_failure,
     show_how_to_resume,
     show_loss,
+    show_reasons,
     show_replay,
     show_settings,
     show_trouble,
@@ -273,7 +274,7 @@ def _train_and_judge(
         if trainer.replay is not None:
             writer.replay_bytes = trainer.replay.nbytes
             show_replay(plan, trainer.replay, keeper.replay, console)
-        keeper.begin()
+        show_reasons(keeper.begin(), console)
         endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
         watch = _health_watch(plan, writer, endings.time_outs, env.unwrapped.max_episode_length, console)
         if plan.timing == "events":

@@ -24,7 +24,6 @@ from ledger_lab.files import file_sha256, whole_file
 from ledger_lab.ledger import REPLAY_FOLDER
 from ledger_lab.ledger.row import Count, Positive
 from ledger_lab.runners.replay_memory import ReplayMemory
-from ledger_lab.training.resume import require_whole
 
 _SEGMENT_BYTES = 1 << 28
 """Size of the largest segment [B], which is copied to the host's memory while it is written. A step that is larger has
@@ -86,7 +85,7 @@ class SavedReplay:
         unneeded = min(self._steps_between, self._steps_each)
         return math.ceil(self._memory.steps + self._steps_between + unneeded) * self._memory.saved_step_bytes
 
-    def require_room(self, setting: str) -> None:
+    def require_disk_space(self, setting: str) -> None:
         """Refuse a disk on which the files will not fit.
 
         Args:
@@ -137,18 +136,20 @@ class SavedReplay:
                 with suppress(OSError):
                     file.unlink()
 
-    def restore(self, saved: Mapping[str, Any]) -> None:
+    def restore(self, saved: Mapping[str, Any]) -> str | None:
         """Fill the memory with what was saved, and remove what an interrupted save has left.
 
         Args:
             saved: Result of :meth:`save`, from a state whose hash the ledger knows.
 
-        Raises:
-            UserError: If a file is missing or has changed.
+        Returns:
+            Which file is missing or has changed, if there is one. Then the memory stays empty, and no file is removed
+            before the next save.
         """
         segments = [msgspec.convert(segment, Segment) for segment in saved["segments"]]
         for segment in segments:
-            require_whole(self._folder / segment.name, segment.sha256)
+            if damage := _damage(self._folder / segment.name, segment.sha256):
+                return damage
         oldest = max(0, saved["newest"]["added"] - self._memory.steps)
         for segment in segments:
             content = torch.load(self._folder / segment.name, weights_only=True, map_location="cpu")
@@ -159,6 +160,7 @@ class SavedReplay:
         self._memory.restore_newest(saved["newest"])
         self._segments = segments
         self.remove_unused()
+        return None
 
     def _write(self, first: int, last: int) -> Segment:
         """Write a segment."""
@@ -167,6 +169,14 @@ class SavedReplay:
             torch.save(self._memory.copy_steps(first, last), unfinished)
             sha256, size = file_sha256(unfinished), unfinished.stat().st_size
         return Segment(first=first, last=last, attempt=self._attempt, sha256=sha256, size_bytes=size)
+
+
+def _damage(path: Path, sha256: str) -> str | None:
+    """Tell whether a file is missing or has changed; ``None`` if it is whole."""
+    if not path.is_file():
+        return f"{path} is missing"
+    found = file_sha256(path)
+    return None if found == sha256 else f"{path} is damaged: its SHA-256 is {found[:12]}…, not {sha256[:12]}…"
 
 
 def remove_saved_replay(run_dir: Path) -> None:

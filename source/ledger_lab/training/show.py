@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -30,12 +31,8 @@ def describe_batch(plan: TrainPlan) -> str:
     num_envs, batch = plan.env_cfg.scene.num_envs, plan.batch
     rate = read_setting(plan.agent_cfg, plan.adapter.dialect.overrides["learning_rate"])
     if (replay := batch.replay) is not None:
-        refills = ""
-        if plan.resumed is not None:
-            saved = plan.request.save_replay
-            refills = f" · {'restored' if saved else 'it is empty again after the interruption, and refills'}"
         return (
-            f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions{refills} · "
+            f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions · "
             f"{replay.updates_per_step} updates of {replay.batch_size} transitions per step: each transition is used "
             f"{replay.updates_per_step * replay.batch_size / num_envs:g} times · learning rate {rate}"
         )
@@ -82,6 +79,18 @@ def show_replay(plan: TrainPlan, memory: ReplayMemory, saved: SavedReplay | None
     if saved is not None:
         line += f"; saved with the state, up to {_size(saved.largest_bytes)} of disk space"
     console.print(line, soft_wrap=True)
+
+
+def show_reasons(reasons: Sequence[str], console: Console) -> None:
+    """Print why a resumed training does not equal an uninterrupted one.
+
+    Args:
+        reasons: The reasons; empty if it does.
+        console: Where to print.
+    """
+    for reason in reasons:
+        line = f"the resumed training is not identical to an uninterrupted one: {reason}"
+        console.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
 def _size(size_bytes: int) -> str:

@@ -67,7 +67,7 @@ class StateKeeper:
                 raise UserError(f"--save_replay: {plan.adapter.library} cannot save its replay memory: leave it out")
             steps_between = self._every * plan.batch.horizon or math.inf
             self.replay = SavedReplay(trainer.replay, plan.run_dir, plan.attempt, steps_between)
-            self.replay.require_room(plan.batch.replay.setting)
+            self.replay.require_disk_space(plan.batch.replay.setting)
         self._trainer, self._simulation, self._judge = trainer, simulation, judge
         self._append, self._clock = append, clock
         self._last: int | None = None
@@ -117,22 +117,29 @@ class StateKeeper:
         learner = self._trainer.inexact if self.replay is None else None
         return [reason for reason in (self._simulation.inexact, learner) if reason is not None]
 
-    def begin(self) -> None:
+    def begin(self) -> list[str]:
         """Load the state on disk, or the networks of a checkpoint, if the run starts with one of them.
+
+        Returns:
+            Why the training does not continue bit for bit. Empty if it does, and for a new run.
 
         Raises:
             UserError: If the state can't be restored, or the networks don't fit.
         """
         if self._plan.resumed is not None:
-            self._restore(self._plan.resumed)
-        elif self._plan.beginning is not None:
+            return self._restore(self._plan.resumed)
+        if self._plan.beginning is not None:
             self._trainer.begin(self._group.file(self._plan.beginning.path))
+        return []
 
-    def _restore(self, resumed: Resumption) -> None:
+    def _restore(self, resumed: Resumption) -> list[str]:
         """Restore the state on disk in all processes, and record that in the ledger.
 
         Args:
             resumed: The run, and its state.
+
+        Returns:
+            Why the training does not continue bit for bit.
         """
         group, saved = self._group, resumed.state
         if group.world.first:
@@ -143,8 +150,8 @@ class StateKeeper:
                 f"{self._path} was saved by another version of LedgerLab: resume with that version, or start a new run"
             )
         mine = torch.load(io.BytesIO(state["processes"][group.world.rank].numpy().tobytes()), weights_only=True)
-        if self.replay is not None:
-            self.replay.restore(state["replay"])
+        damage = None if self.replay is None else self.replay.restore(state["replay"])
+        refills = [] if damage is None else [f"{damage}: the replay memory is empty, and refills"]
         self._trainer.restore(state["learner"])
         troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
         whole = not troubles and self._simulation.inexact is None
@@ -152,7 +159,7 @@ class StateKeeper:
             self._simulation.begin_fresh()
         if self._judge is not None:
             self._judge.resume(mine["judge"], resumed.results, whole)
-        reasons = [*resumed.reasons, *troubles, *self._inexact]
+        reasons = [*resumed.reasons, *refills, *troubles, *self._inexact]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -167,6 +174,7 @@ class StateKeeper:
                 )
             )
         self._last, self._last_s = saved.iteration, time.monotonic()
+        return reasons
 
     def _save(self, iterations: int, env_steps: int) -> None:
         """Write the file. It holds the learner, which is equal in all processes, and the simulation of each process.
