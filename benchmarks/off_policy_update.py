@@ -42,7 +42,7 @@ PUBLISHED = {"actor": 0.44, "critics": 0.36, "targets": 0.15, "soft update": 0.0
 the measurement."""
 
 _REFERENCE = "as it is"
-LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 2048, "replay_steps": 64}
+LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 1024, "replay_steps": 64}
 """Changes of the cart-pole's recipes for a quadruped: realistic sizes, which are not tuned to learn."""
 
 
@@ -90,7 +90,7 @@ def bench_off_policy_update(argv: Sequence[str]) -> int:
         "torch._foreach_lerp_, torch.compile of the networks and of the whole update, and CUDA graphs (on a GPU). Each "
         "change takes turns with the update as it is, on the same batches. The first updates of both are also compared "
         "number by number. The sizes are those of the cart-pole's recipe, and those of a quadruped with 48 "
-        "observations, 12 actions, two hidden layers of 256 and batches of 2048.",
+        "observations, 12 actions, two hidden layers of 256 and batches of 1024.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks off_policy_update --device cuda --json update.json",
     )
     parser.add_argument("--updates", type=int, default=10, help="Updates of a turn (default: 10).")

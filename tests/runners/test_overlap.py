@@ -223,10 +223,10 @@ def test_if_the_simulation_fails_the_learner_rests_before_anything_else_happens(
 
 def test_simulation_and_learner_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = {}
-    for cores, alone in ((1, 1), (2, 2), (4, 1), (16, 16)):
+    for cores, learner in ((1, 1), (2, 1), (4, 1), (16, 8)):
         monkeypatch.setattr("ledger_lab.runners.skrl.off_policy_adapter.own_cores", lambda cores=cores: cores)
         training = overlapping("sac", tmp_path / str(cores))
-        training.trainer.compute_in(Threads(act=1, learn=alone))
+        training.trainer.compute_in(Threads(act=1, learn=learner))
         overlap = training.trainer._overlap
         shares[cores] = (overlap._step_threads, overlap._learner_threads)
     assert shares == {1: (1, 1), 2: (1, 1), 4: (3, 1), 16: (8, 8)}
@@ -253,6 +253,12 @@ def test_on_a_gpu_it_is_refused_before_anything_is_allocated(tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"agent.overlap True: .* take turns on cuda:1, .*: leave it out") as refused:
         overlapping("td3", tmp_path, env=env)
     assert "\n" not in str(refused.value)
+
+
+def test_the_plan_knows_that_the_cores_are_shared() -> None:
+    sac, config = adapter("sac"), translated("sac")
+    plans = [sac.plan(sac.prepare({**config, **each}, "cpu", max_iterations=3)) for each in ({}, OVERLAPS)]
+    assert [plan.overlaps for plan in plans] == [False, True]
 
 
 def test_anything_but_true_and_false_is_refused() -> None:

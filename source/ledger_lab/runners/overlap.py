@@ -92,15 +92,14 @@ class Overlap:
     def divide(self, cores: int, learner_threads: int) -> None:
         """Divide the cores between simulation and learner, which compute at the same time.
 
-        The learner gets the threads that it would have alone, but at most half of the cores. The simulation gets the
-        other cores until the learner has finished. Each gets at least one thread.
+        The physics has the cores without threads of the learner, and at least one. When the learner has finished, the
+        rest of the step has all cores.
 
         Args:
             cores: Cores of this process.
-            learner_threads: Threads of torch that the learner would have alone.
+            learner_threads: Threads of torch for the learner.
         """
-        self._learner_threads = max(1, min(learner_threads, cores // 2))
-        self._step_threads = max(1, cores - self._learner_threads)
+        self._learner_threads, self._step_threads = learner_threads, max(1, cores - learner_threads)
 
     def owe(self, **when: int) -> None:
         """Make an update due, which the next step of the environment brings.

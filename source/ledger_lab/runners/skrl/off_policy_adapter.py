@@ -65,15 +65,14 @@ class OffPolicyTrainer(SkrlTrainer):
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build agent and trainer."""
-        overlaps = self._agent_cfg.get(_OVERLAP, False)
-        if overlaps:
+        if self._batch.overlaps:
             require_cpu(f"agent.{_OVERLAP}", torch.device(self._env.unwrapped.device))
         require_room(self.dialect, self._batch, self._env.unwrapped, _STORED_GROUPS)
         metered = super()._build()
         memory = self._agent.memory
         self.replay = memory.replay
         metered.append((memory, "add_samples", Phase.REPLAY_WRITE))
-        if not overlaps:
+        if not self._batch.overlaps:
             return [*metered, (memory, "sample", Phase.REPLAY_SAMPLE)]
         assert self._batch.replay is not None
         self._overlap = Overlap(self._learn, self._batch.replay.updates_per_step, self.replay, self._clock)
@@ -253,6 +252,7 @@ class OffPolicyAdapter(SkrlAdapter):
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
             ),
+            overlaps=agent_cfg.get(_OVERLAP, False),
         )
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
