@@ -25,8 +25,10 @@ BENCHMARKS = {
     "log_rank": "how often the log-rank test finds a difference between equal cohorts",
     "metering": "time that metering adds, measured within one training",
     "native": "environment steps by MuJoCo's C code on all cores, compared with MuJoCo-Warp",
+    "off_policy_update": "parts of a gradient step of SAC and TD3, and what foreach and compilation change",
     "optimizers": "step time of Adam in three forms: loop, foreach and fused",
     "overhead": "speed of train.py, compared with `isaaclab train`",
+    "overlap": "speed of SAC and TD3 with gradient steps beside the simulation, compared with turns",
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
     "recommend": "how often `report.py --recommend` chooses the best machine, and its intervals hold the true figures",
@@ -56,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks",
         description=__doc__,
-        epilog="\n".join(["benchmarks:", *(f"  {name:16}{what}" for name, what in BENCHMARKS.items()), _EXAMPLE]),
+        epilog="\n".join(["benchmarks:", *(f"  {name:18}{what}" for name, what in BENCHMARKS.items()), _EXAMPLE]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ class Training:
         library: str = "skrl",
         env: Any = None,  # noqa: ANN401 - the toy, or a view of it
         iterations: int = 3,
+        settings: Mapping[str, Any] | None = None,
         **changed: Any,
     ) -> None:
         """Build it.
@@ -87,12 +89,13 @@ class Training:
             library: Name on the command line.
             env: What the learner sees; a new toy by default.
             iterations: Iterations to train.
+            settings: Further settings of the library's configuration, at its top.
             changed: Fields of the recipe.
         """
         torch.manual_seed(5)
         self.library = library
         self.adapter = adapter(algorithm, library)
-        config = translated(algorithm, library, **changed)
+        config = {**translated(algorithm, library, **changed), **(settings or {})}
         self.agent_cfg = self.adapter.prepare(config, "cpu", seed=5, max_iterations=iterations)
         self.env, self.heard = env or ToyEnv(), Heard()
         self.clock = PhaseClock(time.perf_counter_ns())

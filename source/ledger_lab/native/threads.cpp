@@ -26,7 +26,7 @@ struct Pool {
     long (*system_call)(long, ...);
     i32 (*clock)(i32, void*);  // clock_gettime
     i64 futex;           // number of this system call
-    i64 threads;         // that work, with the one that hands out the task
+    i64 threads;         // that work, with the one that hands out the task; may grow during a task
     i64 started;         // beside that one
     void (*task)(void*, i64);
     void* of;
@@ -122,7 +122,9 @@ struct Threads {
         __atomic_store_n(&p.taken, 0, __ATOMIC_RELEASE);
     }
 
-    static void launch_all(void* of, i64) {
+    // The number of threads may have grown since this task was chosen for one of them.
+    static void launch_all(void* of, i64 thread) {
+        if (thread) return;
         Launch& l = *(Launch*)of;
         l.whole(l.bounds, l.arguments);
     }

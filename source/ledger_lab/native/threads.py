@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -80,6 +82,31 @@ def pool() -> Any:  # noqa: ANN401 - a ctypes structure made from threads.cpp
     os.register_at_fork(after_in_child=lambda: setattr(made, "threads", 1))  # a forked process has none of the threads
     wp.launch(_make, dim=1, inputs=[wp.uint64(ctypes.addressof(made))], device="cpu")
     return made
+
+
+@contextmanager
+def at_most_threads(count: int) -> Iterator[Callable[[], None]]:
+    """Let at most so many threads work on a task within the context, the calling one included.
+
+    Args:
+        count: At least 1.
+
+    Yields:
+        A function that lifts the limit before the end of the context. Another thread may call it.
+    """
+    if not pool.cache_info().currsize:  # other physics engines have no such threads
+        yield lambda: None
+        return
+    threads = pool()
+    before, threads.threads = threads.threads, min(count, threads.threads)
+
+    def lift() -> None:
+        threads.threads = before
+
+    try:
+        yield lift
+    finally:
+        lift()
 
 
 @cache

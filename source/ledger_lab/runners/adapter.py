@@ -52,6 +52,8 @@ class BatchPlan:
     replay: ReplayPlan | None = None
     """The replay memory. With one, an iteration has one epoch, and a minibatch for each gradient step; ``None`` if the
     learner uses only the samples of the iteration."""
+    overlaps: bool = False
+    """Whether gradient steps run beside the simulation."""
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -28,6 +28,10 @@ from ledger_lab.runners.adapter import Adapter, load_adapter
 from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")
+_ELSEWHERE = {
+    "agent.overlap": "only SAC and TD3 of SKRL learn beside the simulation: use --algorithm sac --rl_library skrl",
+}
+"""Settings that only some agents have, with the way to one of them."""
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -173,7 +177,7 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
         parent = follow(resolved[root], path[:depth])
         if name not in children(parent):
             where = ".".join([root, *path[:depth]])
-            known = nearest(name, children(parent))
+            known = _ELSEWHERE.get(key) or nearest(name, children(parent))
             raise UserError(f"override {override!r} matches nothing: {where} has no {name!r}: {known}")
     node = follow(resolved[root], path)
     if type(node) is int and isinstance(parent, Mapping):

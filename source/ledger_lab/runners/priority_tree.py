@@ -61,17 +61,18 @@ class PriorityTree:
         block = index // _BLOCK
         self._sums.index_copy_(0, block, self._blocks.index_select(0, block).sum(dim=1))
 
-    def draw(self, count: int) -> torch.Tensor:
+    def draw(self, count: int, stream: torch.Generator | None = None) -> torch.Tensor:
         """Draw leaves in proportion to their priorities, one from each of ``count`` equal parts of the sum.
 
         Args:
             count: Number of leaves. A leaf can be drawn more than once.
+            stream: Random stream; ``None`` for that of the process.
 
         Returns:
             Indices of the leaves, of shape (count,).
         """
         parts = torch.arange(count, dtype=self._sums.dtype, device=self._sums.device)
-        shares = (parts + torch.rand(count, dtype=parts.dtype, device=parts.device)) / count
+        shares = (parts + torch.rand(count, generator=stream, dtype=parts.dtype, device=parts.device)) / count
         ends = self._sums.cumsum(dim=0)
         block = _first_above(ends, shares * ends[-1])
         within = self._blocks.index_select(0, block).cumsum_(dim=1)

@@ -97,8 +97,12 @@ class ReplayMemory:
         """Priority of each transition; ``None`` if all are drawn alike."""
         self._largest = torch.ones((), dtype=torch.float64, device=device)
         """Largest priority so far, which new transitions get."""
+        self.stream: torch.Generator | None = None
+        """Random stream of the draws; ``None`` for that of the process."""
         self._drawn: torch.Tensor | None = None
         """Indices of the transitions that were drawn last."""
+        self._drawn_at = 0
+        """Steps that had been added by then."""
 
     def __len__(self) -> int:
         """Return the number of transitions."""
@@ -163,10 +167,10 @@ class ReplayMemory:
             Indices of the transitions, and of their next observations, for :meth:`read`; shape (batch_size,) each.
         """
         if self._tree is None:
-            index = torch.randint(len(self), (batch_size,), device=self.device)
+            index = torch.randint(len(self), (batch_size,), generator=self.stream, device=self.device)
         else:
-            index = self._tree.draw(batch_size)
-        self._drawn = index
+            index = self._tree.draw(batch_size, self.stream)
+        self._drawn, self._drawn_at = index, self.added
         return index, self._next.view(-1).index_select(0, index)
 
     def weights(self) -> torch.Tensor | None:
@@ -225,16 +229,14 @@ class ReplayMemory:
         return self._tables[name].flatten(0, 1).index_select(0, index)
 
     def mean_age(self) -> float | None:
-        """Return the mean age of the transitions that were drawn last. This waits for a GPU.
-
-        Call it before the next step is added.
+        """Return the mean age of the transitions that were drawn last, when they were drawn. This waits for a GPU.
 
         Returns:
             Steps of each environment that were added after the transition; ``None`` if none was ever drawn.
         """
         if self._drawn is None:
             return None
-        ages = ((self.added - 1) % self.steps - self._drawn // self.num_envs) % self.steps
+        ages = ((self._drawn_at - 1) % self.steps - self._drawn // self.num_envs) % self.steps
         return float(ages.double().mean())
 
     def copy_steps(self, first: int, last: int) -> dict[str, torch.Tensor]:

@@ -46,7 +46,8 @@ def plan_threads(adapter: Adapter, agent_cfg: Any, batch: BatchPlan, num_envs: i
     known = isinstance(widths, list | tuple) and len(widths) > 0 and all(type(width) is int for width in widths)
     samples = num_envs * batch.horizon // batch.minibatches_of(num_envs)
     minibatch = samples if batch.replay is None else batch.replay.batch_size
-    return threads_for(torch.get_num_threads(), widths if known else None, num_envs, minibatch, device)
+    available, known_widths = torch.get_num_threads(), widths if known else None
+    return threads_for(available, known_widths, num_envs, minibatch, device, overlaps=batch.overlaps)
 
 
 def scale_learning_rate(

@@ -158,7 +158,8 @@ class _Blocks:
 
     def add(self, seen: Iteration) -> _Block | None:
         """Add an iteration; return the block that it completes."""
-        fills = seen.phase_ns.get(Phase.REPLAY_WRITE, 0) and not seen.phase_ns.get(Phase.REPLAY_SAMPLE, 0)
+        uses = seen.phase_ns.get(Phase.REPLAY_SAMPLE, 0) or "overlapped_s" in seen.figures
+        fills = seen.phase_ns.get(Phase.REPLAY_WRITE, 0) and not uses
         if self._first or fills:
             self._first = False
             return None

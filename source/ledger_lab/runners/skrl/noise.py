@@ -26,6 +26,8 @@ class ExplorationNoise:
             num_envs: Number of environments.
             device: Where noise is drawn.
         """
+        self.stream: torch.Generator | None = None
+        """Random stream; ``None`` for that of the process."""
         shares = [index * _GOLDEN % 1.0 for index in range(num_envs)]
         self.std = torch.tensor([[low + (high - low) * share] for share in shares], device=device)
         """Standard deviation in each environment, of shape (num_envs, 1)."""
@@ -36,4 +38,4 @@ class ExplorationNoise:
         Args:
             size: Numbers of environments and of actions.
         """
-        return self.std * torch.randn(size, device=self.std.device)
+        return self.std * torch.randn(size, generator=self.stream, device=self.std.device)

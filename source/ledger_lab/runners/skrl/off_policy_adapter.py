@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,11 +19,13 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.meters.probes import Part
+from ledger_lab.native.choose import own_cores
 from ledger_lab.recipes import dialect_of
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.adapter import BatchPlan
+from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
+from ledger_lab.runners.overlap import Overlap, require_cpu
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, inputs_of
@@ -33,6 +36,7 @@ from ledger_lab.runners.skrl.networks import extend
 from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.skrl.squashed import squashed
+from ledger_lab.runners.threads import Threads
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -41,6 +45,9 @@ if TYPE_CHECKING:
 
 _STORED_GROUPS = ("policy", "critic")
 """Observation groups that the library stores, if a task has them."""
+
+_OVERLAP = "overlap"
+"""Setting that lets gradient steps run beside the simulation, and part of a state that holds what this needs."""
 
 
 class ReplayComponents(Components):
@@ -77,14 +84,41 @@ class OffPolicyTrainer(SkrlTrainer):
     components = ReplayComponents
     dialect: ClassVar[Dialect]
     """Names of the library and of the algorithm."""
+    _overlap: Overlap | None = None
+    """Lets gradient steps run beside the simulation; ``None`` if they take turns."""
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build agent and trainer."""
+        if self._batch.overlaps:
+            require_cpu(f"agent.{_OVERLAP}", torch.device(self._env.unwrapped.device))
         require_room(self.dialect, self._batch, self._env.unwrapped, _STORED_GROUPS)
         metered = super()._build()
         memory = self._agent.memory
         self.replay = memory.replay
-        return [*metered, (memory, "add_samples", Phase.REPLAY_WRITE), (memory, "sample", Phase.REPLAY_SAMPLE)]
+        metered.append((memory, "add_samples", Phase.REPLAY_WRITE))
+        if not self._batch.overlaps:
+            return [*metered, (memory, "sample", Phase.REPLAY_SAMPLE)]
+        assert self._batch.replay is not None
+        self._overlap = Overlap(self._learn, self._batch.replay.updates_per_step, self.replay, self._clock)
+        self.replay.stream = self._overlap.stream
+        self._wrapper.step = self._overlap.beside(self._wrapper.step)
+        return metered  # without what the learner's thread calls: the clock belongs to the main thread
+
+    @property
+    def _stream(self) -> torch.Generator | None:
+        """Random stream of the gradient steps; ``None`` for that of the process."""
+        return None if self._overlap is None else self._overlap.stream
+
+    def compute_in(self, threads: Threads) -> None:
+        """Let torch compute each phase in its number of threads."""
+        super().compute_in(threads)
+        if self._overlap is not None:
+            self._overlap.divide(own_cores(), threads.learn)
+
+    def train(self, on_iteration: OnIteration) -> None:
+        """Run the library's loop, with a thread for the learner if gradient steps run beside the simulation."""
+        with self._overlap or nullcontext():
+            super().train(on_iteration)
 
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizers. The critics also get the actions, behind the observations."""
@@ -96,9 +130,16 @@ class OffPolicyTrainer(SkrlTrainer):
         scale = getattr(self._agent, "reward_scale", None)  # the library's own agents have none
         return [*super().carried(), *([] if scale is None else [(scale, ["returns"])])]
 
+    def state(self) -> dict[str, Any]:
+        """Return the agent's own state, the completed iterations, and what the learner's thread needs."""
+        own = {} if self._overlap is None else {_OVERLAP: self._overlap.state()}
+        return {**super().state(), **own}
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state. If the replay memory is empty, the policy acts until the first update, as before it."""
         super().restore(state)
+        if self._overlap is not None:
+            self._overlap.restore(state[_OVERLAP], refills=not len(self._agent.memory))
         cfg, done = self._agent.cfg, self._iterations * self._batch.horizon
         if len(self._agent.memory):
             cfg.random_timesteps = max(0, cfg.random_timesteps - done)  # the library counts in each attempt
@@ -107,8 +148,16 @@ class OffPolicyTrainer(SkrlTrainer):
             cfg.random_timesteps = 0
 
     def parts(self) -> list[Part]:
-        """Return the callables of the library's loop."""
+        """Return the callables of the library's loop; of two threads, only those of the main thread."""
         agent = self._agent
+        if self._overlap is not None:
+            return [
+                Part(agent, "act", "act"),
+                Part(self._wrapper, "step", "environment step"),
+                Part(self._overlap, "finish", "wait for the learner"),
+                Part(agent, "record_transition", "store transition"),
+                Part(agent, "write_tracking_data", "log"),
+            ]
         return [
             Part(agent, "act", "act"),
             Part(self._wrapper, "step", "environment step"),
@@ -129,10 +178,22 @@ class OffPolicyTrainer(SkrlTrainer):
         return True
 
     def _update(self, **when: int) -> None:
-        """Update, and keep the figures of the last update of an iteration."""
-        self._library["update"](**when)
+        """Update, now or beside the next step, and keep the figures of the last update of an iteration."""
+        if self._overlap is None:
+            self._library["update"](**when)
+        else:
+            self._overlap.owe(**when)
         if (when["timestep"] + 1) % self._batch.horizon == 0:
-            self._figures |= self._read_figures()
+            if self._overlap is None:
+                self._figures |= self._read_figures()
+            elif self._overlap.has_learned:
+                self._figures |= self._read_figures() | self._overlap.take_figures()
+
+    def _learn(self, **when: int) -> None:
+        """Update on the learner's thread, in the mode that the library sets around an update."""
+        self._agent.enable_models_training_mode(True)
+        self._library["update"](**when)
+        self._agent.enable_models_training_mode(False)
 
     def _post_interaction(self, *, timestep: int, timesteps: int) -> None:
         """Keep the figures of episodes before the library clears them at the end of an iteration."""
@@ -161,6 +222,7 @@ class OffPolicyTrainer(SkrlTrainer):
 class OffPolicyAdapter(SkrlAdapter):
     """An algorithm of SKRL with a replay memory (skrl 2, torch)."""
 
+    optional: ClassVar[Mapping[str, Any]] = {_OVERLAP: False}
     policy_class: ClassVar[str]
     """The library's class of the policy's network."""
     policies: ClassVar[tuple[str, ...]] = ("policy",)
@@ -186,6 +248,8 @@ class OffPolicyAdapter(SkrlAdapter):
         cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
         require_bound(self.dialect, cfg.get("action_bound"))
         Options.of(cfg, self.dialect)
+        if type(overlaps := cfg.get(_OVERLAP, False)) is not bool:
+            raise UserError(f"agent.{_OVERLAP} {overlaps!r}: must be true or false")
         if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
             raise UserError(
                 f"agent.agent.learning_rate_scheduler {schedule!r}: {self.name} of SKRL gives a schedule no KL "
@@ -219,6 +283,7 @@ class OffPolicyAdapter(SkrlAdapter):
                 updates_per_step=agent["gradient_steps"],
                 prioritized=agent_cfg.get("prioritized_sampling", False),
             ),
+            overlaps=agent_cfg.get(_OVERLAP, False),
         )
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:

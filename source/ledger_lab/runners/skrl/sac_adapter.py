@@ -32,7 +32,7 @@ class SacTrainer(OffPolicyTrainer):
         metered = super()._build()
         if (target := self._agent_cfg.get("entropy_target")) is not None:
             self._agent._target_entropy = target * self._agent.policy.num_actions
-        self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"])
+        self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"], self._stream)
         return metered
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -20,14 +20,20 @@ _LOG_STD = (-5.0, 2.0)
 class SquashedPolicy(ABC):
     """Functions that replace those of a model of SKRL. Its parameters stay where they are."""
 
-    def __init__(self, model: Any, bound: float) -> None:  # noqa: ANN401 - the library generates its class
+    def __init__(
+        self,
+        model: Any,  # noqa: ANN401 - the library generates its class
+        bound: float,
+        stream: torch.Generator | None = None,
+    ) -> None:
         """Replace the functions with which the library's agent acts.
 
         Args:
             model: The library's model.
             bound: Largest absolute value of an action.
+            stream: Random stream of a stochastic policy; ``None`` for that of the process.
         """
-        self._model, self._bound = model, bound
+        self._model, self._bound, self._stream = model, bound, stream
         model.act, model.random_act = self.act, self.random_act
 
     @abstractmethod
@@ -62,7 +68,7 @@ class SquashedGaussian(SquashedPolicy):
         """
         mean, outputs = self._model.compute(inputs, role)
         gaussian = torch.distributions.Normal(mean, outputs["log_std"].clamp(*_LOG_STD).exp())
-        raw = gaussian.rsample()
+        raw = mean + gaussian.stddev * torch.empty_like(mean).normal_(generator=self._stream)
         # log(1 - tanh²(x)), without loss of precision where tanh is close to ±1
         narrowing = 2.0 * (math.log(2.0) - raw - softplus(-2.0 * raw))
         log_prob = (gaussian.log_prob(raw) - narrowing).sum(dim=-1, keepdim=True)

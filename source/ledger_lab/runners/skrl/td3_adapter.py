@@ -39,14 +39,19 @@ class Td3Trainer(OffPolicyTrainer):
                 "high": high * bound,
                 "num_envs": self._env.unwrapped.num_envs,
             },
-            "smooth_regularization_noise": "GaussianNoise",
-            "smooth_regularization_noise_kwargs": {"mean": 0.0, "std": cfg["target_noise"] * bound},
+            "smooth_regularization_noise": ExplorationNoise,
+            "smooth_regularization_noise_kwargs": {
+                "low": cfg["target_noise"] * bound,
+                "high": cfg["target_noise"] * bound,
+                "num_envs": 1,
+            },
             "smooth_regularization_clip": cfg["target_noise_clip"] * bound,
         }
         self._agent_cfg = {**cfg, "agent": {**cfg["agent"], **noise}}
         metered = super()._build()
         agent = self._agent
         agent._min_actions, agent._max_actions = -bound, bound
+        agent._smooth_regularization_noise.stream = self._stream
         for model in (agent.policy, agent.target_policy):
             SquashedDeterministic(model, bound)
         return metered
