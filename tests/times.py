@@ -45,7 +45,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     tests, folders = Counter[str](), Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            for name, seconds in getattr(report, "user_properties", ()) if report.when == "teardown" else ():
+            if not isinstance(report, pytest.TestReport) or report.when != "teardown":  # warnings are listed, too
+                continue
+            for name, seconds in report.user_properties:
                 if name == _PROPERTY:
                     tests[report.nodeid] += seconds
                     folders["/".join(Path(report.nodeid.partition("::")[0]).parts[:2])] += seconds
