@@ -37,9 +37,9 @@ PARTS = ("sampling", "normalization", "targets", "critics", "actor", "entropy", 
 """Parts of a gradient step, in their order. ``normalization`` normalizes the observations, and updates their running
 mean and variance. ``report`` computes the figures that the library writes to TensorBoard."""
 
-PUBLISHED = {"actor": 0.44, "critics": 0.36, "targets": 0.15, "soft update": 0.04}
-"""Shares of an update in another framework, as they were told to us. We do not know the sizes, and have not repeated
-the measurement."""
+PUBLISHED = {"actor": 0.44, "critics": 0.36, "targets": 0.15, "soft update": 0.042, "entropy": 0.008, "sampling": 0.002}
+"""Shares of a gradient step of SAC in rlox, for the pendulum on an Apple CPU
+(https://riserally.github.io/rlox/python/profiling-report). We have not repeated the measurement."""
 
 _REFERENCE = "as it is"
 LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 1024, "replay_steps": 64}

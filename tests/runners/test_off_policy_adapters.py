@@ -383,3 +383,20 @@ def put(agent_cfg: Any, path: str, value: object) -> None:
         del agent_cfg[name]
     else:
         agent_cfg[name] = value
+
+
+@each_learner
+def test_a_memory_that_still_refills_goes_on_refilling_after_another_interruption(
+    library: str, algorithm: str, tmp_path: Path
+) -> None:
+    def first_update(training: Training) -> int:
+        return training.agent.cfg.learning_starts if library == "skrl" else training.trainer._first_update
+
+    begun, refilling, again = (Training(algorithm, tmp_path / str(number), library=library) for number in range(3))
+    begun.heard.stop_after = 1
+    begun.train()
+    refilling.trainer.restore(begun.trainer.state())
+    assert first_update(refilling) == 16 + 20
+    again.trainer.replay.restore_newest(begun.trainer.replay.newest())
+    again.trainer.restore(refilling.trainer.state())
+    assert first_update(again) == 16 + 20, "counted from the first interruption"

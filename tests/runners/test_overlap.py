@@ -268,3 +268,27 @@ def test_anything_but_true_and_false_is_refused() -> None:
 
 def test_a_training_that_takes_turns_has_the_same_hash_as_before_the_setting_existed() -> None:
     assert "overlap" not in adapter("sac").prepare(translated("sac"), "cpu", max_iterations=3)
+
+
+@each_algorithm
+def test_the_learner_works_while_the_simulation_takes_a_step(algorithm: str, tmp_path: Path) -> None:
+    training = overlapping(algorithm, tmp_path)
+    draws, steps = threading.Event(), threading.Event()
+    meetings: list[bool] = []
+    draw, step = training.trainer.replay.draw, training.env.sim.step
+
+    def met_draw(batch_size: int) -> Any:  # noqa: ANN401 - passes through
+        draws.set()
+        meetings.append(steps.wait(timeout=10.0))
+        return draw(batch_size)
+
+    def met_step(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+        if learner_threads() and not steps.is_set():
+            steps.set()
+            meetings.append(draws.wait(timeout=10.0))
+        return step(*args, **kwargs)
+
+    training.trainer.replay.draw, training.env.sim.step = met_draw, met_step
+    training.train()
+    assert meetings and all(meetings), "each waited for the other one"
+    assert training.heard.figures[3]["overlapped_s"] > 0.0

@@ -278,3 +278,19 @@ def test_its_size_is_that_of_the_plan() -> None:
     twice = 4 * (2 * 48 + 12 + 1) + 1
     assert bytes_per_transition(48, 12, 40) < 0.6 * twice
     assert bytes_per_transition(48, 12, 2**31) == bytes_per_transition(48, 12, 2**31 - 1) + 4, "indices of 64 bits"
+
+
+def test_an_error_that_is_not_finite_leaves_the_priority_as_it_was() -> None:
+    """What has diverged is told by the figures of the training, and not by a crash of the memory."""
+    episodes = Episodes(steps=7, prioritized=True)
+    episodes.go(5)
+    memory = episodes.memory
+    memory.draw(64)
+    before = memory.newest()["priorities"]
+    for broken in (float("nan"), float("inf")):
+        memory.prioritize(torch.full((64, 1), broken))
+        assert torch.equal(memory.newest()["priorities"], before)
+        index, _ = memory.draw(64)
+        assert int(index.max()) < len(memory)
+    episodes.go(1)
+    assert bool(memory.newest()["priorities"].isfinite().all())

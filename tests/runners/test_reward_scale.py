@@ -14,7 +14,7 @@ def watched(steps: int, size: float = 1.0) -> tuple[RewardScale, list[float]]:
     scale, sums, returns = RewardScale(3, 0.9, torch.device("cpu")), [0.0] * 3, []
     for _ in range(steps):
         rewards, ended = size * torch.rand(3, 1), torch.rand(3, 1) < 0.1
-        scale.watch(rewards, ended)
+        scale.update(rewards, ended)
         for env in range(3):
             sums[env] = 0.9 * sums[env] + float(rewards[env])
             returns.append(sums[env])
@@ -38,15 +38,15 @@ def test_a_return_that_is_far_larger_limits_the_scale() -> None:
     rewards = torch.zeros(100, 1)
     rewards[0] = 1000.0
     for _ in range(100):
-        scale.watch(torch.zeros(100, 1), torch.ones(100, 1, dtype=torch.bool))
-    scale.watch(rewards, torch.ones(100, 1, dtype=torch.bool))
+        scale.update(torch.zeros(100, 1), torch.ones(100, 1, dtype=torch.bool))
+    scale.update(rewards, torch.ones(100, 1, dtype=torch.bool))
     assert float(scale(torch.tensor(1000.0))) == pytest.approx(10.0)
 
 
 def test_a_single_environment_has_a_scale() -> None:
     scale = RewardScale(1, 0.9, torch.device("cpu"))
     for _ in range(5):
-        scale.watch(torch.ones(1, 1), torch.zeros(1, 1, dtype=torch.bool))
+        scale.update(torch.ones(1, 1), torch.zeros(1, 1, dtype=torch.bool))
     assert torch.isfinite(scale(torch.ones(1)))
 
 
@@ -58,5 +58,5 @@ def test_a_restored_scale_goes_on_alike() -> None:
     for scale in (one, other):
         torch.manual_seed(7)
         for _ in range(5):
-            scale.watch(torch.rand(3, 1), torch.rand(3, 1) < 0.3)
+            scale.update(torch.rand(3, 1), torch.rand(3, 1) < 0.3)
     assert torch.equal(one(torch.ones(4)), other(torch.ones(4)))

@@ -276,3 +276,20 @@ def test_a_configuration_from_before_the_options_is_the_same_agent(algorithm: st
     prepared = adapter(algorithm).prepare(agent_cfg, "cpu")
     assert not set(Options.__dataclass_fields__) & set(prepared)
     assert not Options.of(prepared, dialect_of("skrl", algorithm)).change_updates
+
+
+@each_algorithm
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_training_that_begins_with_a_checkpoint_has_a_scale_of_its_own(
+    algorithm: str, scaled: bool, tmp_path: Path
+) -> None:
+    """The rewards of the other task may be of another size, and its checkpoint may have no scale."""
+    other = Training(algorithm, tmp_path / "other", iterations=2, reward_normalization=scaled)
+    other.train()
+    checkpoint = tmp_path / "other.pt"
+    other.agent.save(str(checkpoint))
+    training = Training(algorithm, tmp_path / "new", reward_normalization=True)
+    training.trainer.begin(checkpoint)
+    assert float(training.agent.reward_scale.count) == 0.0
+    for mine, its in zip(training.agent.policy.parameters(), other.agent.policy.parameters(), strict=True):
+        assert torch.equal(mine, its)

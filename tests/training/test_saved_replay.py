@@ -44,6 +44,11 @@ def saved(keeper: SavedReplay) -> dict[str, Any]:
     return state
 
 
+def fail(*_: object) -> None:
+    """Fail as on a full disk."""
+    raise OSError(28, "No space left on device")
+
+
 def require_same(one: ReplayMemory, other: ReplayMemory) -> None:
     """Check that two memories hold the same."""
     assert (one.added, len(one)) == (other.added, len(other))
@@ -96,9 +101,6 @@ def test_an_interrupted_save_leaves_the_last_state_whole(tmp_path: Path, monkeyp
     state, then = saved(keeper), memory.newest()
     add(memory, 9)
     save = torch.save
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(OSError, match="No space left"):
@@ -177,7 +179,7 @@ def test_a_saved_memory_on_another_disk_is_removed_with_the_link_to_it(tmp_path:
     ],
 )
 def test_with_a_damaged_file_nothing_is_loaded_and_the_next_save_is_whole(
-    damage: Any, complaint: str, tmp_path: Path
+    damage: Any, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = memory_of()
     keeper = SavedReplay(memory, tmp_path, 1, 4)
@@ -189,8 +191,13 @@ def test_with_a_damaged_file_nothing_is_loaded_and_the_next_save_is_whole(
     again = SavedReplay(restored, tmp_path, 2, 4)
     assert complaint in (again.restore(state) or "")
     assert len(restored) == 0
-    assert "0-3.1.pt" in files(tmp_path), "until the next state is complete, a user can restore the damaged file"
+    whole_files = files(tmp_path)
     add(restored, 4)
+    with monkeypatch.context() as full:
+        full.setattr(torch, "save", fail)
+        with pytest.raises(OSError, match="No space left"):
+            again.save()
+    assert files(tmp_path) == whole_files, "until the next state is complete, a user can restore the damaged file"
     state = saved(again)
     assert sorted(files(tmp_path)) == ["0-3.2.pt"]
     whole = memory_of()

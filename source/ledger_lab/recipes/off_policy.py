@@ -101,7 +101,7 @@ class OffPolicyRecipe:
     3. The rewards are not corrected for the policy having changed since."""
     critic_layer_norm: bool = False
     """Whether the critics normalize the inputs of their activations (Ba et al. 2016, arXiv:1607.06450), which limits
-    their values for actions that nobody has tried (Ball et al. 2023, arXiv:2302.02948)."""
+    their values for actions that are not in the replay memory (Ball et al. 2023, arXiv:2302.02948)."""
     policy_layer_norm: bool = False
     """Whether the policy does so, too."""
     value_atoms: int = 1

@@ -89,7 +89,7 @@ class Overlap:
         """Whether an update has finished in this process."""
         return self._learned_until is not None
 
-    def divide(self, cores: int, learner_threads: int) -> None:
+    def divide_cores(self, cores: int, learner_threads: int) -> None:
         """Divide the cores between simulation and learner, which compute at the same time.
 
         The physics has the cores without threads of the learner, and at least one. When the learner has finished, the
@@ -101,7 +101,7 @@ class Overlap:
         """
         self._learner_threads, self._step_threads = learner_threads, max(1, cores - learner_threads)
 
-    def owe(self, **when: int) -> None:
+    def schedule_update(self, **when: int) -> None:
         """Make an update due, which the next step of the environment brings.
 
         Args:
@@ -109,7 +109,7 @@ class Overlap:
         """
         self._due = when
 
-    def beside(self, step: Callable[..., Any]) -> Callable[..., Any]:
+    def with_update(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that takes a step of the environment, and makes the update that is due meanwhile.
 
         If both fail, it raises the error of the step.
@@ -119,7 +119,7 @@ class Overlap:
         """
 
         @functools.wraps(step)
-        def both(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+        def step_and_update(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
             if not self._due:
                 return step(*args, **kwargs)
             when, self._due = self._due, {}
@@ -133,7 +133,7 @@ class Overlap:
                 self.finish(learning)
             return stepped
 
-        return both
+        return step_and_update
 
     def finish(self, learning: Future[int]) -> None:
         """Wait for the learner; raise its error if it failed.

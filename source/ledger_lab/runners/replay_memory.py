@@ -125,6 +125,11 @@ class ReplayMemory:
         return tree + sum(table.nbytes for table in (*self._tables.values(), self._next))
 
     @property
+    def priority_bytes(self) -> int:
+        """Size of a copy of all priorities [B]; 0 if there are none."""
+        return 0 if self._tree is None else self._tree.priorities.nbytes
+
+    @property
     def saved_step_bytes(self) -> int:
         """Size of a copy of one step [B]."""
         return self.num_envs * (1 + sum(column.size * column.dtype.itemsize for column in self._columns.values()))
@@ -192,6 +197,8 @@ class ReplayMemory:
         """
         if self._tree is not None and self._drawn is not None:
             priorities = (errors.squeeze(1).double() + _LEAST_ERROR).pow(_EXPONENT)
+            before = self._tree.priorities[self._drawn]
+            priorities = torch.where(priorities.isfinite(), priorities, before)  # the figures tell what has diverged
             self._tree.set(self._drawn, priorities)
             self._largest = torch.maximum(self._largest, priorities.amax())
 

@@ -36,7 +36,7 @@ class RewardScale(torch.nn.Module):
         self.returns = torch.zeros(num_envs, 1, dtype=torch.float64, device=device)
         """Discounted sum of the rewards of each environment's running episode, of shape (num_envs, 1)."""
 
-    def watch(self, rewards: torch.Tensor, ended: torch.Tensor) -> None:
+    def update(self, rewards: torch.Tensor, ended: torch.Tensor) -> None:
         """Take in the rewards of a step.
 
         Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,10 +80,12 @@ class SavedReplay:
     def largest_bytes(self) -> int:
         """Most disk space that the files will need [B], while a new state replaces an old one.
 
-        This is the whole memory, the new steps, and the steps of the oldest segment that are no longer needed.
+        This is the whole memory, the new steps, and the steps of the oldest segment that are no longer needed. The
+        priorities of all transitions are in the old and in the new state.
         """
         unneeded = min(self._steps_between, self._steps_each)
-        return math.ceil(self._memory.steps + self._steps_between + unneeded) * self._memory.saved_step_bytes
+        steps = math.ceil(self._memory.steps + self._steps_between + unneeded)
+        return steps * self._memory.saved_step_bytes + 2 * self._memory.priority_bytes
 
     def require_disk_space(self, setting: str) -> None:
         """Refuse a disk on which the files will not fit.
@@ -117,12 +119,14 @@ class SavedReplay:
         settled = memory.added - 1  # the newest step may still be cut off, so the state itself holds it
         first = kept[-1].last if kept else memory.oldest
         self._folder.mkdir(exist_ok=True)
-        begins = range(first, settled, self._steps_each)
+        written: list[Segment] = []
         try:
-            self._segments = [*kept, *(self._write(begin, min(begin + self._steps_each, settled)) for begin in begins)]
+            for begin in range(first, settled, self._steps_each):
+                written.append(self._write(begin, min(begin + self._steps_each, settled)))  # noqa: PERF401 - kept if one fails
         except BaseException:
-            self.remove_unused()  # a full disk needs room for the end of the attempt
+            self._remove(segment.name for segment in written)  # a full disk needs room for the end of the attempt
             raise
+        self._segments = [*kept, *written]
         return {"segments": [asdict(segment) for segment in self._segments], "newest": memory.newest()}
 
     def remove_unused(self) -> None:
@@ -131,10 +135,13 @@ class SavedReplay:
         What can't be removed stays until the next save, such as a file that a network file system keeps for a reader.
         """
         used = {segment.name for segment in self._segments}
-        for file in self._folder.glob("*"):
-            if file.name not in used:
-                with suppress(OSError):
-                    file.unlink()
+        self._remove(file.name for file in self._folder.glob("*") if file.name not in used)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        """Remove files of the folder, if they can be removed."""
+        for name in names:
+            with suppress(OSError):
+                (self._folder / name).unlink()
 
     def restore(self, saved: Mapping[str, Any]) -> str | None:
         """Fill the memory with what was saved, and remove what an interrupted save has left.

@@ -51,6 +51,8 @@ _NORMALIZER = "running_mean_std"
 
 _TEMPERATURE = "log_alpha"
 """Part of a state that holds the logarithm of the entropy coefficient."""
+_FIRST_UPDATE, _RANDOM_STEPS = "first_update", "random_steps"
+"""Parts of a state: the steps of each environment before the first update, and those with random actions."""
 
 
 class SacTrainer(RlGamesLoop):
@@ -109,10 +111,11 @@ class SacTrainer(RlGamesLoop):
             self._run(on_iteration)
 
     def state(self) -> dict[str, Any]:
-        """Return the algorithm's own state, and the entropy coefficient."""
+        """Return the algorithm's own state, the entropy coefficient, and when random acting ends and updates begin."""
         with contextlib.redirect_stdout(io.StringIO()):  # the library says that it loads weights
             state: dict[str, Any] = self._algo.get_full_state_weights()
-        return {**state, _TEMPERATURE: self._algo.log_alpha.detach().clone()}
+        begins = {_FIRST_UPDATE: self._first_update, _RANDOM_STEPS: self._random_steps}
+        return {**state, **begins, _TEMPERATURE: self._algo.log_alpha.detach().clone()}
 
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizer. The critics also get the actions, behind the observations."""
@@ -130,7 +133,10 @@ class SacTrainer(RlGamesLoop):
         with torch.no_grad():
             algo.log_alpha.copy_(state[_TEMPERATURE])
         self._keep_tensors()
-        if not len(algo.replay_buffer.replay):
+        if len(algo.replay_buffer.replay):
+            self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
+            self._first_update = state.get(_FIRST_UPDATE, self._first_update)  # later, if the memory has refilled
+        else:
             self._random_steps = 0
             self._first_update += self.iterations * self._batch.horizon
 

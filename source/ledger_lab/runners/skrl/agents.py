@@ -23,6 +23,9 @@ from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.value_distribution import ValueDistribution
 
+REWARD_SCALE = "reward_scale"
+"""Name of the scale of the rewards, as an attribute and in checkpoints."""
+
 type Inputs = dict[str, torch.Tensor | None]
 """Normalized inputs of the library's networks."""
 
@@ -69,7 +72,7 @@ class ReplayAgent(Agent):
         """Scale of the rewards; ``None`` if they stay as they are stored."""
         if options.reward_normalization:
             self.reward_scale = RewardScale(num_envs, self.cfg.discount_factor, device)
-            self.checkpoint_modules["reward_scale"] = self.reward_scale
+            self.checkpoint_modules[REWARD_SCALE] = self.reward_scale
 
     def record_transition(self, **transition: Any) -> None:  # noqa: ANN401 - passes through
         """Store a step of all environments, and take in its rewards."""
@@ -78,7 +81,7 @@ class ReplayAgent(Agent):
             rewards, shaper = transition["rewards"], self.cfg.rewards_shaper
             if shaper is not None:
                 rewards = shaper(rewards, transition["timestep"], transition["timesteps"])
-            self.reward_scale.watch(rewards, transition["terminated"] | transition["truncated"])
+            self.reward_scale.update(rewards, transition["terminated"] | transition["truncated"])
 
     def update(self, *, timestep: int, timesteps: int) -> None:
         """Make the gradient steps of an environment step.
@@ -144,7 +147,7 @@ class ReplayAgent(Agent):
             errors = [(values.detach() - means).abs() for values, _ in (first, second)]
             self.memory.prioritize(0.5 * (errors[0] + errors[1]))
         self.track_data("Loss / Critic loss", loss.item())
-        self.track_data("Q-network / Q1 (mean)", first[0].mean().item())
+        self.track_data("Q-network / Q1 of stored actions (mean)", first[0].mean().item())
         self.track_data("Target / Target (mean)", means.mean().item())
         for title, figure in self._critics.figures().items():
             self.track_data(title, figure.item())

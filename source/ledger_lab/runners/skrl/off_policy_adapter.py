@@ -29,7 +29,7 @@ from ledger_lab.runners.overlap import Overlap, require_cpu
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, inputs_of
-from ledger_lab.runners.skrl.agents import AGENTS
+from ledger_lab.runners.skrl.agents import AGENTS, REWARD_SCALE
 from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
 from ledger_lab.runners.skrl.memory import SkrlMemory
 from ledger_lab.runners.skrl.networks import extend
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 _STORED_GROUPS = ("policy", "critic")
 """Observation groups that the library stores, if a task has them."""
+
+_FIRST_UPDATE, _RANDOM_STEPS = "first_update", "random_steps"
+"""Parts of a state: the steps of each environment before the first update, and those with random actions."""
 
 _OVERLAP = "overlap"
 """Setting that lets gradient steps run beside the simulation, and part of a state that holds what this needs."""
@@ -95,13 +98,14 @@ class OffPolicyTrainer(SkrlTrainer):
         metered = super()._build()
         memory = self._agent.memory
         self.replay = memory.replay
+        self._random_steps = self._agent.cfg.random_timesteps
         metered.append((memory, "add_samples", Phase.REPLAY_WRITE))
         if not self._batch.overlaps:
             return [*metered, (memory, "sample", Phase.REPLAY_SAMPLE)]
         assert self._batch.replay is not None
         self._overlap = Overlap(self._learn, self._batch.replay.updates_per_step, self.replay, self._clock)
         self.replay.stream = self._overlap.stream
-        self._wrapper.step = self._overlap.beside(self._wrapper.step)
+        self._wrapper.step = self._overlap.with_update(self._wrapper.step)
         return metered  # without what the learner's thread calls: the clock belongs to the main thread
 
     @property
@@ -113,7 +117,7 @@ class OffPolicyTrainer(SkrlTrainer):
         """Let torch compute each phase in its number of threads."""
         super().compute_in(threads)
         if self._overlap is not None:
-            self._overlap.divide(own_cores(), threads.learn)
+            self._overlap.divide_cores(own_cores(), threads.learn)
 
     def train(self, on_iteration: OnIteration) -> None:
         """Run the library's loop, with a thread for the learner if gradient steps run beside the simulation."""
@@ -123,17 +127,21 @@ class OffPolicyTrainer(SkrlTrainer):
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizers. The critics also get the actions, behind the observations."""
         actions = self._agent.policy.num_actions
-        load_networks(self._stateful(), checkpoint, self.dialect.title, behind=dict.fromkeys(CRITICS, actions))
+        parts = {
+            name: part for name, part in self._stateful().items() if name != REWARD_SCALE
+        }  # another task's rewards
+        load_networks(parts, checkpoint, self.dialect.title, behind=dict.fromkeys(CRITICS, actions))
 
     def carried(self) -> list[tuple[object, list[str]]]:
         """Return also the sums of rewards of running episodes, if they scale the rewards."""
-        scale = getattr(self._agent, "reward_scale", None)  # the library's own agents have none
+        scale = getattr(self._agent, REWARD_SCALE, None)  # the library's own agents have none
         return [*super().carried(), *([] if scale is None else [(scale, ["returns"])])]
 
     def state(self) -> dict[str, Any]:
-        """Return the agent's own state, the completed iterations, and what the learner's thread needs."""
+        """Return the agent's own state, the completed iterations, and what this class adds."""
         own = {} if self._overlap is None else {_OVERLAP: self._overlap.state()}
-        return {**super().state(), **own}
+        begins = {_FIRST_UPDATE: self._agent.cfg.learning_starts, _RANDOM_STEPS: self._random_steps}
+        return {**super().state(), **begins, **own}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state. If the replay memory is empty, the policy acts until the first update, as before it."""
@@ -142,10 +150,12 @@ class OffPolicyTrainer(SkrlTrainer):
             self._overlap.restore(state[_OVERLAP], refills=not len(self._agent.memory))
         cfg, done = self._agent.cfg, self._iterations * self._batch.horizon
         if len(self._agent.memory):
-            cfg.random_timesteps = max(0, cfg.random_timesteps - done)  # the library counts in each attempt
+            cfg.learning_starts = state.get(_FIRST_UPDATE, cfg.learning_starts)  # later, if the memory has refilled
+            self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
+            cfg.random_timesteps = max(0, self._random_steps - done)  # the library counts in each attempt
         else:
             cfg.learning_starts += done  # the library counts over all attempts
-            cfg.random_timesteps = 0
+            cfg.random_timesteps = self._random_steps = 0
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop; of two threads, only those of the main thread."""
@@ -182,7 +192,7 @@ class OffPolicyTrainer(SkrlTrainer):
         if self._overlap is None:
             self._library["update"](**when)
         else:
-            self._overlap.owe(**when)
+            self._overlap.schedule_update(**when)
         if (when["timestep"] + 1) % self._batch.horizon == 0:
             if self._overlap is None:
                 self._figures |= self._read_figures()
