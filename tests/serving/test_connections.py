@@ -134,7 +134,7 @@ def test_a_client_that_reads_steadily_gets_its_whole_answer(start: Callable[...,
 
 
 def test_a_new_client_takes_the_place_of_one_that_asks_nothing(start: Callable[..., Running]) -> None:
-    running = start(MOST=3)
+    running = start(MAX_CONNECTIONS=3)
     with ExitStack() as stack:
         idle = [stack.enter_context(running.connect()) for _ in range(5)]
         assert running.is_answered()
@@ -144,7 +144,7 @@ def test_a_new_client_takes_the_place_of_one_that_asks_nothing(start: Callable[.
 
 
 def test_connections_that_are_being_answered_are_kept(start: Callable[..., Running]) -> None:
-    running = start(MOST=1)
+    running = start(MAX_CONNECTIONS=1)
     with running.connect(HEAD) as busy:
         assert busy.recv(12) == b"HTTP/1.1 200"
         with running.connect() as late:
@@ -158,7 +158,7 @@ def test_connections_that_are_being_answered_are_kept(start: Callable[..., Runni
 
 
 def test_a_last_answer_that_is_not_read_counts_as_a_connection(start: Callable[..., Running]) -> None:
-    running = start(MOST=2)
+    running = start(MAX_CONNECTIONS=2)
     with ExitStack() as stack:
         for _ in range(6):
             client = stack.enter_context(running.connect(b"GET / HTTP/1.0\r\n\r\n"))
