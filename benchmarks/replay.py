@@ -1,4 +1,7 @@
-"""``python -m benchmarks replay``: LedgerLab's replay memory beside SKRL's: size, writing, drawing, and saving."""
+"""``python -m benchmarks replay``: LedgerLab's replay memory beside SKRL's: size, writing, drawing, and saving.
+
+LedgerLab's is measured twice: as it draws uniformly, and as it draws by priorities.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import hardware_facts
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
+from ledger_lab.units import MISSING
 
 if TYPE_CHECKING:
     import torch
@@ -26,10 +30,14 @@ _NAMES = ("observations", "actions", "rewards", "next_observations", "terminated
 """What SKRL's agents draw of each transition."""
 _TIMEOUTS = 0.001
 """Share of the transitions that end with a timeout."""
+_STOCK, _UNIFORM, _PRIORITIZED = "SKRL", "LedgerLab", "LedgerLab, by priorities"
+"""The memories."""
+_CALLS = ("write a step", "draw a batch", "draw sums of rewards", "set priorities")
+"""What is measured. Not every memory has all of them."""
 
 
 def bench_replay(argv: Sequence[str]) -> int:
-    """Fill both memories with the same transitions, draw from both in turn, and save LedgerLab's.
+    """Fill the memories with the same transitions, draw from them in turn, and save one of LedgerLab's.
 
     Args:
         argv: Command line without the program's name.
@@ -43,9 +51,9 @@ def bench_replay(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks replay",
         description="Measure memory per transition, and the times to write a step and to draw a batch, of LedgerLab's "
-        "replay memory and of SKRL's. The memories are full, and are written and drawn from in turn. Then measure the "
-        "time to save LedgerLab's for the first time, and after some new steps. The default sizes are those of a "
-        "quadruped with 1024 environments.",
+        "replay memory, drawn from uniformly and by priorities, and of SKRL's. The memories are full, and are written "
+        "and drawn from in turn. Then measure the time to save LedgerLab's for the first time, and after some new "
+        "steps. The default sizes are those of a quadruped with 1024 environments.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks replay --num_envs 4096 --batch 8192 --device cuda",
     )
     sizes = {
@@ -54,6 +62,7 @@ def bench_replay(argv: Sequence[str]) -> int:
         "num_envs": (1024, "Number of environments"),
         "steps": (1024, "Steps of each environment that the memories hold"),
         "batch": (4096, "Transitions per batch"),
+        "n_step": (3, "Rewards in a sum"),
         "new_steps": (128, "Steps of each environment between two saves"),
         "repeats": (500, "Number of steps and of batches to measure"),
     }
@@ -77,15 +86,16 @@ def bench_replay(argv: Sequence[str]) -> int:
             for memory in memories.values():
                 memory.add_samples(**step)
         times = _times(memories, args, step)
-    ours = memories["LedgerLab"].replay
     transitions = args.steps * args.num_envs
-    stock = memories["SKRL"]
+    stock = memories[_STOCK]
     stock_bytes = sum(tensor.nbytes for tensor in stock.tensors.values()) + stock.all_sequence_indexes.nbytes
-    held = {"SKRL": stock_bytes / transitions, "LedgerLab": ours.nbytes / transitions}
-    saved = _save(ours, args, step)
-    table = Table("", "bytes per transition", "write a step", "draw a batch", box=None, pad_edge=False)
+    held = {_STOCK: stock_bytes / transitions}
+    held |= {name: memories[name].replay.nbytes / transitions for name in (_UNIFORM, _PRIORITIZED)}
+    saved = _save(memories[_UNIFORM].replay, args, step)
+    table = Table("", "bytes per transition", *_CALLS, box=None, pad_edge=False)
     for name in memories:
-        table.add_row(name, f"{held[name]:.0f}", *(f"{times[name, what]:.0f} µs" for what in ("write", "draw")))
+        spent = [f"{times[name, what]:.0f} µs" if (name, what) in times else MISSING for what in _CALLS]
+        table.add_row(name, f"{held[name]:.0f}", *spent)
     console = make_console()
     console.print(table)
     for what, (size_bytes, spent_s) in saved.items():
@@ -102,13 +112,17 @@ def bench_replay(argv: Sequence[str]) -> int:
 
 
 def _memories(args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
-    """Return empty memories of both kinds."""
+    """Return empty memories of each kind."""
     import torch
     from skrl.memories.torch import RandomMemory
 
     from ledger_lab.runners.skrl.memory import SkrlMemory
 
-    kinds: dict[str, Any] = {"SKRL": RandomMemory, "LedgerLab": SkrlMemory}
+    kinds: dict[str, Any] = {
+        _STOCK: RandomMemory,
+        _UNIFORM: SkrlMemory,
+        _PRIORITIZED: functools.partial(SkrlMemory, prioritized=True),
+    }
     memories = {
         name: kind(memory_size=args.steps, num_envs=args.num_envs, device=device, replacement=True)
         for name, kind in kinds.items()
@@ -140,17 +154,19 @@ def _transition(args: argparse.Namespace) -> dict[str, torch.Tensor]:
 def _times(
     memories: dict[str, Any], args: argparse.Namespace, step: dict[str, torch.Tensor]
 ) -> dict[tuple[str, str], float]:
-    """Return the median times to write a step and to draw a batch, by memory [µs]."""
+    """Return the median times of the calls that a memory has, by memory and call [µs]."""
     import torch
 
     spent: dict[tuple[str, str], list[float]] = {}
     for _ in range(args.repeats):
         for name, memory in memories.items():
-            calls: dict[str, Callable[[], object]] = {
-                "write": functools.partial(memory.add_samples, **step),
-                "draw": functools.partial(memory.sample, names=_NAMES, batch_size=args.batch),
-            }
-            for what, call in calls.items():
+            draw = functools.partial(memory.sample, names=_NAMES, batch_size=args.batch)
+            calls: list[Callable[[], object]] = [functools.partial(memory.add_samples, **step), draw]
+            if name != _STOCK:
+                calls.append(functools.partial(draw, n_step=args.n_step, discount=0.99))
+            if name == _PRIORITIZED:
+                calls.append(functools.partial(memory.prioritize, torch.rand(args.batch, 1)))
+            for what, call in zip(_CALLS, calls, strict=False):
                 begun = time.perf_counter()
                 call()
                 if args.device.startswith("cuda"):

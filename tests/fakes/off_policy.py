@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,6 +33,24 @@ RECIPES: dict[str, OffPolicyRecipe] = {
     for recipe in (CARTPOLE_SAC, CARTPOLE_TD3)
 }
 """A small recipe of each algorithm."""
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "n_step": {"n_step": 3},
+    "layers": {"critic_layer_norm": True, "policy_layer_norm": True},
+    "distribution": {"value_atoms": 21, "value_range": (-20.0, 150.0)},
+    "scale": {"reward_normalization": True},
+    "priorities": {"prioritized_sampling": True},
+    "all": {
+        "n_step": 3,
+        "critic_layer_norm": True,
+        "policy_layer_norm": True,
+        "value_atoms": 21,
+        "reward_normalization": True,
+        "prioritized_sampling": True,
+    },
+}
+"""Fields of the recipe that only SKRL has."""
 
 
 LEARNERS = (("skrl", "sac"), ("skrl", "td3"), ("rl_games", "sac"))
@@ -108,3 +127,20 @@ class Training:
         """Train to the end, and note the state of the random stream there."""
         self.trainer.train(self.heard.on_iteration)
         self.chance = torch.get_rng_state()
+
+    def go_on_from(self, begun: Training) -> None:
+        """Restore what an interrupted training has left, with its replay memory and its simulation.
+
+        Args:
+            begun: A training of the same recipe that has ended early.
+        """
+        memory, restored = begun.trainer.replay, self.trainer.replay
+        restored.write_steps(memory.oldest, memory.copy_steps(memory.oldest, memory.added - 1))
+        restored.restore_newest(memory.newest())
+        self.trainer.restore(begun.trainer.state())
+        carried = zip(begun.trainer.carried(), self.trainer.carried(), strict=True)
+        for (source, names), (target, _) in carried:
+            for name in names:
+                setattr(target, name, copy.deepcopy(getattr(source, name)))
+        self.env.position, self.env.episode_length_buf = begun.env.position, begun.env.episode_length_buf
+        torch.set_rng_state(begun.chance)

@@ -31,9 +31,16 @@ CHANGED: dict[str, object] = {
     "discount": 0.5,
     "polyak": 0.5,
     "reward_scale": 0.5,
+    "n_step": 3,
+    "critic_layer_norm": True,
+    "policy_layer_norm": True,
+    "value_atoms": 51,
+    "value_range": (-5.0, 20.0),
+    "reward_normalization": True,
+    "prioritized_sampling": True,
 }
 ONLY: dict[str, dict[str, object]] = {
-    "sac": {"initial_entropy_coef": 0.5},
+    "sac": {"initial_entropy_coef": 0.5, "entropy_target": -0.5},
     "td3": {"exploration_noise": (0.3, 0.6), "target_noise": 0.6, "target_noise_clip": 0.7, "policy_delay": 3},
 }
 RECIPES: dict[str, OffPolicyRecipe] = {recipe.algorithm: recipe for recipe in (CARTPOLE_SAC, CARTPOLE_TD3)}
@@ -49,7 +56,7 @@ def dialects_of(recipe: OffPolicyRecipe) -> list[Dialect]:
 def test_there_is_another_value_of_every_field_to_test_with(recipe: OffPolicyRecipe) -> None:
     known = {field.name for field in fields(recipe)} - {"num_envs"}
     assert known == {*CHANGED, *ONLY[recipe.algorithm]}
-    assert all(set(dialect.settings) == known for dialect in dialects_of(recipe))
+    assert all({*dialect.settings, *dialect.only} == known for dialect in dialects_of(recipe))
 
 
 @pytest.mark.parametrize(
@@ -57,11 +64,16 @@ def test_there_is_another_value_of_every_field_to_test_with(recipe: OffPolicyRec
 )
 def test_every_field_changes_its_settings(algorithm: str, name: str) -> None:
     recipe, value = RECIPES[algorithm], {**CHANGED, **ONLY[algorithm]}[name]
+    changed = replace(recipe, **{name: value})  # type: ignore[arg-type]
     for dialect in dialects_of(recipe):
+        if name in dialect.only:
+            with pytest.raises(UserError, match=f"{dialect.title} trains with {name}=.* only, not .*: .* skrl"):
+                dialect.translate(changed)
+            continue
         setting = dialect.settings[name]
         before, after = (
             [read_setting(dialect.translate(each), override) for override in (setting.override, *setting.also)]
-            for each in (recipe, replace(recipe, **{name: value}))  # type: ignore[arg-type]
+            for each in (recipe, changed)
         )
         assert all(then != now for then, now in zip(before, after, strict=True))
 
@@ -73,6 +85,25 @@ def test_every_field_changes_its_settings(algorithm: str, name: str) -> None:
 def test_impossible_values_are_refused(recipe: OffPolicyRecipe, name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{name} .*: must "):
         replace(recipe, **{name: value})  # type: ignore[arg-type]
+
+
+@each_recipe
+def test_settings_that_came_later_leave_the_agent_of_a_recipe_as_it_was(recipe: OffPolicyRecipe) -> None:
+    for dialect in dialects_of(recipe):
+        plain = dialect.translate(recipe)
+        assert dialect.optional
+        for path, value in dialect.optional.items():
+            assert read_setting(plain, f"agent.{path}") is None
+            name = next(name for name, each in dialect.overrides.items() if each == f"agent.{path}")
+            _, rule = dialect.rules.get(f"agent.{path}", (name, lambda _: None))
+            assert rule(value) is None
+
+
+@each_recipe
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, -2.0), (1.0,), 1.0, (0.0, float("inf"))])
+def test_an_impossible_range_of_values_is_refused(recipe: OffPolicyRecipe, bounds: Any) -> None:
+    with pytest.raises(ValueError, match=r"value_range .*: must be two finite numbers, the smaller one first"):
+        replace(recipe, value_range=bounds)
 
 
 @pytest.mark.parametrize("noise", [(0.5, 0.1), (-0.1, 0.1), (0.1,), 0.1, (0.1, float("nan"))])
@@ -110,6 +141,8 @@ def test_the_key_of_an_agent_tells_its_algorithm(algorithm: str) -> None:
 def test_values_are_scaled_like_rewards_unless_they_are_normalized() -> None:
     for dialect in dialects("sac"):
         assert dialect.value_scale(dialect.translate(replace(CARTPOLE_SAC, reward_scale=7.0))) == 7.0
+    td3 = dialect_of("skrl", "td3")
+    assert td3.value_scale(td3.translate(replace(CARTPOLE_TD3, reward_scale=7.0, reward_normalization=True))) == 1.0
     for dialect in dialects():
         assert dialect.value_scale(dialect.config(CARTPOLE)) == 1.0
     for library in ("rl_games", "skrl"):

@@ -147,6 +147,18 @@ def test_every_field_of_the_table_is_written_by_every_library(algorithm: str) ->
         ),
         (
             "skrl",
+            "sac",
+            "n_step = 1\nvalue_range = [-5, 5]\nprioritized_sampling = true\nentropy_target = -0.5",
+            {
+                "agent.n_step=1",
+                "agent.value_range=[-5,5]",
+                "agent.prioritized_sampling=true",
+                "agent.entropy_target=-0.5",
+            },
+        ),
+        ("rl_games", "sac", "entropy_target = -0.5", {"agent.params.config.target_entropy_coef=0.5"}),
+        (
+            "skrl",
             "td3",
             "exploration_noise = [0.1, 0.4]\npolicy_delay = 3",
             {"agent.exploration_noise=[0.1,0.4]", "agent.agent.policy_delay=3"},
@@ -158,6 +170,20 @@ def test_a_file_changes_the_recipe_of_any_algorithm(
 ) -> None:
     dialect = dialect_of(library, algorithm)
     assert set(read_recipe(written(tmp_path, f"[recipe]\n{text}"), dialect.recipe).translate(dialect)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("n_step = 3", r"rl_games trains with n_step=1 only, not 3: it has no such setting: leave it out, or use"),
+        ("value_atoms = 51", r"rl_games trains with value_atoms=1 only, not 51"),
+        ("critic_layer_norm = true", r"rl_games trains with critic_layer_norm=False only, not True"),
+    ],
+)
+def test_a_field_that_only_another_library_has_is_refused(text: str, complaint: str, tmp_path: Path) -> None:
+    dialect = dialect_of("rl_games", "sac")
+    with pytest.raises(UserError, match=complaint):
+        read_recipe(written(tmp_path, f"[recipe]\n{text}"), dialect.recipe).translate(dialect)
 
 
 @pytest.mark.parametrize(

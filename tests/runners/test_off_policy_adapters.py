@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from pathlib import Path
@@ -271,16 +270,7 @@ def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
     begun.heard.stop_after = interrupted
     begun.train()
     resumed = Training(algorithm, tmp_path / "resumed", **recipe)
-    memory, restored = begun.trainer.replay, resumed.trainer.replay
-    restored.write_steps(memory.oldest, memory.copy_steps(memory.oldest, memory.added - 1))
-    restored.restore_newest(memory.newest())
-    resumed.trainer.restore(begun.trainer.state())
-    carried = zip(begun.trainer.carried(), resumed.trainer.carried(), strict=True)
-    for (source, names), (target, _) in carried:
-        for name in names:
-            setattr(target, name, copy.deepcopy(getattr(source, name)))
-    resumed.env.position, resumed.env.episode_length_buf = begun.env.position, begun.env.episode_length_buf
-    torch.set_rng_state(begun.chance)
+    resumed.go_on_from(begun)
     resumed.train()
     require_same_learner(resumed, whole)
     assert {**begun.heard.figures, **resumed.heard.figures} == whole.heard.figures

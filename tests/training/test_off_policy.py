@@ -126,6 +126,47 @@ def test_the_memory_of_the_replay_is_told_apart(root: Path) -> None:
     assert summarize_run(run).replay_memory_gb == expected / 1e9
 
 
+OPTIONS = """version = 1
+[recipe]
+n_step = 3
+critic_layer_norm = true
+policy_layer_norm = true
+value_atoms = 21
+value_range = [-5, 25]
+reward_normalization = true
+prioritized_sampling = true
+"""
+"""Fields of the recipe that change the learner, of which the task's own recipe has none."""
+
+
+def test_options_of_the_learner_are_trained_resumed_and_scored(tmp_path: Path) -> None:
+    recipe = tmp_path / "options.toml"
+    recipe.write_text(OPTIONS)
+    asked = ("--algorithm", "td3", *SHORT, "--recipe", recipe, "--save_replay", "--log_root", tmp_path)
+    begun = fake("interrupted", *asked, "1:SIGTERM")
+    assert begun.returncode == 75, begun.stdout + begun.stderr
+    ended = script("train", "--resume", one_run_dir(tmp_path), "--log_root", tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "not identical" not in ended.stdout
+    run = run_of(tmp_path)
+    uniform = 64 * (1024 * bytes_per_transition(4, 1, 1) + 4 * 4)
+    assert run.checkpoints[-1].replay_bytes == uniform + 64 * 1024 * (8 + 8 / 32)
+    windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
+    assert [row.iteration for row in windows] == [1, 2, 3] and "policy_loss" in windows[-1].figures
+    scored = script("evaluate", one_run_dir(tmp_path), "--log_root", tmp_path, "--device", "cpu")
+    assert scored.returncode == 0, scored.stdout + scored.stderr
+
+
+def test_options_that_a_library_lacks_are_refused(tmp_path: Path) -> None:
+    recipe = tmp_path / "options.toml"
+    recipe.write_text(OPTIONS)
+    asked = ("--algorithm", "sac", "--rl_library", "rl_games", *SHORT, "--recipe", recipe, "--log_root", tmp_path)
+    refused = script("train", *asked)
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+    assert "rl_games trains with n_step=1 only, not 3: it has no such setting" in refused.stderr
+    assert not list(tmp_path.rglob("journal-*"))
+
+
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [

@@ -39,7 +39,7 @@ class _BeganFrom(TypedDict):
 class _Recipe(TypedDict):
     """What a recipe file changed."""
 
-    fields: dict[str, bool | int | float | str | list[Count] | None]
+    fields: dict[str, bool | int | float | str | list[int | float] | None]
     """Values by the names of a recipe's fields, which are the same for all libraries."""
     num_envs: Positive | None
     """Environments per process; ``None`` for those of the task."""

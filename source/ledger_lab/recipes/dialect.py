@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
 from typing import Any
 
 from ledger_lab.errors import UserError
@@ -35,6 +36,9 @@ class Setting:
     """Returns the value that the library's setting gets for a recipe; without it, the value of the recipe is taken."""
     unwritten: tuple[str, ...] = ()
     """Further overrides that the rule covers, and that a translation leaves out, like an older name."""
+    optional: bool = False
+    """Whether a translation leaves the setting out if the field has its default. So a configuration from before the
+    setting was known is the same agent."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,22 @@ class Dialect:
             for override in (setting.override, *setting.also, *setting.unwritten)
         }
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Defaults of the fields whose settings are optional."""
+        known = {field.name: field.default for field in fields(self.recipe)}
+        return {name: known[name] for name, setting in self.settings.items() if setting.optional}
+
+    @property
+    def optional(self) -> dict[str, Any]:
+        """Values of the optional settings in a configuration without them, by their dotted paths."""
+        values = {}
+        for name, default in self.defaults.items():
+            setting = self.settings[name]
+            value = default if setting.write is None else setting.write(SimpleNamespace(**{name: default}))
+            values[setting.override.removeprefix("agent.")] = list(value) if isinstance(value, tuple) else value
+        return values
+
     def value_scale(self, agent_cfg: Any) -> float:
         """Return the factor between the returns of a training and the values that its learner estimates.
 
@@ -103,10 +123,11 @@ class Dialect:
             agent_cfg: The library's configuration.
 
         Returns:
-            The scale of the rewards; 1 if the learner normalizes values.
+            The scale of the rewards; 1 if the learner normalizes values or rewards.
         """
         known = {name: read_setting(agent_cfg, override) for name, override in self.overrides.items()}
-        return 1.0 if known.get("value_normalization") else float(known.get("reward_scale") or 1.0)
+        normalizes = known.get("value_normalization") or known.get("reward_normalization")
+        return 1.0 if normalizes else float(known.get("reward_scale") or 1.0)
 
     def config(self, recipe: Recipe, **choices: Any) -> Any:
         """Return a recipe as the configuration that Isaac Lab's own commands take, too.
@@ -131,7 +152,10 @@ class Dialect:
         """
         self.require(recipe)
         cfg = self.template(recipe)
+        unneeded = {name for name, default in self.defaults.items() if getattr(recipe, name) == default}
         for field, setting in self.settings.items():
+            if field in unneeded:
+                continue
             value = getattr(recipe, field) if setting.write is None else setting.write(recipe)
             for override in (setting.override, *setting.also) if value is not LEFT_OUT else ():
                 write_setting(cfg, override, list(value) if isinstance(value, tuple) else value)

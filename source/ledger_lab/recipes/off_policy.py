@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 
 from ledger_lab.recipes.ppo import RULES as PPO_RULES
 from ledger_lab.recipes.ppo import Activation
-from ledger_lab.recipes.rules import Rule, count, not_negative, positive, share
+from ledger_lab.recipes.rules import Rule, count, finite, not_negative, positive, share
+
+
+def _value_range(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Accept a smallest and a largest value."""
+    fits = isinstance(value, list | tuple) and len(value) == 2 and not any(map(finite, value))
+    return None if fits and value[0] < value[1] else "must be two finite numbers, the smaller one first"
+
 
 _SHARED_RULES: Mapping[str, Rule] = {
     **{
@@ -25,6 +32,9 @@ _SHARED_RULES: Mapping[str, Rule] = {
     "batch_size": count,
     "updates_per_step": count,
     "polyak": share,
+    "n_step": count,
+    "value_atoms": count,
+    "value_range": _value_range,
 }
 """Rules for the values of fields that all off-policy recipes have; the other fields are free names and switches. They
 are those of PPO where the fields are."""
@@ -71,8 +81,8 @@ class OffPolicyRecipe:
     warm_up_steps: int
     """Steps before the first update."""
     batch_size: int
-    """Transitions per gradient step, drawn uniformly. Many environments add many transitions per step, so batches are
-    larger than the 256 of the papers (Seo et al. 2025, arXiv:2505.22642)."""
+    """Transitions per gradient step. Many environments add many transitions per step, so batches are larger than the
+    256 of the papers (Seo et al. 2025, arXiv:2505.22642)."""
     updates_per_step: int = 1
     """Gradient steps of the critics after each step of all environments."""
     activation: Activation = "relu"
@@ -85,6 +95,29 @@ class OffPolicyRecipe:
     """Share of the networks that their target networks take over at a time; that of the papers."""
     reward_scale: float = 1.0
     """Factor of the rewards that the learner sees; returns are reported without it."""
+    n_step: int = 1
+    """Rewards in the target of a value, before the value of a later observation takes over. Fewer where the episode
+    ends or the newest step is reached. The default is that of the papers; Seo et al. 2025 (arXiv:2505.22642) use 1 or
+    3. The rewards are not corrected for the policy having changed since."""
+    critic_layer_norm: bool = False
+    """Whether the critics normalize the inputs of their activations (Ba et al. 2016, arXiv:1607.06450), which limits
+    their values for actions that nobody has tried (Ball et al. 2023, arXiv:2302.02948)."""
+    policy_layer_norm: bool = False
+    """Whether the policy does so, too."""
+    value_atoms: int = 1
+    """Numbers that a critic gives for an action. With 1, it is the mean of the return. With more, they describe its
+    distribution: the probabilities of as many values, spread evenly over :attr:`value_range` (Bellemare et al. 2017,
+    arXiv:1707.06887). Seo et al. 2025 use 101 or 251."""
+    value_range: tuple[float, float] = (-10.0, 10.0)
+    """Smallest and largest return that the distribution can express, of rewards as the learner sees them. Returns
+    beyond count as the nearer end. It has no effect with one atom. The default is that of Seo et al. 2025 for Isaac
+    Lab."""
+    reward_normalization: bool = False
+    """Whether rewards are divided by the running standard deviation of the discounted returns, or by a tenth of the
+    largest one if this is more (Lee et al. 2025, arXiv:2502.15280). Returns then lie within about ±10."""
+    prioritized_sampling: bool = False
+    """Whether transitions whose values are estimated badly are drawn more often, and weigh less in turn (Schaul et al.
+    2016, arXiv:1511.05952). A transition takes 9 bytes more."""
 
     def __post_init__(self) -> None:
         """Refuse values that no library could train with.
@@ -106,11 +139,18 @@ class SacRecipe(OffPolicyRecipe):
     """
 
     algorithm: ClassVar[str] = "sac"
-    rules: ClassVar[Mapping[str, Rule]] = {**_SHARED_RULES, "initial_entropy_coef": positive}
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **_SHARED_RULES,
+        "initial_entropy_coef": positive,
+        "entropy_target": finite,
+    }
 
     initial_entropy_coef: float = 0.2
-    """Weight of the entropy at the start. It is learned, so that the entropy of the actions, as shares of the bound,
-    becomes minus their number, as in the paper."""
+    """Weight of the entropy at the start. It is learned, so that the entropy of the actions reaches
+    :attr:`entropy_target`."""
+    entropy_target: float = -1.0
+    """Entropy of the policy that is aimed at, per action [nat], of actions as shares of the bound. The default is that
+    of the paper."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ def resolve_configs(
     choices = [override for override in overrides if _is_choice(override, task, plain)]
     env_cfg, agent_cfg = _resolve(task, agent_key, choices)
     adapter = load_adapter(library, agent)
-    complete(agent_cfg, adapter.optional)
+    complete(agent_cfg, {**adapter.dialect.optional, **adapter.optional})
     for override in overrides:
         if override not in choices:
             _check_value(override, {"env": env_cfg, "agent": agent_cfg}, adapter.dialect.rules)

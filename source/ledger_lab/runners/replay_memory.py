@@ -9,10 +9,20 @@ from typing import Any
 
 import torch
 
+from ledger_lab.runners.priority_tree import PriorityTree
 from ledger_lab.runners.replay_plan import index_bytes
 
 _CUT = "cut_off"
 """Whether the episode of a transition was cut off, in copies of steps."""
+_REWARDS, _TERMINATED = "rewards", "terminated"
+"""Columns that sums of several rewards need."""
+_PRIORITIES, _LARGEST = "priorities", "largest_priority"
+"""Parts of a saved newest step."""
+_EXPONENT, _CORRECTION = 0.6, 0.4
+"""Exponents of priorities and of weights, of Schaul et al. 2016 (arXiv:1511.05952). There, that of the weights rises to
+1 at the end of the training. Here it stays, because the length of a training must not change what is learned."""
+_LEAST_ERROR = 1e-6
+"""Added to errors, so that every transition can be drawn."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,20 @@ class Column:
     dtype: torch.dtype = torch.float32
     observed: bool = False
     """Whether it is an observation, of which a transition has a second one: the next observation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookahead:
+    """Sums of discounted rewards, from transitions that were drawn."""
+
+    rewards: torch.Tensor
+    """The sums, of shape (n, 1)."""
+    discounts: torch.Tensor
+    """Factors of the value of the observation after the last reward, of shape (n, 1)."""
+    last: torch.Tensor
+    """Indices of the transitions with the last reward, for :meth:`ReplayMemory.read`; shape (n,)."""
+    after: torch.Tensor
+    """Indices of the observations after it, of shape (n,)."""
 
 
 class ReplayMemory:
@@ -38,7 +62,15 @@ class ReplayMemory:
       episode ended by termination, the first observation of the next episode is the next one; learners do not use it.
     """
 
-    def __init__(self, steps: int, num_envs: int, columns: Mapping[str, Column], device: torch.device) -> None:
+    def __init__(
+        self,
+        steps: int,
+        num_envs: int,
+        columns: Mapping[str, Column],
+        device: torch.device,
+        *,
+        prioritized: bool = False,
+    ) -> None:
         """Allocate the memory. It is written to, so that the system provides all of it now.
 
         Args:
@@ -46,6 +78,7 @@ class ReplayMemory:
             num_envs: Number of environments.
             columns: What a transition holds, by name.
             device: Where it is held.
+            prioritized: Whether transitions are drawn by their priorities.
         """
         self.steps, self.num_envs, self.device = steps, num_envs, device
         self.added = 0
@@ -60,6 +93,10 @@ class ReplayMemory:
         self._envs = torch.arange(num_envs, dtype=torch.int32 if few else torch.int64, device=device)
         self._next = torch.full((steps, num_envs), 0, dtype=self._envs.dtype, device=device)
         """Index of the observation that follows each transition."""
+        self._tree = PriorityTree(steps * num_envs, device) if prioritized else None
+        """Priority of each transition; ``None`` if all are drawn alike."""
+        self._largest = torch.ones((), dtype=torch.float64, device=device)
+        """Largest priority so far, which new transitions get."""
         self.stream: torch.Generator | None = None
         """Random stream of the draws; ``None`` for that of the process."""
         self._drawn: torch.Tensor | None = None
@@ -84,7 +121,8 @@ class ReplayMemory:
     @property
     def nbytes(self) -> int:
         """Memory that it takes [B]."""
-        return sum(table.nbytes for table in (*self._tables.values(), self._next))
+        tree = 0 if self._tree is None else self._tree.nbytes
+        return tree + sum(table.nbytes for table in (*self._tables.values(), self._next))
 
     @property
     def saved_step_bytes(self) -> int:
@@ -115,10 +153,12 @@ class ReplayMemory:
         for name, value in following.items():
             self._tables[name][-1].copy_(value)
         self._next[row] = self._index_of(self.steps)
+        if self._tree is not None:
+            self._tree.set_range(row * self.num_envs, (row + 1) * self.num_envs, self._largest)
         self.added += 1
 
     def draw(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw transitions uniformly, with replacement.
+        """Draw transitions with replacement, uniformly or by their priorities.
 
         Args:
             batch_size: Number of transitions.
@@ -126,9 +166,58 @@ class ReplayMemory:
         Returns:
             Indices of the transitions, and of their next observations, for :meth:`read`; shape (batch_size,) each.
         """
-        index = torch.randint(len(self), (batch_size,), generator=self.stream, device=self.device)
+        if self._tree is None:
+            index = torch.randint(len(self), (batch_size,), generator=self.stream, device=self.device)
+        else:
+            index = self._tree.draw(batch_size, self.stream)
         self._drawn, self._drawn_at = index, self.added
         return index, self._next.view(-1).index_select(0, index)
+
+    def weights(self) -> torch.Tensor | None:
+        """Return weights that correct for the priorities of the transitions that were drawn last.
+
+        Returns:
+            Shape (batch_size, 1); the largest is 1. ``None`` if transitions are drawn uniformly.
+        """
+        if self._tree is None or self._drawn is None:
+            return None
+        priorities = self._tree.priorities[self._drawn]
+        return (priorities.amin() / priorities).pow(_CORRECTION).float().unsqueeze(1)
+
+    def prioritize(self, errors: torch.Tensor) -> None:
+        """Set the priorities of the transitions that were drawn last. Call it before the next step is added.
+
+        Args:
+            errors: Absolute errors of their values, of shape (batch_size, 1).
+        """
+        if self._tree is not None and self._drawn is not None:
+            priorities = (errors.squeeze(1).double() + _LEAST_ERROR).pow(_EXPONENT)
+            self._tree.set(self._drawn, priorities)
+            self._largest = torch.maximum(self._largest, priorities.amax())
+
+    def look_ahead(self, index: torch.Tensor, after: torch.Tensor, steps: int, discount: float) -> Lookahead:
+        """Add up the rewards of transitions and of those that follow them.
+
+        A sum ends early with the last transition of an episode, whether it was terminated or cut off, and with the
+        newest step.
+
+        Args:
+            index: First result of :meth:`draw`.
+            after: Its second result.
+            steps: Most rewards in a sum, at least 1.
+            discount: Discount factor per step.
+        """
+        rewards, last = self.read(_REWARDS, index), index
+        discounts = torch.full_like(rewards, discount)
+        for _ in range(steps - 1):
+            is_stored = (after != last) & (after < self.steps * self.num_envs)
+            goes_on = is_stored & ~self.read(_TERMINATED, last).squeeze(1)
+            last = torch.where(goes_on, after, last)
+            also = goes_on.unsqueeze(1)
+            rewards = torch.where(also, rewards + discounts * self.read(_REWARDS, last), rewards)
+            discounts = torch.where(also, discount * discounts, discounts)
+            after = self._next.view(-1).index_select(0, last)
+        return Lookahead(rewards=rewards, discounts=discounts, last=last, after=after)
 
     def read(self, name: str, index: torch.Tensor) -> torch.Tensor:
         """Return values of a column, of shape (n, size).
@@ -186,13 +275,21 @@ class ReplayMemory:
             self._next[rows] = torch.where(copies[_CUT][part].to(self.device), own, after)
 
     def newest(self) -> dict[str, Any]:
-        """Return the count of added steps, and copies of the newest step and its next observations on the CPU."""
+        """Return what changes after a step was written, as copies on the CPU.
+
+        Returns:
+            The count of added steps, the newest step, its next observations, and the priorities of all transitions.
+        """
         row = (self.added - 1) % self.steps
-        return {
+        newest: dict[str, Any] = {
             "added": self.added,
             "values": {name: table[row].cpu().clone() for name, table in self._tables.items()},
             "following": {name: self._tables[name][-1].cpu().clone() for name in self._observed()},
         }
+        if self._tree is not None:
+            newest[_PRIORITIES] = self._tree.priorities.cpu().clone()
+            newest[_LARGEST] = self._largest.cpu().clone()
+        return newest
 
     def restore_newest(self, newest: Mapping[str, Any]) -> None:
         """Restore the count of added steps and the newest step. Write the other steps before.
@@ -207,6 +304,9 @@ class ReplayMemory:
         for name, value in newest["following"].items():
             self._tables[name][-1].copy_(value)
         self._next[row] = self._index_of(self.steps)
+        if self._tree is not None:
+            self._tree.set_range(0, self.steps * self.num_envs, newest[_PRIORITIES].to(self.device))
+            self._largest = newest[_LARGEST].to(self.device)
 
     def _observed(self) -> list[str]:
         """Return the columns with observations."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import torch
 
 _FLOAT_BYTES = 4
+_PRIORITY_BYTES = 9
+"""A priority of 64 bits, and its part of the sums, rounded up."""
 _LARGEST_INDEX = 2**31 - 1
 """Largest index that 32 bits hold."""
 
@@ -28,6 +30,8 @@ class ReplayPlan:
     """Transitions per gradient step."""
     updates_per_step: int
     """Gradient steps after each step of all environments."""
+    prioritized: bool = False
+    """Whether transitions are drawn by their priorities."""
 
     def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
         """Refuse a replay memory that does not fit into what is free.
@@ -43,7 +47,8 @@ class ReplayPlan:
         """
         import torch
 
-        each = num_envs * bytes_per_transition(observations, actions, (self.steps + 1) * num_envs)
+        rows = (self.steps + 1) * num_envs
+        each = num_envs * bytes_per_transition(observations, actions, rows, prioritized=self.prioritized)
         newest = num_envs * observations * _FLOAT_BYTES
         needed = self.steps * each + newest
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else usable_bytes()
@@ -55,18 +60,20 @@ class ReplayPlan:
             )
 
 
-def bytes_per_transition(observations: int, actions: int, rows: int) -> int:
+def bytes_per_transition(observations: int, actions: int, rows: int, *, prioritized: bool = False) -> int:
     """Return the size of a transition in :class:`ledger_lab.runners.replay_memory.ReplayMemory`.
 
-    It holds the observation, the action, the reward, whether the episode was terminated, and the index of the next
-    observation.
+    It holds the observation, the action, the reward, whether the episode was terminated, the index of the next
+    observation, and its priority.
 
     Args:
         observations: Numbers in an observation.
         actions: Numbers in an action.
         rows: Observations that the memory holds; indices of many observations are longer.
+        prioritized: Whether it holds priorities.
     """
-    return _FLOAT_BYTES * (observations + actions + 1) + 1 + index_bytes(rows)
+    priority = _PRIORITY_BYTES if prioritized else 0
+    return _FLOAT_BYTES * (observations + actions + 1) + 1 + index_bytes(rows) + priority
 
 
 def index_bytes(rows: int) -> int:

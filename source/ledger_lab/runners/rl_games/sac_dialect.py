@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger_lab.recipes.dialect import Dialect, Setting
+from ledger_lab.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.recipes.off_policy import SacRecipe
 from ledger_lab.recipes.ppo import DEFAULT_SEED
+from ledger_lab.recipes.rules import finite
 from ledger_lab.runners.rl_games.dialect import DIALECT as PPO_DIALECT
 
 STEPS = ("replay_steps", "random_steps", "warm_up_steps")
@@ -16,6 +17,13 @@ environments."""
 LOG_STD_BOUNDS = (-5.0, 5.0)
 """Smallest and largest logarithm of the standard deviation of the actions, before they are squashed. The library begins
 in the middle, so policies begin with a standard deviation of 1, as in SKRL."""
+
+
+_LACKS = (
+    *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
+    *("reward_normalization", "prioritized_sampling"),
+)
+"""Fields that the library does not have; it trains with their defaults."""
 
 
 def _template(_: SacRecipe) -> dict[str, Any]:
@@ -71,8 +79,18 @@ DIALECT = Dialect(
         "updates_per_step": Setting("agent.params.config.num_updates_per_step"),
         "polyak": Setting("agent.params.config.critic_tau"),
         "initial_entropy_coef": Setting("agent.params.config.init_alpha"),
+        "entropy_target": Setting(
+            "agent.params.config.target_entropy_coef",
+            "with the opposite sign",
+            rule=finite,
+            write=lambda recipe: -recipe.entropy_target,
+            optional=True,
+        ),
     },
-    only={},
+    only={
+        name: Only(getattr(SacRecipe, name), "it has no such setting: leave it out, or use --rl_library skrl")
+        for name in _LACKS
+    },
     differences={
         "observation_normalization": "updated with each batch of observations and of next observations, clipped at ±5",
         "first episodes": "have their full length",

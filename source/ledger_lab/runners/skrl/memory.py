@@ -14,11 +14,22 @@ from ledger_lab.runners.replay_memory import Column, ReplayMemory
 _NEXT = "next_"
 """Prefix of the library's names of next observations."""
 
+DISCOUNTS, WEIGHTS = "discounts", "weights"
+"""Names of what is computed with a minibatch: factors of the values of next observations, and of losses."""
+
 
 class SkrlMemory:
     """What SKRL's agents call of a memory. The library's own memory stores every observation twice."""
 
-    def __init__(self, *, memory_size: int, num_envs: int, device: torch.device, replacement: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        memory_size: int,
+        num_envs: int,
+        device: torch.device,
+        replacement: bool = True,
+        prioritized: bool = False,
+    ) -> None:
         """Remember the sizes. The agent then names what it stores.
 
         Args:
@@ -26,8 +37,10 @@ class SkrlMemory:
             num_envs: Number of environments.
             device: Where it is held.
             replacement: Always true: a transition can be drawn twice.
+            prioritized: Whether transitions are drawn by their priorities.
         """
         self._steps, self._num_envs, self._device = memory_size, num_envs, torch.device(device)
+        self._prioritized = prioritized
         self._sizes: dict[str, tuple[int, torch.dtype]] = {}
 
     def __len__(self) -> int:
@@ -42,7 +55,7 @@ class SkrlMemory:
             for name, (size, dtype) in self._sizes.items()
             if not name.startswith(_NEXT)
         }
-        return ReplayMemory(self._steps, self._num_envs, columns, self._device)
+        return ReplayMemory(self._steps, self._num_envs, columns, self._device, prioritized=self._prioritized)
 
     def create_tensor(self, name: str, *, size: Any, dtype: torch.dtype) -> bool:  # noqa: ANN401 - a space or a number
         """Note that a transition holds a tensor, unless its size is ``None``; return whether it does."""
@@ -59,22 +72,44 @@ class SkrlMemory:
             {name.removeprefix(_NEXT): value for name, value in held.items() if name.startswith(_NEXT)},
         )
 
-    def sample(self, names: Sequence[str], *, batch_size: int) -> list[list[torch.Tensor | None]]:
-        """Draw transitions uniformly, with replacement.
+    def sample(
+        self, names: Sequence[str], *, batch_size: int, n_step: int = 1, discount: float = 1.0
+    ) -> list[list[torch.Tensor | None]]:
+        """Draw transitions with replacement.
+
+        With several steps, ``rewards`` are sums of discounted rewards, and next observations, and whether the episode
+        was terminated, are those after the last reward of each sum.
 
         Args:
-            names: What to return of them.
+            names: What to return of them; besides what a transition holds, :data:`DISCOUNTS` and :data:`WEIGHTS`.
             batch_size: Number of transitions.
+            n_step: Most rewards in a sum.
+            discount: Discount factor per step.
 
         Returns:
-            One minibatch: a tensor of shape (batch_size, size) for each name; ``None`` for what the task does not have.
+            One minibatch: a tensor of shape (batch_size, size) for each name; ``None`` for what the task does not have,
+            and for weights of transitions that were drawn uniformly.
         """
         index, after = self.replay.draw(batch_size)
-        return [
-            [
-                self.replay.read(name.removeprefix(_NEXT), after if name.startswith(_NEXT) else index)
-                if name in self._sizes
-                else None
-                for name in names
-            ]
-        ]
+        ahead = self.replay.look_ahead(index, after, n_step, discount)
+        computed = {"rewards": ahead.rewards, DISCOUNTS: ahead.discounts, WEIGHTS: self.replay.weights()}
+
+        def values(name: str) -> torch.Tensor | None:
+            """Return what the minibatch holds under a name."""
+            if name in computed:
+                return computed[name]
+            if name not in self._sizes:
+                return None
+            if name.startswith(_NEXT):
+                return self.replay.read(name.removeprefix(_NEXT), ahead.after)
+            return self.replay.read(name, ahead.last if name == "terminated" else index)
+
+        return [[values(name) for name in names]]
+
+    def prioritize(self, errors: torch.Tensor) -> None:
+        """Set the priorities of the transitions that were drawn last.
+
+        Args:
+            errors: Absolute errors of their values, of shape (batch_size, 1).
+        """
+        self.replay.prioritize(errors)

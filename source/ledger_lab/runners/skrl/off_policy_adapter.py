@@ -8,6 +8,7 @@ whole replay memory for each batch, and stores each observation twice.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.meters.probes import Part
 from ledger_lab.native.choose import own_cores
+from ledger_lab.recipes import dialect_of
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
@@ -27,9 +29,12 @@ from ledger_lab.runners.overlap import Overlap, require_cpu
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, inputs_of
+from ledger_lab.runners.skrl.agents import AGENTS
 from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
 from ledger_lab.runners.skrl.memory import SkrlMemory
+from ledger_lab.runners.skrl.networks import extend
 from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
+from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.skrl.squashed import squashed
 from ledger_lab.runners.threads import Threads
 
@@ -46,11 +51,30 @@ _OVERLAP = "overlap"
 
 
 class ReplayComponents(Components):
-    """The library's builder of components, with LedgerLab's replay memory."""
+    """The library's builder of components, with LedgerLab's replay memory, and its options for learners."""
+
+    def __init__(self, wrapper: IsaacLabWrapper, cfg: dict[str, Any]) -> None:
+        """Store a configuration, and read the options in it."""
+        super().__init__(wrapper, cfg)
+        self._options = Options.of(cfg, dialect_of("skrl", cfg["agent"]["class"].lower()))
+
+    def models(self) -> dict[str, Any]:
+        """Return new networks, by agent and role, with the layers that the library's descriptions do not have."""
+        models, options = super().models(), self._options
+        for role, model in models["agent"].items():
+            if role in CRITICS:
+                extend(model, layer_norm=options.critic_layer_norm, outputs=options.value_atoms)
+            else:
+                extend(model, layer_norm=options.policy_layer_norm)
+        return models
 
     def _component(self, name: str) -> Any:  # noqa: ANN401 - a class of the library
         """Return a class by its name in a configuration."""
-        return SkrlMemory if name == REPLAY_CLASS else super()._component(name)
+        if name == REPLAY_CLASS:
+            return functools.partial(SkrlMemory, prioritized=True) if self._options.prioritized_sampling else SkrlMemory
+        if name in AGENTS and self._options.change_updates:
+            return functools.partial(AGENTS[name], options=self._options, num_envs=self._env.num_envs)
+        return super()._component(name)
 
 
 class OffPolicyTrainer(SkrlTrainer):
@@ -100,6 +124,11 @@ class OffPolicyTrainer(SkrlTrainer):
         """Load networks and normalizers. The critics also get the actions, behind the observations."""
         actions = self._agent.policy.num_actions
         load_networks(self._stateful(), checkpoint, self.dialect.title, behind=dict.fromkeys(CRITICS, actions))
+
+    def carried(self) -> list[tuple[object, list[str]]]:
+        """Return also the sums of rewards of running episodes, if they scale the rewards."""
+        scale = getattr(self._agent, "reward_scale", None)  # the library's own agents have none
+        return [*super().carried(), *([] if scale is None else [(scale, ["returns"])])]
 
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, the completed iterations, and what the learner's thread needs."""
@@ -218,6 +247,7 @@ class OffPolicyAdapter(SkrlAdapter):
                 raise UserError(f"agent.models.{role} is missing: {self.name} of SKRL needs this network")
         cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
         require_bound(self.dialect, cfg.get("action_bound"))
+        Options.of(cfg, self.dialect)
         if type(overlaps := cfg.get(_OVERLAP, False)) is not bool:
             raise UserError(f"agent.{_OVERLAP} {overlaps!r}: must be true or false")
         if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
@@ -251,6 +281,7 @@ class OffPolicyAdapter(SkrlAdapter):
                 setting=settings["replay_steps"],
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
+                prioritized=agent_cfg.get("prioritized_sampling", False),
             ),
             overlaps=agent_cfg.get(_OVERLAP, False),
         )
@@ -258,7 +289,7 @@ class OffPolicyAdapter(SkrlAdapter):
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the policy of a checkpoint, and the normalizer of its observations."""
         wrapper = IsaacLabWrapper(env)
-        components = Components(wrapper, agent_cfg)
+        components = ReplayComponents(wrapper, agent_cfg)
         drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
         with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
             policy = components.models()["agent"]["policy"]

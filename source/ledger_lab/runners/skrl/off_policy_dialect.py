@@ -12,6 +12,12 @@ from ledger_lab.recipes.rules import one_of, or_none, positive
 from ledger_lab.runners.skrl.dialect import DIALECT as PPO_DIALECT
 from ledger_lab.runners.skrl.dialect import layers
 
+OWN = (
+    *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
+    *("reward_normalization", "prioritized_sampling"),
+)
+"""Fields that LedgerLab adds to the library's algorithms."""
+
 CRITICS = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
 """Roles of the networks that estimate values."""
 
@@ -90,6 +96,7 @@ def off_policy_dialect(
             "discount": Setting("agent.agent.discount_factor"),
             "polyak": Setting("agent.agent.polyak"),
             "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
+            **{name: own_setting(name) for name in OWN},
             **settings,
         },
         only={},
@@ -102,6 +109,11 @@ def off_policy_dialect(
         template=template,
         recipe=recipe,
     )
+
+
+def own_setting(name: str) -> Setting:
+    """Return the setting of a field that the library does not have."""
+    return Setting(f"agent.{name}", "LedgerLab's own", optional=True)
 
 
 def _network(inputs: str) -> list[dict[str, Any]]:

@@ -30,6 +30,8 @@ class SacTrainer(OffPolicyTrainer):
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer, and bound the policy."""
         metered = super()._build()
+        if (target := self._agent_cfg.get("entropy_target")) is not None:
+            self._agent._target_entropy = target * self._agent.policy.num_actions
         self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"], self._stream)
         return metered
 

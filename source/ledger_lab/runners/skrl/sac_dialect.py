@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from ledger_lab.recipes.dialect import Setting
 from ledger_lab.recipes.off_policy import SacRecipe
-from ledger_lab.runners.skrl.off_policy_dialect import off_policy_dialect
+from ledger_lab.runners.skrl.off_policy_dialect import off_policy_dialect, own_setting
 
 DIALECT = off_policy_dialect(
     SacRecipe,
     policies=("policy",),
     policy={"class": "GaussianMixin", "initial_log_std": 0.0},
     agent={"learn_entropy": True},
-    settings={"initial_entropy_coef": Setting("agent.agent.initial_entropy_value")},
+    settings={
+        "initial_entropy_coef": Setting("agent.agent.initial_entropy_value"),
+        "entropy_target": own_setting("entropy_target"),
+    },
     differences={
         "action_bound": "the library samples from an unbounded Gaussian; LedgerLab squashes it with tanh",
         "polyak": "applied at each gradient step",
