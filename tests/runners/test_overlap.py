@@ -135,6 +135,15 @@ def test_an_update_draws_nothing_from_the_stream_of_the_process(trained: Trainin
     assert not torch.equal(trained.trainer.state()["overlap"]["stream"], own)
 
 
+@each_algorithm
+def test_draws_by_priority_come_from_the_stream_of_the_learner(algorithm: str, tmp_path: Path) -> None:
+    training = overlapping(algorithm, tmp_path, prioritized_sampling=True, n_step=3, value_atoms=11)
+    training.train()
+    before = torch.get_rng_state()
+    training.trainer._library["update"](timestep=0, timesteps=0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_only_the_callables_of_the_main_thread_are_in_the_profile(trained: Training) -> None:
     parts = trained.trainer.parts()
     assert all(callable(getattr(part.owner, part.attribute)) for part in parts)
