@@ -442,7 +442,7 @@ def _table_of_parts(figures: Sequence[dict[str, Any]]) -> Table:
         shares = (f"{parts_ms[part] / whole_ms:.0%}" if part in parts_ms else "–" for part in PARTS)
         table.add_row(found["algorithm"], found["size"], f"{whole_ms:.2f} ms", *shares)
     published = (f"{PUBLISHED[part]:.0%}" if part in PUBLISHED else "–" for part in PARTS)
-    table.add_row("sac", "published, another framework", "–", *published)
+    table.add_row("sac", "published, rlox", "–", *published)
     return table
 
 

@@ -110,7 +110,7 @@ class Overlap:
         self._due = when
 
     def with_update(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that takes a step of the environment, and makes the update that is due meanwhile.
+        """Return a function that takes a step of the environment, and meanwhile makes the update that is due.
 
         If both fail, it raises the error of the step.
 

@@ -12,7 +12,7 @@ from ledger_lab.recipes.rules import one_of, or_none, positive
 from ledger_lab.runners.skrl.dialect import DIALECT as PPO_DIALECT
 from ledger_lab.runners.skrl.dialect import layers
 
-OWN = (
+OWN_FIELDS = (
     *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
     *("reward_normalization", "prioritized_sampling"),
 )
@@ -96,7 +96,7 @@ def off_policy_dialect(
             "discount": Setting("agent.agent.discount_factor"),
             "polyak": Setting("agent.agent.polyak"),
             "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
-            **{name: own_setting(name) for name in OWN},
+            **{name: own_setting(name) for name in OWN_FIELDS},
             **settings,
         },
         only={},
