@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
@@ -30,26 +30,28 @@ pytest.register_assert_rewrite("tests.fakes.robots")
 ROOT = Path(__file__).parents[1]
 SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "agent.save_interval=1")
 """A training of seconds: three iterations, a checkpoint each."""
-SIMULATING = {"evaluate", "export_policy", "new_panel", "play", "profile_run", "train"}
+SIMULATING = {"evaluate", "export_policy", "list_envs", "new_panel", "play", "profile_run", "train"}
 """Scripts that import torch and Isaac Lab."""
 RUNS = {"trained", "unscored", "resumed"}
 """Fixtures with a run that tests of several files look at."""
 
 
 def script(name: str, *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a script to its end, and return what it printed.
+    """Run a script to its end from imported libraries, see :mod:`tests.warm`, and return what it printed."""
+    return warm(name in SIMULATING).run(*command(name, *arguments)[1:], cwd=cwd or ROOT)
 
-    Scripts with a simulation start from imported libraries, see :mod:`tests.warm`.
-    """
-    started = command(name, *arguments)
-    if name in SIMULATING:
-        return warm().run(*started[1:], cwd=cwd or ROOT)
-    return subprocess.run(started, capture_output=True, text=True, check=False, cwd=cwd or ROOT)
+
+def script_without(
+    packages: Iterable[str], name: str, *arguments: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a script where packages are missing to its end, and return what it printed."""
+    program = str(ROOT / "tests" / "fakes" / "missing_packages.py")
+    return warm(simulates=False).run(program, ",".join(packages), *command(name, *arguments)[1:], cwd=cwd or ROOT)
 
 
 def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Train by a program of ``tests/fakes`` to its end, and return what it printed."""
-    return warm().run(str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments), cwd=ROOT)
+    return warm(simulates=True).run(str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments), cwd=ROOT)
 
 
 def benchmark(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

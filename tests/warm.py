@@ -1,7 +1,9 @@
-"""Starts scripts from a process that has already imported torch, Warp and Isaac Lab, which takes 6 s.
+"""Starts scripts from a process that has already imported what they import.
 
 :func:`warm` returns a server that forks a process for each script. The forked process does all that Python does with a
-script, but finds the libraries imported. The server runs one script at a time.
+script, but finds the libraries imported. The server runs one script at a time. There are two kinds of servers. One
+imports torch, Warp and Isaac Lab, which takes 6 s. The other imports only what any script needs to read its command
+line, which takes half a second.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[1]
-_OF_PYTEST = "PYTEST_CURRENT_TEST"
+_SIMULATES = "simulates"
+"""Argument of a server that imports the libraries of a simulation."""
+HEAVY = ("gymnasium", "isaaclab", "matplotlib", "mujoco", "newton", "pandas", "pxr", "scipy", "torch", "warp")
+"""Packages that no script imports before it has read its command line."""
+_READ_BY_IMPORTS = ("HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_CACHE_HOME")
+"""Environment variables that decide which libraries a server imports, and where it finds compiled kernels.
+
+Others do not matter to a server. Isaac Lab, for example, writes each seed into ``PYTHONHASHSEED``.
+"""
 _IMPORTED_LATE = (
     "isaaclab.sim.spawners.from_files.from_files",
     "isaaclab_experimental.envs.manager_based_rl_env_warp",
@@ -36,14 +46,18 @@ _IMPORTED_LATE = (
 
 
 class Warm:
-    """A server that imports the libraries in the environment of its start."""
+    """A server that imports libraries in the environment of its start."""
 
-    def __init__(self) -> None:
+    def __init__(self, simulates: bool) -> None:
+        """Start the server.
+
+        Args:
+            simulates: Whether it imports the libraries of a simulation.
+        """
         self._ours, theirs = socket.socketpair()
+        program = [sys.executable, "-m", "tests.warm", *([_SIMULATES] if simulates else [])]
         with theirs:
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm"], cwd=ROOT, stdin=theirs, stdout=subprocess.DEVNULL
-            )
+            self._server = subprocess.Popen(program, cwd=ROOT, stdin=theirs, stdout=subprocess.DEVNULL)
         self.spent_s = 0.0
         """Processor time of the server and of all scripts until now [s]."""
         atexit.register(self.end)
@@ -81,22 +95,25 @@ class Warm:
         self._server.wait()
 
 
-_servers: dict[frozenset[tuple[str, str]], Warm] = {}
-"""By the environment of their start."""
+_servers: dict[tuple[bool, tuple[str | None, ...]], Warm] = {}
+"""By whether they simulate, and by the environment of their start."""
 
 
-def warm() -> Warm:
-    """Return the server that has imported the libraries in the environment of this process, and start it if needed.
+def warm(simulates: bool) -> Warm:
+    """Return the server that has imported libraries in the environment of this process, and start it if needed.
 
-    A module of tests may have an environment of its own. At most one server stays for such tests, because each takes
-    0.6 GB of memory.
+    A module of tests may have an environment of its own. At most one server of each kind stays for such tests, because
+    one that simulates takes 0.6 GB of memory.
+
+    Args:
+        simulates: Whether it has imported the libraries of a simulation.
     """
-    environ = frozenset((name, value) for name, value in os.environ.items() if name != _OF_PYTEST)
-    if environ not in _servers or not _servers[environ].runs():
-        for other in list(_servers)[1:]:
+    key = simulates, tuple(map(os.environ.get, _READ_BY_IMPORTS))
+    if key not in _servers or not _servers[key].runs():
+        for other in [each for each in _servers if each[0] == simulates][1:]:
             _servers.pop(other).end()
-        _servers[environ] = Warm()
-    return _servers[environ]
+        _servers[key] = Warm(simulates)
+    return _servers[key]
 
 
 def processor_s() -> float:
@@ -124,7 +141,10 @@ def _serve() -> None:
     from ledger_lab.supervision.forked import end_with
 
     connection, server_pid = socket.socket(fileno=os.dup(0)), os.getpid()
-    _import_libraries()
+    if _SIMULATES in sys.argv:
+        _import_libraries()
+    else:
+        _import_scripts()
     sys.stdout.flush()  # a script would write what is left in the buffer to its own output
     while True:
         head, streams, _, _ = socket.recv_fds(connection, 8, 2)
@@ -160,6 +180,22 @@ def _import_libraries() -> None:
         import_environment(cfg)
         for name in _IMPORTED_LATE:
             importlib.import_module(name)
+
+
+def _import_scripts() -> None:
+    """Import what all scripts import before they read their command lines, without the packages that none may import.
+
+    Scripts that refuse a request before they import the libraries of a simulation do without NumPy, too.
+    """
+    scripts = sorted((ROOT / "scripts").glob("*.py"))
+    early = [path for path in scripts if "first_look" in path.read_text()]
+    for paths, missing in ((early, (*HEAVY, "numpy")), (scripts, HEAVY)):
+        for name in missing:
+            sys.modules[name] = None  # type: ignore[assignment]
+        for path in paths:
+            runpy.run_path(str(path), run_name="imported")
+        for name in missing:
+            del sys.modules[name]
 
 
 def _become(asked: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:

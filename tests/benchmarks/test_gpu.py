@@ -38,6 +38,7 @@ def on_a_cpu(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_a_training_of_the_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     found = on_a_cpu(tmp_path, "--part", "device", "speed-64-scored")
     assert list(found["parts"]) == ["device", "speed-64-scored"]
@@ -45,7 +46,7 @@ def test_a_training_of_the_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     require_small_logs(tmp_path)
 
 
-@pytest.mark.thorough  # the training above is one of its parts; tests below show what the kit does with parts
+@pytest.mark.thorough  # tests below show what the kit does with parts
 def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     found = on_a_cpu(tmp_path)
     parts = {"device", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"}

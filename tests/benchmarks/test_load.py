@@ -14,6 +14,7 @@ from ledger_lab.ledger import Status
 from tests.conftest import benchmark
 
 
+@pytest.mark.thorough  # test_ledger.py kills writers, too
 def test_killed_writers_are_lost_and_nothing_durable_is(tmp_path: Path) -> None:
     asked = ["--writers", "8", "--minutes", "0.17", "--kills", "2", "--period_s", "0.1", "--folder", tmp_path]
     finished = benchmark("load", *asked, "--json", tmp_path / "found.json")

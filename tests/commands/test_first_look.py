@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium as gym
@@ -12,21 +10,14 @@ import pytest
 from ledger_lab.commands.first_look import first_look, stock_tasks
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
 from ledger_lab.training.request import TrainRequest
-from tests.conftest import ROOT
+from tests.conftest import script_without
 from tests.fakes.ledgers import write_run
-
-HEAVY = ("torch", "isaaclab", "gymnasium", "warp", "newton", "pxr", "numpy")
+from tests.warm import HEAVY
 
 
 def refused(name: str, arguments: list[str], cwd: Path) -> str:
     """Run a script where heavy packages are missing, and return the one line that it refuses with."""
-    program = (
-        "import runpy, sys\n"
-        f"for name in {HEAVY!r}: sys.modules[name] = None\n"
-        f"sys.argv = {[f'{name}.py', *arguments]!r}\n"
-        f"runpy.run_path({str(ROOT / 'scripts' / f'{name}.py')!r}, run_name='__main__')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=cwd)
+    done = script_without((*HEAVY, "numpy"), name, *arguments, cwd=cwd)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     return done.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,9 @@ from ledger_lab.reports import summarize_run
 from ledger_lab.terminal.flags import LAUNCHER_FLAGS
 from ledger_lab.units import duration
 from tests.conftest import ROOT as PROJECT
-from tests.conftest import benchmark, script
+from tests.conftest import benchmark, script, script_without
 from tests.fakes.ledgers import write_run
+from tests.warm import HEAVY
 
 
 def test_the_tasks_are_listed_with_their_panels() -> None:
@@ -93,13 +92,6 @@ def test_the_short_help_has_every_flag_of_isaac_labs_launcher() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (PROJECT / "scripts").glob("*.py")))
 def test_help_does_not_wait_for_torch_or_isaac_lab(name: str) -> None:
-    heavy = ("torch", "isaaclab", "gymnasium", "warp", "newton", "mujoco", "scipy", "pandas", "matplotlib")
-    program = (
-        "import runpy, sys\n"
-        f"for name in {heavy!r}: sys.modules[name] = None\n"
-        f"sys.argv = ['{name}.py', '--help']\n"
-        f"runpy.run_path({str(PROJECT / 'scripts' / (name + '.py'))!r}, run_name='__main__')\n"
-    )
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    finished = script_without(HEAVY, name, "--help")
     assert finished.returncode == 0, finished.stderr
     assert f"usage: {name}" in finished.stdout

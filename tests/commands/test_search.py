@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import json
 import os
 import re
@@ -53,6 +55,22 @@ def stock_trained(folder: Path) -> tuple[Path, Path]:
     return path, log_root
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with a search file, its ledger ``logs``, and what the search printed, after the search has ended."""
+    folder = tmp_path_factory.mktemp("ended")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as said:
+        replace_trainings(patch, folder)
+        assert searched(search_file(folder), folder / "logs") == 0
+    (folder / "said.txt").write_text(said.getvalue())
+    return folder
+
+
+def killed(command: Sequence[str], longest_s: float | None) -> int:
+    """End the search in the middle of a training."""
+    raise Terminated("SIGTERM")
+
+
 def told(path: Path, log_root: Path) -> dict[str, Any]:
     target = log_root.parent / "told.json"
     searched(path, log_root, "--status", "--json", str(target))
@@ -64,10 +82,9 @@ def decided(log_root: Path) -> list[tuple[str | None, int, object]]:
     return [(run.cohort, run.declared.seed, run.declared.recipe) for run in read_ledger(log_root).runs]
 
 
-def test_a_search_ends_with_a_comparison_and_a_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    assert searched(path, log_root) == 0
-    said = capfd.readouterr().out
+def test_a_search_ends_with_a_comparison_and_a_recipe(ended: Path) -> None:
+    path, log_root = ended / "s.toml", ended / "logs"
+    said = (ended / "said.txt").read_text()
     assert "the search has ended: the rest of the budget does not buy a training of up to" in said
     assert "all sealed seeds have been run" in said
     assert "it is repaid after" in said
@@ -89,19 +106,15 @@ def test_a_search_ends_with_a_comparison_and_a_recipe(tmp_path: Path, capfd: pyt
     assert decided(log_root) == before
 
 
-def test_no_training_of_the_race_uses_a_sealed_seed(tmp_path: Path) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    searched(path, log_root)
-    for cohort, seed, _ in decided(log_root):
+def test_no_training_of_the_race_uses_a_sealed_seed(ended: Path) -> None:
+    for cohort, seed, _ in decided(ended / "logs"):
         assert (cohort or "").endswith("-sealed") == (seed >= 11)
 
 
-def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path, trainings: list[Trainer]) -> None:
-    def killed(command: Sequence[str], longest_s: float | None) -> int:
-        raise Terminated("SIGTERM")
-
-    path, one, other = search_file(tmp_path), tmp_path / "one", tmp_path / "other"
-    searched(path, one)
+def test_a_killed_search_goes_on_as_if_nothing_had_happened(
+    ended: Path, tmp_path: Path, trainings: list[Trainer]
+) -> None:
+    path, other = search_file(tmp_path), tmp_path / "other"
     starts = 0
     while True:
         trainings[:] = [train] * (1 + starts % 3) + [killed]
@@ -110,12 +123,13 @@ def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path, trai
             break
         assert starts < 50
     assert starts > 5
-    assert decided(other) == decided(one)
+    assert decided(other) == decided(ended / "logs")
 
 
-def test_the_same_ledger_gives_the_same_next_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    searched(path, log_root)
+def test_the_same_ledger_gives_the_same_next_training(
+    ended: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root = search_file(tmp_path), shutil.copytree(ended / "logs", tmp_path / "logs")
     runs = sorted(read_ledger(log_root).runs, key=lambda run: run.declared_at)
     for run in runs[5:]:
         shutil.rmtree(run.directory)
@@ -128,9 +142,8 @@ def test_the_same_ledger_gives_the_same_next_training(tmp_path: Path, capfd: pyt
 
 
 def test_a_preempted_training_is_resumed(tmp_path: Path, trainings: list[Trainer]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(partial(train, interrupted_after_s=3.0))
-    searched(path, log_root)
+    _, log_root = stock_trained(tmp_path)
     runs = [run for run in read_ledger(log_root).runs if (run.cohort or "").endswith("t0000")]
     assert [len(run.attempts) for run in runs] == [2, 1]
 
@@ -139,8 +152,8 @@ def test_a_training_without_a_state_starts_again_and_all_of_its_time_counts(
     tmp_path: Path, trainings: list[Trainer]
 ) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [train, train, partial(train, interrupted_after_s=5.0, state=False)]
-    searched(path, log_root)
+    trainings += [train, train, partial(train, interrupted_after_s=5.0, state=False), train, killed]
+    assert searched(path, log_root) == EXIT_REQUEUE
     runs = sorted(read_ledger(log_root).runs, key=lambda run: run.declared_at)
     first, second = (run for run in runs if (run.cohort or "").endswith("t0001") and run.declared.seed == 1)
     limits = [(run.declared.request or {})["limit_s"] for run in (first, second)]
@@ -152,8 +165,8 @@ def test_a_training_without_a_state_starts_again_and_all_of_its_time_counts(
 
 def test_an_interrupted_training_that_has_used_up_its_time_is_capped(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [train, train, partial(train, status=Status.PREEMPTED, time_s=1e6)]
-    searched(path, log_root)
+    trainings += [train, train, partial(train, status=Status.PREEMPTED, time_s=1e6), killed]
+    assert searched(path, log_root) == EXIT_REQUEUE
     assert told(path, log_root)["trials"][1]["runs"][0]["outcome"] == "capped"
 
 
@@ -260,20 +273,20 @@ def test_a_training_that_outlives_its_search_is_waited_for(
         f"import sys, time\nopen({str(started)!r}, 'w').close()\nsys.stdin.read()\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from tests.fakes.searches import train\ntrain(['python', *sys.argv])\n"
     )
-    killed = subprocess.Popen(
+    searching = subprocess.Popen(
         [sys.executable, "-c", PROGRAM.format(argv=sys.argv, asked=[str(path), "--log_root", str(log_root)])],
         stdin=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     wait_until(started.exists, "the training has started", 60.0, 0.05)
-    killed.kill()
-    killed.wait()
+    searching.kill()
+    searching.wait()
     assert not read_ledger(log_root).runs, "the training has not declared its run"
     lock = search_locks.fcntl.flock
 
     def end_training_first(descriptor: int, operation: int) -> None:
-        if not operation & search_locks.fcntl.LOCK_NB and killed.stdin is not None:
-            killed.stdin.close()
+        if not operation & search_locks.fcntl.LOCK_NB and searching.stdin is not None:
+            searching.stdin.close()
         lock(descriptor, operation)
 
     monkeypatch.setattr(search_locks.fcntl, "flock", end_training_first)
@@ -419,7 +432,11 @@ def test_arguments_that_fail_after_the_stock_recipe_are_refused_before_it(
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("type = 'float'\nlow = 3.0\nhigh = 6.0", "env.episode_length_s is of type int (5), and '3.0' is not"),
+        pytest.param(
+            "type = 'float'\nlow = 3.0\nhigh = 6.0",
+            "env.episode_length_s is of type int (5), and '3.0' is not",
+            marks=pytest.mark.thorough,
+        ),
         ("type = 'int'\nlow = 3\nhigh = 6", "env.episode_length_s changes the environment that policies are scored in"),
     ],
 )

@@ -117,6 +117,7 @@ def test_a_training_that_leaves_no_run_ends_the_search(cluster: Path, tmp_path: 
         run_search([str(search_file(tmp_path, budget_h=0.08)), "--on", str(cluster)])
 
 
+@pytest.mark.thorough  # test_search.py shows it on this machine
 def test_a_trial_whose_values_are_refused_is_left_out(
     cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_rule_for_the_batch_and_an_override_do_not_set_the_same(tmp_path: Path
         run_study(study(tmp_path, sizes, [override]))
 
 
+@pytest.mark.thorough  # it imports Isaac Lab twice
 def test_the_batches_of_other_tasks_are_those_of_their_configurations(tmp_path: Path) -> None:
     """Isaac Lab's cart-pole has a horizon of 16 steps, and in rl_games minibatches of 8192 steps."""
     factors = '[factors.library]\nrsl_rl = ["--rl_library", "rsl_rl"]\nrl_games = ["--rl_library", "rl_games"]\n'

@@ -16,11 +16,10 @@ from ledger_lab.panels import Panel, load_panel
 from ledger_lab.panels.perturbations import Perturbation
 from tests.fakes.held_out import task_cfg
 
-ENGINES = ("newton_mujoco", "ovphysx", pytest.param("newton_mjwarp", marks=pytest.mark.thorough))
-"""The physics engines that run on a CPU.
+ENGINES = ("newton_mujoco", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("newton_mjwarp", "ovphysx")))
+"""The physics engines that run on a CPU, the default engine first.
 
-MuJoCo-Warp steps the same models as MuJoCo's C code. Quicker tests simulate every walking robot with it:
-``tests/tasks/test_ant.py``, ``test_symmetry.py`` and ``test_navigation.py``.
+Quicker tests simulate a cart-pole with the others: ``tests/panels/test_physical.py`` and ``test_statistical.py``.
 """
 
 

@@ -157,14 +157,22 @@ def test_an_unknown_run_id_is_answered_with_the_nearest_ones(tmp_path: Path) -> 
     [
         (("nope", "--to", "tensorboard"), "no run directory and no run id 'nope' (run ids under logs: known: "),
         pytest.param(("RUN", "--to", "mlflow"), "set MLFLOW_TRACKING_URI", marks=needs_other),
-        pytest.param(("RUN", "--to", "mlflow", "--uri", "localhost:5000"), "form http://host:5000", marks=needs_other),
+        pytest.param(
+            ("RUN", "--to", "mlflow", "--uri", "localhost:5000"),
+            "form http://host:5000",
+            marks=[needs_other, pytest.mark.thorough],
+        ),
         pytest.param(
             ("RUN", "--to", "mlflow", "--uri", "http://me:s3cret@localhost"),
             "MLFLOW_TRACKING_PASSWORD",
-            marks=needs_other,
+            marks=[needs_other, pytest.mark.thorough],
         ),
         pytest.param(("RUN", "--to", "mlflow", "--uri", "http://127.0.0.1:9"), "does not answer", marks=needs_other),
-        pytest.param(("RUN", "--to", "mlflow", "--dir", "d"), "--dir does not apply to MLflow", marks=needs_other),
+        pytest.param(
+            ("RUN", "--to", "mlflow", "--dir", "d"),
+            "--dir does not apply to MLflow",
+            marks=[needs_other, pytest.mark.thorough],
+        ),
         (("RUN", "--to", "tensorboard", "--uri", "http://127.0.0.1:9"), "do not apply to TensorBoard"),
         (("RUN", "--to", "tensorboard", "--dir", "/proc/nope"), "cannot write to --dir"),
         (("RUN", "--to", "nowhere"), "no mirror 'nowhere'; known: mlflow, tensorboard, wandb"),
@@ -342,6 +350,7 @@ def test_mlflow_gets_the_run_once(mlflow: str, tmp_path: Path) -> None:
     assert history(mlflow, run_id, "heldout/screening_success") == [(1, 0.5), (2, 0.9)]
 
 
+@pytest.mark.thorough
 @needs_other
 def test_a_crash_is_a_failure_in_mlflow_too(mlflow: str, tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "bb", scores=(), status=Status.CRASHED)
@@ -418,6 +427,7 @@ def test_a_dead_network_delays_a_mirror_and_loses_nothing(mlflow: str, tmp_path:
     assert steps == [(iteration, 40.0 * iteration) for iteration in range(1, 1504)]
 
 
+@pytest.mark.thorough
 @needs_other
 def test_a_mirror_gives_up_after_the_run_when_its_patience_is_over(mlflow: str, tmp_path: Path) -> None:
     gate = Gate(mlflow)

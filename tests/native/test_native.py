@@ -281,8 +281,12 @@ def settle(observations: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("panel", "policies", "seeds", "length_s"),
-    [("ant_v1", (act, rest), 12, 1.0), ("velocity_rough_anymal_c_v1", (fidget, settle), 8, 0.6)],
-    ids=["plane", "height field"],
+    [
+        pytest.param("ant_v1", (act, rest), 12, 1.0, id="plane"),
+        pytest.param(
+            "velocity_rough_anymal_c_v1", (fidget, settle), 8, 0.6, id="height field", marks=pytest.mark.thorough
+        ),
+    ],
 )
 def test_an_episode_depends_on_its_seed_alone(panel: str, policies: Any, seeds: int, length_s: float) -> None:
     from ledger_lab.physics import exactness

@@ -141,6 +141,7 @@ def test_an_overflow_of_a_shared_pool_affects_every_slot(mujoco_contacts: bool) 
         assert watch.advice() == "raise env.sim.physics.solver_cfg.nconmax from 1 to at least 2"
 
 
+@pytest.mark.thorough  # the tests above have other capacities
 def test_an_overflow_of_triangle_pairs_affects_every_slot() -> None:
     from ledger_lab.panels.capacity import CapacityWatch
     from ledger_lab.runners.configs import resolve_configs

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import KINDS, read_perturbations
@@ -145,22 +144,3 @@ def test_a_latency_of_a_whole_step_equals_a_delay_of_one_step_after_the_first_ac
 
     cells = by_cell(trial(with_cell(control_latency={"physics_steps": 2}), steady).alone())
     assert cells["other"] == cells["nominal"], "the same command all the time cannot be late"
-
-
-@pytest.mark.parametrize(
-    ("perturbations", "complaint"),
-    [
-        ({"mass": {"bodies": "pol", "scale": 2}}, "pol"),
-        ({"actuator_strength": {"joints": "slider", "scale": 2}}, "slider"),
-        ({"mass": {"asset": "robo", "scale": 2}}, "robo"),
-        ({"observation_noise": {"std": {"joint_po": 1}}}, "no observation 'joint_po': did you mean 'joint_pos'"),
-        ({"push": {"joints": "slider", "velocity": 1, "interval_s": 1}}, "slider"),
-        ({"friction": {"scale": 2}}, "friction"),
-        ({"control_latency": {"physics_steps": 3}}, "3 physics steps is longer than an action .2 steps"),
-    ],
-    ids=lambda value: str(value)[:30],
-)
-def test_a_perturbation_of_a_missing_part_is_refused_in_one_line(perturbations: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint) as raised:
-        trial(with_cell(**perturbations)).alone()
-    assert "\n" not in str(raised.value)

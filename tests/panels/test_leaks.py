@@ -59,6 +59,8 @@ LEAKS = [
     "rare_reset_event",
     "terrain",
 ]
+SHOWN = {"reset_event", "command", "random_observation"}
+"""Leaks that quick tests show one by one: in an event, a command, and an observation."""
 HANDLED_OTHERWISE = ["curriculum", "observation_noise", "step_counter"]
 """Leaks that streams of their own do not handle."""
 
@@ -80,7 +82,10 @@ def test_episodes_depend_on_their_seeds_alone(leaks: tuple[str, ...]) -> None:
     assert trial(*leaks).beside_training() == expected
 
 
-@pytest.mark.parametrize("leak", LEAKS)
+@pytest.mark.parametrize(
+    "leak",
+    [leak if leak in SHOWN else pytest.param(leak, marks=pytest.mark.thorough) for leak in LEAKS],
+)
 def test_without_own_streams_episodes_depend_on_other_slots(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks, slots
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
 from tests.fakes.held_out import Trial, still, task_cfg
@@ -113,131 +111,6 @@ def test_a_learner_sees_only_training_slots() -> None:
         while not slots.idle:
             *_, extras = view.step(torch.zeros(8, 1))
         assert extras["log"]["Episode_Termination/cart_out_of_bounds"] == 0.0, "all held-out carts left the rail"
-
-
-def predicate_panel(name: str) -> Any:
-    """Return the panel with another success function."""
-    return replace(PANEL, success_function=f"tests.panels.test_slots:{name}", success_params={})
-
-
-def number(env: Any) -> torch.Tensor:
-    return env.episode_length_buf
-
-
-def three_values(env: Any) -> torch.Tensor:
-    return torch.ones(3, dtype=torch.bool)
-
-
-def average(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1]
-    return height > height.mean()
-
-
-def first(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1]
-    return height >= height[0]
-
-
-def shifted(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1]
-    return torch.cat([height[1:], height[:1]]) > 0
-
-
-def regrouped(env: Any) -> torch.Tensor:
-    position = env.scene["robot"].data.joint_pos.torch
-    return position[:, 1] > position.reshape(-1).mean()
-
-
-def lucky(env: Any) -> torch.Tensor:
-    return torch.rand(env.num_envs) > 0.5
-
-
-def better_than_most(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
-    return torch.as_tensor(height > np.quantile(height, 0.3))
-
-
-def better_than_the_best_but_three(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1].tolist()
-    return torch.tensor([each >= sorted(height)[-4] for each in height])
-
-
-def better_than_the_mean_of_this_step(env: Any, seen: dict[str, float] = {}) -> torch.Tensor:  # noqa: B006 - remembers
-    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
-    if seen.get("step") != env.common_step_counter:
-        seen |= {"step": env.common_step_counter, "mean": float(height.mean())}
-    return torch.as_tensor(height > seen["mean"])
-
-
-def alternating(env: Any, calls: list[int] = []) -> torch.Tensor:  # noqa: B006 - the list remembers
-    calls.append(1)
-    return torch.full((env.num_envs,), len(calls) % 2 == 0)
-
-
-def raising(env: Any) -> torch.Tensor:
-    return env.scene["no such thing"]
-
-
-def everything_at_once(env: Any) -> torch.Tensor:
-    position, velocity = env.scene["robot"].data.joint_pos.torch, env.scene["robot"].data.joint_vel.torch
-    slow = torch.stack((position[:, 1].abs() < 1.0, velocity.norm(dim=1) < 2.0)).all(dim=0)
-    return slow & (position.unsqueeze(1).repeat(1, 3, 1).reshape(-1, 2).norm(dim=-1).reshape(-1, 3).amax(dim=1) < 5.0)
-
-
-def test_a_success_function_may_combine_what_belongs_to_one_environment() -> None:
-    with trial(predicate_panel("everything_at_once")).simulation(1):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("number", r"returns torch.int64 of shape \(64,\): it must return torch.bool of shape \(num_envs,\)"),
-        ("three_values", r"returns torch.bool of shape \(3,\)"),
-        ("average", r"mixes environments: torch.mean combines"),
-        ("first", r"mixes environments: torch.select"),
-        ("shifted", r"mixes environments: torch.slice"),
-        ("regrouped", r"mixes environments: torch.mean"),
-        ("lucky", r"mixes environments: torch.rand"),
-        ("better_than_most", r"mixes environments: beside other environments, it has another value for the same state"),
-        ("better_than_the_best_but_three", r"mixes environments: beside other environments"),
-        ("better_than_the_mean_of_this_step", r"mixes environments: beside other|gives two answers for the same state"),
-        ("alternating", r"gives two answers for the same state"),
-        ("raising", r"fails in LedgerLab-Cartpole: KeyError"),
-    ],
-)
-def test_an_unusable_success_function_is_refused_in_one_line(name: str, complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint) as raised, trial(predicate_panel(name)).simulation(1):
-        pass
-    assert "\n" not in str(raised.value)
-
-
-def all_are_low(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
-    return torch.as_tensor((height > 0) & (np.abs(height).max() < 2.9))
-
-
-def better_than_training(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
-    return torch.as_tensor(height > height[:4].mean())
-
-
-def early(env: Any) -> torch.Tensor:
-    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
-    return torch.as_tensor((height > 0) & (env.common_step_counter < 1000))
-
-
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("all_are_low", "mixes environments: beside other environments"),
-        ("better_than_training", "mixes environments: beside other environments"),
-        ("early", "gives two answers for the same state"),
-    ],
-)
-def test_a_success_function_depends_neither_on_the_training_nor_on_its_age(name: str, complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint), trial(predicate_panel(name)).simulation(1, training=4):
-        pass
 
 
 def test_dropped_constraints_make_a_score_invalid_and_name_the_setting_to_raise() -> None:

@@ -21,6 +21,7 @@ from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.sql import query
 from tests.fakes.ledgers import SECOND, declared, write_run
 from tests.fakes.limits import little_memory
+from tests.fakes.waiting import wait_until
 
 
 def contents(root: Path) -> Contents:
@@ -277,7 +278,9 @@ answer_sql(Contents([], [], []), long, json_file=None, csv_file=None)
     ) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            time.sleep(3.0)
+            maps = Path(f"/proc/{process.pid}/maps")
+            wait_until(lambda: b"duckdb" in maps.read_bytes(), "the library of the database is there", 60, 0.05)
+            time.sleep(1.0)
             assert process.poll() is None
             process.send_signal(signum)
             assert process.wait(20) == -signum

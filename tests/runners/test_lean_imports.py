@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 
 def _run(folder: Path, code: str) -> str:
     """Run code in a Python of its own, and return what it printed."""
@@ -46,6 +48,7 @@ def test_no_program_imports_the_compiler_or_the_movie_library_unasked(tmp_path: 
     assert printed.splitlines()[-2:] == ["0.5 ['rl_games', 'rsl_rl', 'skrl'] True", "[]"]
 
 
+@pytest.mark.thorough
 def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> None:
     printed = _run(
         tmp_path,
@@ -83,6 +86,7 @@ def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> Non
     assert printed.splitlines() == ["[1.0, 1.0] 2 False", "True 3"]
 
 
+@pytest.mark.thorough
 def test_functions_of_a_library_are_compiled_at_their_first_call(tmp_path: Path) -> None:
     printed = _run(
         tmp_path,
@@ -111,6 +115,7 @@ def test_functions_of_a_library_are_compiled_at_their_first_call(tmp_path: Path)
     assert printed.splitlines() == ["Documented. 0 False True", "[2.0, 2.0] [2.0, 2.0] 1"]
 
 
+@pytest.mark.thorough
 def test_the_movie_library_is_imported_for_videos_alone(tmp_path: Path) -> None:
     printed = _run(
         tmp_path,

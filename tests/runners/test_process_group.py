@@ -75,6 +75,7 @@ def test_processes_exchange_values(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.thorough  # tests/training/test_distributed.py trains with RSL-RL
 def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) -> None:
     ended = two_processes("toy_ranks", tmp_path)
     assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr

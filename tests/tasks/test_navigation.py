@@ -299,6 +299,7 @@ CROWD = 65
 """Training slots that make the simulation larger."""
 
 
+@pytest.mark.thorough  # tests/native/test_native.py has an ant in any company
 def test_episodes_are_the_same_in_any_company(trial: Trial) -> None:
     alone = trial.alone()
     assert len(set(alone.fingerprint)) == len(alone.seed)

@@ -303,6 +303,7 @@ def test_changed_code_is_refused_by_name_and_recorded_if_allowed(parking: Path, 
         file.write_text(original)
 
 
+@pytest.mark.thorough  # tests/evaluation/test_new_panel.py reads them all
 def test_every_example_cell_can_be_judged(parking: Path, panel: Path, tmp_path: Path) -> None:
     head, tail = panel.read_text().split('name = "nominal"')
     text = head + 'name = "nominal"' + re.sub(r"^# ", "", tail, flags=re.MULTILINE)

@@ -187,6 +187,7 @@ def test_processes_with_different_learners_are_detected(tmp_path: Path) -> None:
     assert attempt.ended.reason.partition(": ")[2] in finished.stdout
 
 
+@pytest.mark.thorough
 def test_no_process_writes_a_row_before_the_run_is_declared(tmp_path: Path) -> None:
     program = [sys.executable, str(ROOT / "tests" / "fakes" / "undeclared.py")]
     killed = subprocess.run(
@@ -200,6 +201,7 @@ def test_no_process_writes_a_row_before_the_run_is_declared(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.rglob("journal-*")] == []
 
 
+@pytest.mark.thorough  # test_ranks.py kills a process of a made-up training
 def test_a_killed_process_ends_the_run_and_is_named(tmp_path: Path) -> None:
     training = subprocess.Popen(
         command("train", *TWO, "--max_iterations", "100000", "--no_eval", "--log_root", tmp_path),

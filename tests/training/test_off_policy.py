@@ -139,6 +139,7 @@ prioritized_sampling = true
 """Fields of the recipe that change the learner, of which the task's own recipe has none."""
 
 
+@pytest.mark.thorough  # tests/runners/test_skrl_options.py trains a made-up task
 def test_options_of_the_learner_are_trained_resumed_and_scored(tmp_path: Path) -> None:
     recipe = tmp_path / "options.toml"
     recipe.write_text(OPTIONS)
@@ -171,7 +172,11 @@ def test_options_that_a_library_lacks_are_refused(tmp_path: Path) -> None:
     ("flags", "complaint"),
     [
         ((), "--save_replay: ppo learns without a replay memory: leave it out, or use --algorithm sac"),
-        (("--algorithm", "sac", "--nproc", "2"), "SAC of SKRL trains in one process only"),
+        pytest.param(
+            ("--algorithm", "sac", "--nproc", "2"),
+            "SAC of SKRL trains in one process only",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_replay_memory_that_cannot_be_saved_is_refused(

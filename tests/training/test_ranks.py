@@ -56,9 +56,15 @@ def attempt_of(run_dir: Path) -> Attempt:
     ("how", "status", "exit_status", "reason"),
     [
         ("kill", Status.KILLED, 137, f"rank 1 on {HOST}: SIGKILL by another process, not for lack of memory"),
-        ("kill_both", Status.CRASHED, 1, f"rank 1 on {HOST}: gone, with its supervisor, and without a word"),
-        ("fail", Status.CRASHED, 1, f"rank 1 on {HOST}: RuntimeError: banana"),
-        ("refuse", Status.CRASHED, 2, f"rank 1 on {HOST}: UserError: no room"),
+        pytest.param(
+            "kill_both",
+            Status.CRASHED,
+            1,
+            f"rank 1 on {HOST}: gone, with its supervisor, and without a word",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param("fail", Status.CRASHED, 1, f"rank 1 on {HOST}: RuntimeError: banana", marks=pytest.mark.thorough),
+        pytest.param("refuse", Status.CRASHED, 2, f"rank 1 on {HOST}: UserError: no room", marks=pytest.mark.thorough),
     ],
 )
 def test_the_end_of_one_process_ends_all_processes(
@@ -79,6 +85,7 @@ def test_the_end_of_one_process_ends_all_processes(
         assert not str(ended[1].reason).startswith("rank"), "its own end is its own"
 
 
+@pytest.mark.thorough
 def test_a_process_that_is_killed_before_the_run_begins_is_named(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "kill_early") as process:
         assert process.wait(240) == 137

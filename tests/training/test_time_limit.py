@@ -63,7 +63,10 @@ def test_only_a_limit_or_a_signal_or_a_health_event_ends_the_run() -> None:
 
 @pytest.mark.parametrize(
     ("processes", "at", "when"),
-    [((), 2, "in iteration 2"), (("--nproc", "2"), 3, "while the last policy was judged")],
+    [
+        ((), 2, "in iteration 2"),
+        pytest.param(("--nproc", "2"), 3, "while the last policy was judged", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_run_whose_time_is_used_up_keeps_its_last_policy_and_is_over(
     processes: tuple[str, ...], at: int, when: str, tmp_path: Path

@@ -63,6 +63,7 @@ def test_every_field_of_text_reaches_the_report(shown: list[Shown]) -> None:
     assert {f"{kind}.{field}" for kind, named in texts.items() for field in named.split()} <= names
 
 
+@pytest.mark.thorough  # test_in_browser.py opens a page with hostile names
 def test_no_field_starts_a_script_or_leaves_the_page(shown: list[Shown], tmp_path: Path) -> None:
     with open_browser() as browser:
         for place, part in enumerate(itertools.batched(shown, RUNS_OF_A_PAGE)):

@@ -214,7 +214,7 @@ def test_a_figure_can_be_saved(seen: Visit) -> None:
     assert seen.complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.thorough)])
 def test_a_narrow_screen_needs_no_sideways_scrolling(browser: Browser, page_file: Path, scheme: str) -> None:
     seen = visit(browser, page_file, 390, 844, is_mobile=True, has_touch=True, color_scheme=scheme)
     assert seen.complaints == []
@@ -276,6 +276,7 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
     page.context.close()
 
 
+@pytest.mark.thorough
 def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
     (plan, *_) = demo_plans()
     run_dir = write_plan(tmp_path / "logs", dataclasses.replace(plan, telemetry=False))

@@ -1,0 +1,186 @@
+"""Panels whose success function or perturbations the task can't do are refused, all in one simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels import Cell, Panel, load_panel
+from ledger_lab.panels.perturbations import read_perturbations
+from tests.fakes.held_out import task_cfg
+
+PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(24)))
+TRAINING = 4
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[Any]:
+    """A simulation with room for the panel and a few training slots."""
+    from ledger_lab.runners.session import environment, held_out_config, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    cfg = held_out_config(task_cfg(PANEL.task), len(PANEL.episodes), TRAINING)
+    cfg.seed = 3
+    with simulation_app(cfg, {"device": "cpu"}), environment(PANEL.task, cfg) as made:
+        yield made
+
+
+def attach(env: Any, panel: Panel, training: int = 0) -> None:
+    """Attach held-out slots with a panel, and detach them."""
+    from ledger_lab.panels.slots import HeldOutSlots
+
+    with HeldOutSlots(env, panel, training).attached():
+        pass
+
+
+def judged_by(name: str) -> Panel:
+    """Return the panel with another success function."""
+    return replace(PANEL, success_function=f"{__name__}:{name}", success_params={})
+
+
+def number(env: Any) -> torch.Tensor:
+    return env.episode_length_buf
+
+
+def three_values(env: Any) -> torch.Tensor:
+    return torch.ones(3, dtype=torch.bool)
+
+
+def average(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1]
+    return height > height.mean()
+
+
+def first(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1]
+    return height >= height[0]
+
+
+def shifted(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1]
+    return torch.cat([height[1:], height[:1]]) > 0
+
+
+def regrouped(env: Any) -> torch.Tensor:
+    position = env.scene["robot"].data.joint_pos.torch
+    return position[:, 1] > position.reshape(-1).mean()
+
+
+def lucky(env: Any) -> torch.Tensor:
+    return torch.rand(env.num_envs) > 0.5
+
+
+def better_than_most(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor(height > np.quantile(height, 0.3))
+
+
+def better_than_the_best_but_three(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].tolist()
+    return torch.tensor([each >= sorted(height)[-4] for each in height])
+
+
+def better_than_the_mean_of_this_step(env: Any, seen: dict[str, float] = {}) -> torch.Tensor:  # noqa: B006 - remembers
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    if seen.get("step") != env.common_step_counter:
+        seen |= {"step": env.common_step_counter, "mean": float(height.mean())}
+    return torch.as_tensor(height > seen["mean"])
+
+
+def alternating(env: Any, calls: list[int] = []) -> torch.Tensor:  # noqa: B006 - the list remembers
+    calls.append(1)
+    return torch.full((env.num_envs,), len(calls) % 2 == 0)
+
+
+def raising(env: Any) -> torch.Tensor:
+    return env.scene["no such thing"]
+
+
+def everything_at_once(env: Any) -> torch.Tensor:
+    position, velocity = env.scene["robot"].data.joint_pos.torch, env.scene["robot"].data.joint_vel.torch
+    slow = torch.stack((position[:, 1].abs() < 1.0, velocity.norm(dim=1) < 2.0)).all(dim=0)
+    return slow & (position.unsqueeze(1).repeat(1, 3, 1).reshape(-1, 2).norm(dim=-1).reshape(-1, 3).amax(dim=1) < 5.0)
+
+
+def test_a_success_function_may_combine_what_belongs_to_one_environment(env: Any) -> None:
+    attach(env, judged_by("everything_at_once"))
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("number", r"returns torch.int64 of shape \(64,\): it must return torch.bool of shape \(num_envs,\)"),
+        ("three_values", r"returns torch.bool of shape \(3,\)"),
+        ("average", r"mixes environments: torch.mean combines"),
+        ("first", r"mixes environments: torch.select"),
+        ("shifted", r"mixes environments: torch.slice"),
+        ("regrouped", r"mixes environments: torch.mean"),
+        ("lucky", r"mixes environments: torch.rand"),
+        ("better_than_most", r"mixes environments: beside other environments, it has another value for the same state"),
+        ("better_than_the_best_but_three", r"mixes environments: beside other environments"),
+        ("better_than_the_mean_of_this_step", r"mixes environments: beside other|gives two answers for the same state"),
+        ("alternating", r"gives two answers for the same state"),
+        ("raising", r"fails in LedgerLab-Cartpole: KeyError"),
+    ],
+)
+def test_an_unusable_success_function_is_refused_in_one_line(env: Any, name: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as raised:
+        attach(env, judged_by(name))
+    assert "\n" not in str(raised.value)
+
+
+def all_are_low(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor((height > 0) & (np.abs(height).max() < 2.9))
+
+
+def better_than_training(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor(height > height[:4].mean())
+
+
+def early(env: Any) -> torch.Tensor:
+    height = env.scene["robot"].data.joint_pos.torch[:, 1].numpy()
+    return torch.as_tensor((height > 0) & (env.common_step_counter < 1000))
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("all_are_low", "mixes environments: beside other environments"),
+        ("better_than_training", "mixes environments: beside other environments"),
+        ("early", "gives two answers for the same state"),
+    ],
+)
+def test_a_success_function_depends_neither_on_the_training_nor_on_its_age(env: Any, name: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        attach(env, judged_by(name), TRAINING)
+
+
+@pytest.mark.parametrize(
+    ("perturbations", "complaint"),
+    [
+        ({"mass": {"bodies": "pol", "scale": 2}}, "pol"),
+        ({"actuator_strength": {"joints": "slider", "scale": 2}}, "slider"),
+        ({"mass": {"asset": "robo", "scale": 2}}, "robo"),
+        ({"observation_noise": {"std": {"joint_po": 1}}}, "no observation 'joint_po': did you mean 'joint_pos'"),
+        ({"push": {"joints": "slider", "velocity": 1, "interval_s": 1}}, "slider"),
+        ({"friction": {"scale": 2}}, "friction"),
+        ({"control_latency": {"physics_steps": 3}}, "3 physics steps is longer than an action .2 steps"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_perturbation_of_a_missing_part_is_refused_in_one_line(
+    env: Any, perturbations: dict[str, Any], complaint: str
+) -> None:
+    cells = (Cell("nominal"), Cell("other", read_perturbations("test", perturbations)))
+    with pytest.raises(UserError, match=complaint) as raised:
+        attach(env, replace(PANEL, seeds=PANEL.seeds[:5], cells=cells))
+    assert "\n" not in str(raised.value)
