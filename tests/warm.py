@@ -29,10 +29,10 @@ _SIMULATES = "simulates"
 """Argument of a server that imports the libraries of a simulation."""
 HEAVY = ("gymnasium", "isaaclab", "matplotlib", "mujoco", "newton", "pandas", "pxr", "scipy", "torch", "warp")
 """Packages that no script imports before it has read its command line."""
-_READ_BY_IMPORTS = ("HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_CACHE_HOME")
-"""Environment variables that decide which libraries a server imports, and where it finds compiled kernels.
+_READ_BY_IMPORTS = ("LD_LIBRARY_PATH", "PYTHONPATH")
+"""Environment variables that decide which libraries a server imports.
 
-Others do not matter to a server. Isaac Lab, for example, writes each seed into ``PYTHONHASHSEED``.
+A script gets all variables. Libraries change some in this process: Isaac Lab writes each seed into ``PYTHONHASHSEED``.
 """
 _IMPORTED_LATE = (
     "isaaclab.sim.spawners.from_files.from_files",

@@ -38,7 +38,7 @@ def on_a_cpu(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # tests below show what the kit does with parts
 def test_a_training_of_the_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     found = on_a_cpu(tmp_path, "--part", "device", "speed-64-scored")
     assert list(found["parts"]) == ["device", "speed-64-scored"]

@@ -22,6 +22,7 @@ def test_killed_writers_lose_no_durable_row(tmp_path: Path) -> None:
     assert found["after_first_row"] == sum(found["statuses"].values())
 
 
+@pytest.mark.thorough  # the test above runs a benchmark of the ledger, too
 def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
     arguments = ["--appends", "100", "--runs", "3", "--rows", "120", "--neighbours", "false", "--folder", tmp_path]
     arguments += ["--episodes", "16", "--other_files", "2"]

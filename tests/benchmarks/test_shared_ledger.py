@@ -11,6 +11,7 @@ from benchmarks.shared_ledger import bench_shared_ledger
 from ledger_lab.errors import UserError
 
 
+@pytest.mark.thorough  # it starts twelve programs
 def test_both_places_are_measured_in_turns(tmp_path: Path) -> None:
     found_in, shared = tmp_path / "found.json", tmp_path / "shared"
     shared.mkdir()

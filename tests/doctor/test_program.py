@@ -18,6 +18,7 @@ from ledger_lab.doctor.program import examine_machine, line_of
 from tests.conftest import ROOT, script
 
 
+@pytest.mark.thorough  # it starts a simulation; other tests ask about single parts
 def test_this_machine_is_fit(tmp_path: Path) -> None:
     done = script("doctor", "--json", "--limit_s", "300", "--log_root", tmp_path / "logs")
     found = json.loads(done.stdout)

@@ -82,8 +82,12 @@ class Trial:
         return outcomes
 
 
+WARP = "physics=newton_mjwarp"
+"""Choice of MuJoCo-Warp, for tests that are about it."""
+
+
 def task_cfg(task: str, *overrides: str) -> Any:
-    """Return a task's configuration, on the CPU."""
+    """Return a task's configuration on the CPU, with the default engine there unless the overrides name another."""
     return copy.deepcopy(_resolved(task, *overrides))  # as held_out_config() copies it
 
 
@@ -92,6 +96,7 @@ def _resolved(task: str, *overrides: str) -> Any:
     """Resolve a task's configuration, which takes 0.1 s."""
     from ledger_lab.runners.configs import resolve_configs
 
-    cfg, _ = resolve_configs(task, "rsl_rl", list(overrides))
+    default = [] if any(each.startswith("physics=") for each in overrides) else ["physics=newton_mujoco"]
+    cfg, _ = resolve_configs(task, "rsl_rl", [*default, *overrides])
     cfg.sim.device = "cpu"
     return cfg

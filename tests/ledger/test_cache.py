@@ -161,6 +161,7 @@ EDITS: list[Callable[[Path, random.Random], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough  # tests below make single edits
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from(EDITS), min_size=1, max_size=5), st.randoms(use_true_random=False), st.integers(0, 10**9)

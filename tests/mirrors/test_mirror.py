@@ -427,7 +427,7 @@ def test_a_dead_network_delays_a_mirror_and_loses_nothing(mlflow: str, tmp_path:
     assert steps == [(iteration, 40.0 * iteration) for iteration in range(1, 1504)]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # the test above loses the network, too
 @needs_other
 def test_a_mirror_gives_up_after_the_run_when_its_patience_is_over(mlflow: str, tmp_path: Path) -> None:
     gate = Gate(mlflow)

@@ -13,7 +13,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import load_panel
-from tests.fakes.held_out import Trial, task_cfg
+from tests.fakes.held_out import WARP, Trial, task_cfg
 
 _CHOICE = "physics=newton_mujoco"
 _RESULTS = ("qpos", "qvel", "qacc", "qacc_warmstart", "xpos", "xquat", "qfrc_actuator", "time")
@@ -68,7 +68,7 @@ def test_a_step_is_that_of_mujoco_warp_but_for_rounding() -> None:
     from ledger_lab.native.step import Stepper
 
     differences, same_contacts, steps = [], 0, 0
-    with ants(16) as env:
+    with ants(16, WARP) as env:
         solver = solver_of(env)
         data = solver.mjw_data
         steppers = [Stepper(solver.mj_model, solver.mjw_model, data, threads) for threads in (1, 2)]
@@ -117,7 +117,7 @@ def test_the_forces_between_bodies_are_those_of_mujoco_warp() -> None:
 
     from ledger_lab.native.step import Stepper
 
-    with ants(8) as env:
+    with ants(8, WARP) as env:
         solver = solver_of(env)
         data = solver.mjw_data
         assert solver.mjw_model.sensor_rne_postconstraint, "the wrench sensor asks for them"
@@ -321,7 +321,7 @@ def test_threads_change_no_identity_and_the_engine_does() -> None:
         described.append(describe_simulation(cfg))
     assert described[0] == described[1]
     assert described[0]["physics"]["engine"] == "newton/mujoco"
-    assert describe_simulation(task_cfg("LedgerLab-Cartpole")) != described[0]
+    assert describe_simulation(task_cfg("LedgerLab-Cartpole", WARP)) != described[0]
 
 
 @pytest.mark.parametrize("task", ["Isaac-Cartpole", "Isaac-Ant"])
@@ -329,7 +329,7 @@ def test_tasks_of_others_have_the_engine_with_their_settings_for_mujoco_warp(tas
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
-    native, warp = (task_cfg(task, choice).sim.physics for choice in (_CHOICE, "physics=newton_mjwarp"))
+    native, warp = (task_cfg(task, choice).sim.physics for choice in (_CHOICE, WARP))
     different = {"class_type", "solver_type", "cpu_threads", "use_mujoco_contacts"}
     for name, value in vars(warp.solver_cfg).items():
         if name not in different:
@@ -372,7 +372,7 @@ def test_more_environments_than_memory_are_refused(monkeypatch: pytest.MonkeyPat
         memory.require_memory(task, cfg)
     with pytest.raises(UserError, match=r"1000000 environments need at least "):
         memory.require_memory("Own-Task", cfg)
-    memory.require_memory(task, task_cfg(task))  # of MuJoCo-Warp, nothing is known
+    memory.require_memory(task, task_cfg(task, WARP))  # of MuJoCo-Warp, nothing is known
 
 
 def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
@@ -386,7 +386,7 @@ def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"--cpu_threads 999: must be between 1 and"):
         require_fit(cfg, 999)
     with pytest.raises(UserError, match=r"--cpu_threads belongs to physics=newton_mujoco"):
-        require_fit(task_cfg("LedgerLab-Cartpole"), 1)
+        require_fit(task_cfg("LedgerLab-Cartpole", WARP), 1)
     for soft, kind in ((DeformableObjectCfg(), "DeformableObject"), (CableObjectCfg(), "CableObject")):
         cfg.scene.cloth = soft
         with pytest.raises(UserError, match=rf"simulates rigid bodies, and env.scene.cloth is a {kind}: choose"):

@@ -1,4 +1,4 @@
-"""Held-out episodes repeat bit for bit although bodies hit the ground: the ant, on Newton."""
+"""Held-out episodes repeat bit for bit although bodies hit the ground: the ant, on MuJoCo-Warp."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import load_panel
-from tests.fakes.held_out import Trial, task_cfg
+from tests.fakes.held_out import WARP, Trial, task_cfg
 
 PANEL = replace(load_panel("ant_v1"), seeds=tuple(range(9)), episode_length_s=1.0)
 
@@ -32,7 +32,7 @@ def _random_network(seed: int) -> Any:
     return act
 
 
-TRIAL = Trial(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("LedgerLab-Ant"))
+TRIAL = Trial(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("LedgerLab-Ant", WARP))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,7 +41,7 @@ def _runtime() -> Iterator[None]:
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Ant"), {"device": "cpu"}):
+    with simulation_app(task_cfg("LedgerLab-Ant", WARP), {"device": "cpu"}):
         yield
 
 

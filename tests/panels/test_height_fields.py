@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.held_out import Trial, task_cfg
+from tests.fakes.held_out import WARP, Trial, task_cfg
 
 TASK = "LedgerLab-Velocity-Rough-AnymalC"
 PANEL = replace(load_panel("velocity_rough_anymal_c_v1"), seeds=tuple(range(16)), episode_length_s=0.6)
@@ -37,7 +37,7 @@ def test_other_slots_change_an_episode_only_if_its_exactness_is_statistical(aske
     from ledger_lab.tasks.registry import registered_tasks
 
     def cfg() -> Any:
-        return task_cfg(TASK, f"env.sim.physics.deterministic={asked}")
+        return task_cfg(TASK, WARP, f"env.sim.physics.deterministic={asked}")
 
     registered_tasks()
     trial = Trial(PANEL, fidget, settle, cfg)

@@ -13,7 +13,7 @@ import torch
 from benchmarks.ground import patches
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.fakes.robots import ENGINES
 
 SEEDS = tuple(range(7))
@@ -30,7 +30,7 @@ def on_isaac_labs_terrain(**importer: Any) -> Any:
 
     from tests.fakes.leaky_cartpole import CommandsCfg, leaky
 
-    cfg = leaky(task_cfg(PANEL.task), "terrain")
+    cfg = leaky(task_cfg(PANEL.task, WARP), "terrain")
     cfg.scene.terrain.terrain_generator = ROUGH_TERRAINS_CFG.replace(
         num_rows=2, num_cols=3, border_width=2.0, curriculum=True
     )
@@ -222,7 +222,7 @@ def test_generated_terrain_changes_the_panel_id_and_other_ground_does_not() -> N
         (ROUGH.replace("Rough", "Flat"), "velocity_flat_anymal_c_v1"),
     ):
         declared = read_ledger(ROOT / task).runs[0].declared
-        cfg = task_cfg(task)
+        cfg = task_cfg(task, WARP)
         held_out, trained = (
             PanelIdentity.of(load_panel(panel), describe_simulation(held_out_config(cfg, 1, ground=ground)))
             for ground in ("held_out", "trained")

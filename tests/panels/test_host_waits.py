@@ -20,7 +20,7 @@ from ledger_lab.panels.perturbations import read_perturbations
 from ledger_lab.panels.slots import first_held_out, with_training_at_once
 from ledger_lab.panels.streams import DrawWatch, GlobalStreams, OwnDraws, SlotStreams
 from ledger_lab.panels.transfers import LateFlag, to_device
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.fakes.host_waits import host_waits
 from tests.fakes.leaky_cartpole import leaky
 
@@ -51,7 +51,7 @@ def _runtime() -> Iterator[None]:
 
 def busy() -> Any:
     """Return a cart-pole with noise, drawing terms, interval events, and commands that all change in the same step."""
-    cfg = task_cfg("LedgerLab-Cartpole")
+    cfg = task_cfg("LedgerLab-Cartpole", WARP)
     for leak in ("command", "interval_event", "observation_noise", "random_observation", "action_noise"):
         cfg = leaky(cfg, leak)
     cfg.commands.number.resampling_time_range = (0.7, 0.7)

@@ -19,7 +19,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, Panel, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
 SEEDS = tuple(range(7))
@@ -44,7 +44,10 @@ def _runtime() -> Iterator[None]:
 
 def trial(*leaks: str, panel: Panel = PANEL) -> Trial:
     """Return the trial on a cart-pole with leaks."""
-    return Trial(panel, balance, still, lambda: functools.reduce(leaky, leaks, task_cfg("LedgerLab-Cartpole")))
+    physics = [WARP] if "terrain" in leaks else []
+    return Trial(
+        panel, balance, still, lambda: functools.reduce(leaky, leaks, task_cfg("LedgerLab-Cartpole", *physics))
+    )
 
 
 LEAKS = [

@@ -11,7 +11,7 @@ import torch
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.panels.test_leaks import balance
 
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(24)))
@@ -118,7 +118,7 @@ def test_dropped_constraints_make_a_score_invalid_and_name_the_setting_to_raise(
     from ledger_lab.panels.scoring import score_policies
 
     def cfg() -> Any:
-        small = task_cfg("LedgerLab-Cartpole")
+        small = task_cfg("LedgerLab-Cartpole", WARP)
         small.sim.physics.solver_cfg.njmax = 1
         return small
 

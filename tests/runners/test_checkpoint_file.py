@@ -87,6 +87,7 @@ def test_a_file_with_other_content_is_refused_in_one_line(content: object, tmp_p
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.thorough  # tests above damage single parts
 def test_damaged_bytes_are_refused_or_loaded(tmp_path: Path) -> None:
     path, network = tmp_path / "model_1.pt", torch.nn.Linear(3, 2)
     torch.save({"network": network.state_dict()}, path)

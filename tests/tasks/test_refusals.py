@@ -116,7 +116,7 @@ def test_a_task_that_shadows_another_is_refused_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # it imports Isaac Lab three times
 def test_an_error_in_a_configuration_is_one_line_that_names_the_users_line(tmp_path: Path) -> None:
     environment = install(tmp_path)
     told = (

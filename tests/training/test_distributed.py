@@ -187,7 +187,7 @@ def test_processes_with_different_learners_are_detected(tmp_path: Path) -> None:
     assert attempt.ended.reason.partition(": ")[2] in finished.stdout
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # a training in two processes for a single row
 def test_no_process_writes_a_row_before_the_run_is_declared(tmp_path: Path) -> None:
     program = [sys.executable, str(ROOT / "tests" / "fakes" / "undeclared.py")]
     killed = subprocess.run(

@@ -85,7 +85,7 @@ def test_the_end_of_one_process_ends_all_processes(
         assert not str(ended[1].reason).startswith("rank"), "its own end is its own"
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # the first end above is of a killed process, too
 def test_a_process_that_is_killed_before_the_run_begins_is_named(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "kill_early") as process:
         assert process.wait(240) == 137
@@ -123,6 +123,7 @@ def test_the_secret_of_the_supervisors_is_encrypted(monkeypatch: pytest.MonkeyPa
     assert secret not in repr(travelled)
 
 
+@pytest.mark.thorough  # tests/launch/test_open_ports.py interrupts one, too
 def test_interrupting_the_launcher_interrupts_all_processes(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "wait") as process:
         assert process.stdout is not None

@@ -15,7 +15,7 @@ from ledger_lab.panels.episodes import SlotState
 from ledger_lab.panels.perturbations import read_perturbations
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.runners.acting_module import ActingModule
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
 TRAINING = 6
@@ -49,7 +49,7 @@ def _runtime() -> Iterator[None]:
 
 def everything() -> Any:
     """Return a cart-pole in which everything is random at once."""
-    cfg = task_cfg("LedgerLab-Cartpole")
+    cfg = task_cfg("LedgerLab-Cartpole", WARP)
     for leak in LEAKS:
         curricula = dict(getattr(cfg, "curriculum", None) or {})
         cfg = leaky(cfg, leak)
