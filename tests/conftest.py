@@ -38,7 +38,7 @@ RUNS = {"trained", "unscored", "resumed"}
 
 def script(name: str, *arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a script to its end from imported libraries, see :mod:`tests.warm`, and return what it printed."""
-    return warm(name in SIMULATING).run(*command(name, *arguments)[1:], cwd=cwd or ROOT)
+    return warm("simulation" if name in SIMULATING else "reading").run(*command(name, *arguments)[1:], cwd=cwd or ROOT)
 
 
 def script_without(
@@ -46,12 +46,12 @@ def script_without(
 ) -> subprocess.CompletedProcess[str]:
     """Run a script where packages are missing to its end, and return what it printed."""
     program = str(ROOT / "tests" / "fakes" / "missing_packages.py")
-    return warm(simulates=False).run(program, ",".join(packages), *command(name, *arguments)[1:], cwd=cwd or ROOT)
+    return warm("refusal").run(program, ",".join(packages), *command(name, *arguments)[1:], cwd=cwd or ROOT)
 
 
 def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Train by a program of ``tests/fakes`` to its end, and return what it printed."""
-    return warm(simulates=True).run(str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments), cwd=ROOT)
+    return warm("simulation").run(str(ROOT / "tests" / "fakes" / f"{name}.py"), *map(str, arguments), cwd=ROOT)
 
 
 def benchmark(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -1,9 +1,7 @@
 """Starts scripts from a process that has already imported what they import.
 
 :func:`warm` returns a server that forks a process for each script. The forked process does all that Python does with a
-script, but finds the libraries imported. The server runs one script at a time. There are two kinds of servers. One
-imports torch, Warp and Isaac Lab, which takes 6 s. The other imports only what any script needs to read its command
-line, which takes half a second.
+script, but finds the libraries imported. The server runs one script at a time.
 """
 
 from __future__ import annotations
@@ -22,13 +20,16 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 ROOT = Path(__file__).parents[1]
-_SIMULATES = "simulates"
-"""Argument of a server that imports the libraries of a simulation."""
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 HEAVY = ("gymnasium", "isaaclab", "matplotlib", "mujoco", "newton", "pandas", "pxr", "scipy", "torch", "warp")
 """Packages that no script imports before it has read its command line."""
+
+type Kind = Literal["simulation", "reading", "refusal"]
+"""What a server imports: torch, Warp and Isaac Lab, which takes 6 s; what all scripts import before they read their
+command lines, which takes half a second; or, of that, only what scripts need to refuse a request at once."""
 _READ_BY_IMPORTS = ("LD_LIBRARY_PATH", "PYTHONPATH")
 """Environment variables that decide which libraries a server imports.
 
@@ -48,14 +49,14 @@ _IMPORTED_LATE = (
 class Warm:
     """A server that imports libraries in the environment of its start."""
 
-    def __init__(self, simulates: bool) -> None:
+    def __init__(self, kind: Kind) -> None:
         """Start the server.
 
         Args:
-            simulates: Whether it imports the libraries of a simulation.
+            kind: What it imports.
         """
         self._ours, theirs = socket.socketpair()
-        program = [sys.executable, "-m", "tests.warm", *([_SIMULATES] if simulates else [])]
+        program = [sys.executable, "-m", "tests.warm", kind]
         with theirs:
             self._server = subprocess.Popen(program, cwd=ROOT, stdin=theirs, stdout=subprocess.DEVNULL)
         self.spent_s = 0.0
@@ -95,24 +96,24 @@ class Warm:
         self._server.wait()
 
 
-_servers: dict[tuple[bool, tuple[str | None, ...]], Warm] = {}
-"""By whether they simulate, and by the environment of their start."""
+_servers: dict[tuple[Kind, tuple[str | None, ...]], Warm] = {}
+"""By what they import, and by the environment of their start."""
 
 
-def warm(simulates: bool) -> Warm:
+def warm(kind: Kind) -> Warm:
     """Return the server that has imported libraries in the environment of this process, and start it if needed.
 
     A module of tests may have an environment of its own. At most one server of each kind stays for such tests, because
-    one that simulates takes 0.6 GB of memory.
+    each that simulates takes 0.6 GB of memory.
 
     Args:
-        simulates: Whether it has imported the libraries of a simulation.
+        kind: What it imports.
     """
-    key = simulates, tuple(map(os.environ.get, _READ_BY_IMPORTS))
+    key = kind, tuple(map(os.environ.get, _READ_BY_IMPORTS))
     if key not in _servers or not _servers[key].runs():
-        for other in [each for each in _servers if each[0] == simulates][1:]:
+        for other in [each for each in _servers if each[0] == kind][1:]:
             _servers.pop(other).end()
-        _servers[key] = Warm(simulates)
+        _servers[key] = Warm(kind)
     return _servers[key]
 
 
@@ -141,10 +142,7 @@ def _serve() -> None:
     from ledger_lab.supervision.forked import end_with
 
     connection, server_pid = socket.socket(fileno=os.dup(0)), os.getpid()
-    if _SIMULATES in sys.argv:
-        _import_libraries()
-    else:
-        _import_scripts()
+    {"simulation": _import_libraries, "reading": _import_scripts, "refusal": _import_first_looks}[sys.argv[1]]()
     sys.stdout.flush()  # a script would write what is left in the buffer to its own output
     while True:
         head, streams, _, _ = socket.recv_fds(connection, 8, 2)
@@ -183,19 +181,22 @@ def _import_libraries() -> None:
 
 
 def _import_scripts() -> None:
-    """Import what all scripts import before they read their command lines, without the packages that none may import.
+    """Import what all scripts import before they read their command lines."""
+    places = list(sys.path)
+    for path in SCRIPTS:
+        runpy.run_path(str(path), run_name="imported")
+    sys.path[:] = places  # doctor.py adds one
 
-    Scripts that refuse a request before they import the libraries of a simulation do without NumPy, too.
-    """
-    scripts = sorted((ROOT / "scripts").glob("*.py"))
-    early = [path for path in scripts if "first_look" in path.read_text()]
-    for paths, missing in ((early, (*HEAVY, "numpy")), (scripts, HEAVY)):
-        for name in missing:
-            sys.modules[name] = None  # type: ignore[assignment]
-        for path in paths:
+
+def _import_first_looks() -> None:
+    """Import what scripts import that refuse a request before they import libraries, where these are missing."""
+    for name in (*HEAVY, "numpy"):
+        sys.modules[name] = None  # type: ignore[assignment]
+    for path in SCRIPTS:
+        if "first_look" in path.read_text():
             runpy.run_path(str(path), run_name="imported")
-        for name in missing:
-            del sys.modules[name]
+    for name in (*HEAVY, "numpy"):
+        del sys.modules[name]
 
 
 def _become(asked: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:

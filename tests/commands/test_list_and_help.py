@@ -16,10 +16,9 @@ from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
 from ledger_lab.terminal.flags import LAUNCHER_FLAGS
 from ledger_lab.units import duration
-from tests.conftest import ROOT as PROJECT
 from tests.conftest import benchmark, script, script_without
 from tests.fakes.ledgers import write_run
-from tests.warm import HEAVY
+from tests.warm import HEAVY, SCRIPTS
 
 
 def test_the_tasks_are_listed_with_their_panels() -> None:
@@ -90,7 +89,7 @@ def test_the_short_help_has_every_flag_of_isaac_labs_launcher() -> None:
     assert {flag for flags, _, _ in LAUNCHER_FLAGS for flag in flags} == theirs
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (PROJECT / "scripts").glob("*.py")))
+@pytest.mark.parametrize("name", [path.stem for path in SCRIPTS])
 def test_help_does_not_wait_for_torch_or_isaac_lab(name: str) -> None:
     finished = script_without(HEAVY, name, "--help")
     assert finished.returncode == 0, finished.stderr

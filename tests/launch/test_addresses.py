@@ -155,11 +155,14 @@ def test_processes_of_several_machines_do_not_meet_at_a_public_address(monkeypat
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--rdzv-backend", "c10d", "--rdzv-endpoint", "8.8.8.8:29400"],
-        ["--master-addr", "8.8.8.8", "--node-rank", "0"],
-        ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--local-addr", "8.8.8.8"],
+        pytest.param(["--rdzv-backend", "c10d", "--rdzv-endpoint", "8.8.8.8:29400"], id="endpoint"),
+        pytest.param(["--master-addr", "8.8.8.8", "--node-rank", "0"], id="master", marks=pytest.mark.thorough),
+        pytest.param(
+            ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--local-addr", "8.8.8.8"],
+            id="local",
+            marks=pytest.mark.thorough,
+        ),
     ],
-    ids=["endpoint", "master", "local"],
 )
 def test_the_launcher_does_not_listen_at_a_public_address(flags: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ledger_lab.launch.torchrun_agent", "--nnodes", "2", *flags, "nothing.py"]

@@ -317,7 +317,14 @@ def require(prefix: Sequence[str]) -> None:
         pytest.skip(f"{prefix[0]} is not allowed here: {tried.stderr.strip()}")
 
 
-@pytest.mark.parametrize("prefix", [(), IN_ANOTHER_CONTAINER, AS_ANOTHER_USER], ids=["here", "container", "user"])
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        pytest.param((), id="here", marks=pytest.mark.thorough),
+        pytest.param(IN_ANOTHER_CONTAINER, id="container"),
+        pytest.param(AS_ANOTHER_USER, id="user"),
+    ],
+)
 def test_a_live_run_is_not_taken_over(prefix: tuple[str, ...], tmp_path: Path) -> None:
     if prefix:
         require(prefix)
