@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
 import pytest
 
+from ledger_lab.cores import imports
 from ledger_lab.terminal.surroundings import compile_forward_only, let_threads_sleep
 from tests.times import (  # noqa: F401 - hooks of pytest
     pytest_addoption,
@@ -81,11 +81,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a GPU"))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Leave out of later garbage collections the million objects of torch, Warp, Isaac Lab and of the tests."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect no garbage while tests import torch, Warp and Isaac Lab, and leave out later what they made."""
+    with imports():
+        return (yield)
 
 
 @functools.cache

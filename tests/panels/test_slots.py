@@ -28,7 +28,8 @@ def broken(observations: Any) -> torch.Tensor:
 
 
 def trial(panel: Any = PANEL) -> Trial:
-    return Trial(panel, balance, still, lambda: task_cfg("LedgerLab-Cartpole"))
+    """Return the trial with MuJoCo-Warp; MuJoCo's C code has another label for a state that is no number."""
+    return Trial(panel, balance, still, lambda: task_cfg("LedgerLab-Cartpole", WARP))
 
 
 @pytest.fixture(scope="module", autouse=True)
