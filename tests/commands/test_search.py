@@ -142,8 +142,9 @@ def test_the_same_ledger_gives_the_same_next_training(
 
 
 def test_a_preempted_training_is_resumed(tmp_path: Path, trainings: list[Trainer]) -> None:
-    trainings.append(partial(train, interrupted_after_s=3.0))
-    _, log_root = stock_trained(tmp_path)
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    trainings += [partial(train, interrupted_after_s=3.0), train, train, killed]
+    assert searched(path, log_root) == EXIT_REQUEUE
     runs = [run for run in read_ledger(log_root).runs if (run.cohort or "").endswith("t0000")]
     assert [len(run.attempts) for run in runs] == [2, 1]
 
