@@ -58,11 +58,12 @@ def test_slot_order_and_other_policies_do_not_change_episodes(alone: Outcomes) -
     assert TRIAL.in_company() == alone
 
 
-@pytest.mark.parametrize("training", [1, 23])
+@pytest.mark.parametrize("training", [1, pytest.param(23, marks=pytest.mark.thorough)])
 def test_training_slots_do_not_change_episodes(alone: Outcomes, training: int) -> None:
     assert TRIAL.beside_training(training) == alone
 
 
+@pytest.mark.thorough
 def test_without_a_common_origin_coordinates_round_differently(
     alone: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

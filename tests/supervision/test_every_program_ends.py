@@ -21,7 +21,7 @@ SIMULATES = {
 DEAF = str(ROOT / "tests" / "fakes" / "deaf.py")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_program_that_ignores_signals_is_killed(signum: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, DEAF], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
