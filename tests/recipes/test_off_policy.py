@@ -156,6 +156,18 @@ def test_values_are_scaled_like_rewards_unless_they_are_normalized() -> None:
     assert skrl.value_scale(unset) == 1.0
 
 
+def test_critics_with_several_atoms_estimate_distributions() -> None:
+    for algorithm, recipe in RECIPES.items():
+        skrl = dialect_of("skrl", algorithm)
+        assert not skrl.estimates_distributions(skrl.translate(recipe))
+        assert not skrl.estimates_distributions({**skrl.translate(recipe), "value_atoms": 1})
+        assert skrl.estimates_distributions(skrl.translate(replace(recipe, value_atoms=51)))
+    rl_games = dialect_of("rl_games", "sac")
+    assert not rl_games.estimates_distributions(rl_games.translate(CARTPOLE_SAC))
+    for dialect in dialects():
+        assert not dialect.estimates_distributions(dialect.config(CARTPOLE))
+
+
 def test_other_keys_are_those_of_ppo() -> None:
     assert algorithm_of("rsl_rl", "rsl_rl_with_symmetry_cfg_entry_point") == "ppo"
     assert algorithm_of("rsl_rl", None) == "ppo"

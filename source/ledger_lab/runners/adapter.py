@@ -141,6 +141,9 @@ class Trainer(ABC):
     not."""
     replay: ReplayMemory | None = None
     """The replay memory, which is not part of :meth:`state`. With it, the training does not differ."""
+    entropy_target: float | None = None
+    """Entropy per action that the learner aims at, of actions as shares of their bound [nat]; ``None`` if it aims at
+    none."""
 
     def __init__(
         self,

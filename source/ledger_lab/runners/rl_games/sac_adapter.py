@@ -83,6 +83,7 @@ class SacTrainer(RlGamesLoop):
         network.critic_target.load_state_dict(network.critic.state_dict())  # an initializer draws each on its own
         network.actor.register_forward_hook(self._keep_noise)
         algo.min_alpha = torch.zeros_like(algo.min_alpha)
+        self.entropy_target = algo.target_entropy / algo.actions_num
         self._random_steps, self._first_update = cfg["random_steps"], cfg["warm_up_steps"]
         self._updates = replay.updates_per_step
         self._scale_rewards, algo.rewards_shaper = algo.rewards_shaper, _unscaled

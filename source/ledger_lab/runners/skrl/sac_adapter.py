@@ -30,8 +30,10 @@ class SacTrainer(OffPolicyTrainer):
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer, and bound the policy."""
         metered = super()._build()
+        actions = self._agent.policy.num_actions
         if (target := self._agent_cfg.get("entropy_target")) is not None:
-            self._agent._target_entropy = target * self._agent.policy.num_actions
+            self._agent._target_entropy = target * actions
+        self.entropy_target = float(self._agent._target_entropy) / actions
         self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"], self._stream)
         return metered
 
