@@ -121,6 +121,25 @@ def test_the_lag_and_the_overlapped_time_are_recorded(trained: Training) -> None
     assert 0 < second["replay_age"] < 32 and 0 < last["replay_age"] < 48
 
 
+@each_algorithm
+def test_tensorboard_shows_how_long_updates_take_and_not_how_long_it_takes_to_make_them_due(
+    algorithm: str, tmp_path: Path
+) -> None:
+    training = overlapping(algorithm, tmp_path)
+    delayed(training.trainer.replay, "draw", 0.005)
+    shown: list[list[float]] = []
+    write = training.agent.write_tracking_data
+
+    def watched(**when: int) -> None:
+        shown.append(list(training.agent.tracking_data.get("Stats / Algorithm update time (ms)", [])))
+        write(**when)
+
+    training.agent.write_tracking_data = watched
+    training.train()
+    assert [len(times) for times in shown] == [0, 31 - WARM_UP, 16], "one for each update that has finished"
+    assert min(shown[1] + shown[2]) >= UPDATES * 5.0
+
+
 def test_the_phases_are_those_of_the_main_thread(trained: Training) -> None:
     phase_ns, wall_ns = trained.clock.flush()
     assert sum(phase_ns.values()) == wall_ns

@@ -52,6 +52,9 @@ _FIRST_UPDATE, _RANDOM_STEPS = "first_update", "random_steps"
 _OVERLAP = "overlap"
 """Setting that lets gradient steps run beside the simulation, and part of a state that holds what this needs."""
 
+_UPDATE_TIME = "Stats / Algorithm update time (ms)"
+"""Title of the time of an update in TensorBoard."""
+
 
 class ReplayComponents(Components):
     """The library's builder of components, with LedgerLab's replay memory, and its options for learners."""
@@ -105,6 +108,7 @@ class OffPolicyTrainer(SkrlTrainer):
         assert self._batch.replay is not None
         self._overlap = Overlap(self._learn, self._batch.replay.updates_per_step, self.replay, self._clock)
         self.replay.stream = self._overlap.stream
+        self._library["track_data"], self._agent.track_data = self._agent.track_data, self._track_data
         self._wrapper.step = self._overlap.with_update(self._wrapper.step)
         return metered  # without what the learner's thread calls: the clock belongs to the main thread
 
@@ -198,6 +202,13 @@ class OffPolicyTrainer(SkrlTrainer):
                 self._figures |= self._read_figures()
             elif self._overlap.has_learned:
                 self._figures |= self._read_figures() | self._overlap.take_figures()
+
+    def _track_data(self, tag: str, value: float) -> None:
+        """Track a figure for TensorBoard. The library only measures how long it takes to make an update due."""
+        assert self._overlap is not None
+        true_value = self._overlap.update_ms if tag == _UPDATE_TIME else value
+        if true_value is not None:
+            self._library["track_data"](tag, true_value)
 
     def _learn(self, **when: int) -> None:
         """Update on the learner's thread, in the mode that the library sets around an update."""
