@@ -24,7 +24,14 @@ from ledger_lab.recipes import dialect_of
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
+from ledger_lab.runners.off_policy import (
+    REFILLS,
+    refill_steps,
+    require_bound,
+    require_one_process,
+    require_room,
+    require_update,
+)
 from ledger_lab.runners.overlap import Overlap, require_cpu
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay_plan import ReplayPlan
@@ -158,7 +165,8 @@ class OffPolicyTrainer(SkrlTrainer):
             self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
             cfg.random_timesteps = max(0, self._random_steps - done)  # the library counts in each attempt
         else:
-            cfg.learning_starts += done  # the library counts over all attempts
+            left = self._batch.max_iterations * self._batch.horizon - done
+            cfg.learning_starts = done + refill_steps(cfg.learning_starts, left)  # the library counts over all attempts
             cfg.random_timesteps = self._random_steps = 0
 
     def parts(self) -> list[Part]:
