@@ -242,10 +242,8 @@ def test_a_learner_tells_the_entropy_that_it_aims_at(library: str, target: float
     assert Training("sac", tmp_path, library=library, entropy_target=target).trainer.entropy_target == target
 
 
-def test_a_learner_tells_the_entropy_of_the_librarys_own_setting(tmp_path: Path) -> None:
-    agent = {**translated("sac")["agent"], "target_entropy": -3.0}
-    assert Training("sac", tmp_path / "sac", settings={"agent": agent}).trainer.entropy_target == -3.0
-    assert Training("td3", tmp_path / "td3").trainer.entropy_target is None
+def test_a_learner_without_entropy_aims_at_none(tmp_path: Path) -> None:
+    assert Training("td3", tmp_path).trainer.entropy_target is None
 
 
 def test_a_training_begins_with_networks_that_see_less(trained: Training, tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ class SacAdapter(OffPolicyAdapter):
         cfg = super().prepare(agent_cfg, device, seed=seed, max_iterations=max_iterations)
         if not cfg["agent"].get("learn_entropy", True):
             raise UserError("agent.agent.learn_entropy False: LedgerLab supports only a learned entropy coefficient")
+        if (target := cfg["agent"].get("target_entropy")) is not None:
+            raise UserError(
+                f"agent.agent.target_entropy {target!r}: it is the entropy of all actions together: leave it out, and "
+                f"set {DIALECT.overrides['entropy_target']}, the entropy per action"
+            )
         return cfg
 
 
