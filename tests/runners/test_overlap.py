@@ -137,7 +137,7 @@ def test_an_update_draws_nothing_from_the_stream_of_the_process(trained: Trainin
 
 @each_algorithm
 def test_draws_by_priority_come_from_the_stream_of_the_learner(algorithm: str, tmp_path: Path) -> None:
-    training = overlapping(algorithm, tmp_path, prioritized_sampling=True, n_step=3, value_atoms=11)
+    training = overlapping(algorithm, tmp_path, prioritized_sampling=True, n_step=3, value_atoms=11, critics=4)
     training.train()
     before = torch.get_rng_state()
     training.trainer._library["update"](timestep=0, timesteps=0)
