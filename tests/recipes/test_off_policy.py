@@ -38,6 +38,10 @@ CHANGED: dict[str, object] = {
     "value_range": (-5.0, 20.0),
     "reward_normalization": True,
     "prioritized_sampling": True,
+    "critics": 5,
+    "critics_in_target": 1,
+    "observation_symlog": True,
+    "replay_on_host": True,
 }
 ONLY: dict[str, dict[str, object]] = {
     "sac": {"initial_entropy_coef": 0.5, "entropy_target": -0.5},
@@ -80,7 +84,15 @@ def test_every_field_changes_its_settings(algorithm: str, name: str) -> None:
 
 @each_recipe
 @pytest.mark.parametrize(
-    ("name", "value"), [("action_bound", 0.0), ("action_bound", float("inf")), ("batch_size", 0), ("polyak", 1.5)]
+    ("name", "value"),
+    [
+        ("action_bound", 0.0),
+        ("action_bound", float("inf")),
+        ("batch_size", 0),
+        ("polyak", 1.5),
+        ("critics", 1),
+        ("critics_in_target", 0),
+    ],
 )
 def test_impossible_values_are_refused(recipe: OffPolicyRecipe, name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{name} .*: must "):

@@ -156,7 +156,7 @@ def test_an_update_draws_nothing_from_the_stream_of_the_process(trained: Trainin
 
 @each_algorithm
 def test_draws_by_priority_come_from_the_stream_of_the_learner(algorithm: str, tmp_path: Path) -> None:
-    training = overlapping(algorithm, tmp_path, prioritized_sampling=True, n_step=3, value_atoms=11)
+    training = overlapping(algorithm, tmp_path, prioritized_sampling=True, n_step=3, value_atoms=11, critics=4)
     training.train()
     before = torch.get_rng_state()
     training.trainer._library["update"](timestep=0, timesteps=0)
@@ -170,15 +170,17 @@ def test_only_the_callables_of_the_main_thread_are_in_the_profile(trained: Train
 
 
 @each_algorithm
-@pytest.mark.parametrize("interrupted", [1, 4])
-def test_a_resumed_training_is_the_same_training(algorithm: str, interrupted: int, tmp_path: Path) -> None:
-    whole = overlapping(algorithm, tmp_path / "whole", iterations=6)
+@pytest.mark.parametrize(("interrupted", "critics"), [(1, 2), (4, 2), (4, 3)])
+def test_a_resumed_training_is_the_same_training(
+    algorithm: str, interrupted: int, critics: int, tmp_path: Path
+) -> None:
+    whole = overlapping(algorithm, tmp_path / "whole", iterations=6, critics=critics)
     whole.train()
-    begun = overlapping(algorithm, tmp_path / "begun", iterations=6)
+    begun = overlapping(algorithm, tmp_path / "begun", iterations=6, critics=critics)
     begun.heard.stop_after = interrupted
     begun.train()
     torch.save(begun.trainer.state(), tmp_path / "state.pt")
-    resumed = overlapping(algorithm, tmp_path / "resumed", iterations=6)
+    resumed = overlapping(algorithm, tmp_path / "resumed", iterations=6, critics=critics)
     memory, restored = begun.trainer.replay, resumed.trainer.replay
     restored.write_steps(memory.oldest, memory.copy_steps(memory.oldest, memory.added - 1))
     restored.restore_newest(memory.newest())

@@ -73,6 +73,7 @@ class ReplayMemory:
         device: torch.device,
         *,
         prioritized: bool = False,
+        pins: bool = False,
     ) -> None:
         """Allocate the memory. It is written to, so that the system provides all of it now.
 
@@ -82,8 +83,9 @@ class ReplayMemory:
             columns: What a transition holds, by name.
             device: Where it is held.
             prioritized: Whether transitions are drawn by their priorities.
+            pins: Whether the host holds it, and what is read from it goes to a GPU: then through pinned memory.
         """
-        self.steps, self.num_envs, self.device = steps, num_envs, device
+        self.steps, self.num_envs, self.device, self._pins = steps, num_envs, device, pins
         self.added = 0
         """Steps that were ever added."""
         self._columns = dict(columns)
@@ -233,7 +235,12 @@ class ReplayMemory:
             name: The column.
             index: Result of :meth:`draw`, of shape (n,).
         """
-        return self._tables[name].flatten(0, 1).index_select(0, index)
+        rows = self._tables[name].flatten(0, 1)
+        if not self._pins:
+            return rows.index_select(0, index)
+        # Torch reuses a pinned block only after the copies from it have ended.
+        found = torch.empty((len(index), rows.shape[1]), dtype=rows.dtype, device=self.device, pin_memory=True)
+        return torch.index_select(rows, 0, index, out=found)
 
     def mean_age(self) -> float | None:
         """Return the mean age of the transitions that were drawn last, when they were drawn. This waits for a GPU.

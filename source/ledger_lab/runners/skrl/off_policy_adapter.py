@@ -39,8 +39,8 @@ from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAda
 from ledger_lab.runners.skrl.agents import AGENTS, REWARD_SCALE
 from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
 from ledger_lab.runners.skrl.memory import SkrlMemory
-from ledger_lab.runners.skrl.networks import extend
-from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
+from ledger_lab.runners.skrl.networks import extend, see_symlog
+from ledger_lab.runners.skrl.off_policy_dialect import CRITICS, TARGET
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.skrl.squashed import squashed
 from ledger_lab.runners.threads import Threads
@@ -70,23 +70,32 @@ class ReplayComponents(Components):
         """Store a configuration, and read the options in it."""
         super().__init__(wrapper, cfg)
         self._options = Options.of(cfg, dialect_of("skrl", cfg["agent"]["class"].lower()))
+        described = self._cfg["models"]
+        for role in self._options.further_roles:
+            first = CRITICS[2] if role.startswith(TARGET) else CRITICS[0]
+            described[role] = copy.deepcopy(described[first])
 
     def models(self) -> dict[str, Any]:
-        """Return new networks, by agent and role, with the layers that the library's descriptions do not have."""
+        """Return new networks, by agent and role, with what the library's descriptions do not have."""
         models, options = super().models(), self._options
         for role, model in models["agent"].items():
-            if role in CRITICS:
+            if role in options.critic_roles:
                 extend(model, layer_norm=options.critic_layer_norm, outputs=options.value_atoms)
             else:
                 extend(model, layer_norm=options.policy_layer_norm)
+            if options.observation_symlog:
+                see_symlog(model)
         return models
 
     def _component(self, name: str) -> Any:  # noqa: ANN401 - a class of the library
         """Return a class by its name in a configuration."""
+        options = self._options
         if name == REPLAY_CLASS:
-            return functools.partial(SkrlMemory, prioritized=True) if self._options.prioritized_sampling else SkrlMemory
-        if name in AGENTS and self._options.change_updates:
-            return functools.partial(AGENTS[name], options=self._options, num_envs=self._env.num_envs)
+            asked = {"prioritized": options.prioritized_sampling, "on_host": options.replay_on_host}
+            choices: dict[str, Any] = dict.fromkeys((choice for choice, is_asked in asked.items() if is_asked), True)
+            return functools.partial(SkrlMemory, **choices)
+        if name in AGENTS and options.change_updates:
+            return functools.partial(AGENTS[name], options=options, num_envs=self._env.num_envs)
         return super()._component(name)
 
 
@@ -141,7 +150,8 @@ class OffPolicyTrainer(SkrlTrainer):
         parts = {
             name: part for name, part in self._stateful().items() if name != REWARD_SCALE
         }  # another task's rewards
-        load_networks(parts, checkpoint, self.dialect.title, behind=dict.fromkeys(CRITICS, actions))
+        critics = Options.of(self._agent_cfg, self.dialect).critic_roles
+        load_networks(parts, checkpoint, self.dialect.title, behind=dict.fromkeys(critics, actions))
 
     def carried(self) -> list[tuple[object, list[str]]]:
         """Return also the sums of rewards of running episodes, if they scale the rewards."""
@@ -311,6 +321,8 @@ class OffPolicyAdapter(SkrlAdapter):
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
                 prioritized=agent_cfg.get("prioritized_sampling", False),
+                on_host=agent_cfg.get("replay_on_host", False),
+                host_setting=settings["replay_on_host"],
             ),
             overlaps=agent_cfg.get(_OVERLAP, False),
         )
