@@ -38,6 +38,7 @@ def test_recorded_runs_keep_their_hashes(cohort: str) -> None:
 OWN_DEFAULTS = (
     *("agent.n_step=1", "agent.value_atoms=1", "agent.value_range=[-10,10]", "agent.critic_layer_norm=false"),
     *("agent.policy_layer_norm=false", "agent.reward_normalization=false", "agent.prioritized_sampling=false"),
+    *("agent.critics=2", "agent.critics_in_target=2", "agent.observation_symlog=false", "agent.replay_on_host=false"),
     "agent.overlap=false",
 )
 """Overrides of SKRL that repeat the defaults of settings of LedgerLab."""
