@@ -36,6 +36,7 @@ BENCHMARKS = {
     "reward_hacking": "how often the health event of this name is reported, with and without a cause",
     "scaling_fits": "how often intervals of contention, coherency and critical batch hold the true figures",
     "search_races": "how good the recipes are that searches find, and how often they claim a false gain",
+    "search_replay": "check that each training of a recorded search follows from the ledger before it",
     "shared_ledger": "time to report on a ledger on a shared file system, compared with a local disk",
     "startup": "processor time of the start and the end of a training",
     "stock": "step times of LedgerLab's tasks, compared with Isaac Lab's tasks of the same robots",

@@ -135,12 +135,12 @@ class _Switch:
         self._wrapped: list[tuple[object, str, Callable[..., Any], Callable[..., Any]]] = []
         instrument = PhaseClock.instrument
 
-        def noted(clock: PhaseClock, owner: object, name: str, phase: Phase) -> None:
+        def instrument_and_record(clock: PhaseClock, owner: object, name: str, phase: Phase) -> None:
             plain = getattr(owner, name)
             instrument(clock, owner, name, phase)
             self._wrapped.append((owner, name, plain, getattr(owner, name)))
 
-        PhaseClock.instrument = noted  # type: ignore[method-assign, assignment]
+        PhaseClock.instrument = instrument_and_record  # type: ignore[method-assign, assignment]
 
     def turn(self, metered: bool) -> None:
         """Switch metering on or off."""

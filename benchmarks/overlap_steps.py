@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.off_policy_update import LARGE
+from benchmarks.off_policy_learner import LARGE
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.off_policy_update import PARTS, VARIANTS, bench_off_policy_update
+from benchmarks.off_policy_parts import PARTS
+from benchmarks.off_policy_update import bench_off_policy_update
+from benchmarks.off_policy_variants import VARIANTS
 from ledger_lab.errors import UserError
 
 

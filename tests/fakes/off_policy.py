@@ -41,6 +41,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "distribution": {"value_atoms": 21, "value_range": (-20.0, 150.0)},
     "scale": {"reward_normalization": True},
     "priorities": {"prioritized_sampling": True},
+    "critics": {"critics": 4},
+    "critics_of_which_all_count": {"critics": 3, "critics_in_target": 3},
+    "critics_of_which_one_counts": {"critics_in_target": 1},
+    "symlog": {"observation_symlog": True, "observation_normalization": False},
     "all": {
         "n_step": 3,
         "critic_layer_norm": True,
@@ -48,6 +52,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "value_atoms": 21,
         "reward_normalization": True,
         "prioritized_sampling": True,
+        "critics": 3,
     },
 }
 """Fields of the recipe that only SKRL has."""

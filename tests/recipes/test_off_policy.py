@@ -38,6 +38,10 @@ CHANGED: dict[str, object] = {
     "value_range": (-5.0, 20.0),
     "reward_normalization": True,
     "prioritized_sampling": True,
+    "critics": 5,
+    "critics_in_target": 1,
+    "observation_symlog": True,
+    "replay_on_host": True,
 }
 ONLY: dict[str, dict[str, object]] = {
     "sac": {"initial_entropy_coef": 0.5, "entropy_target": -0.5},
@@ -80,7 +84,15 @@ def test_every_field_changes_its_settings(algorithm: str, name: str) -> None:
 
 @each_recipe
 @pytest.mark.parametrize(
-    ("name", "value"), [("action_bound", 0.0), ("action_bound", float("inf")), ("batch_size", 0), ("polyak", 1.5)]
+    ("name", "value"),
+    [
+        ("action_bound", 0.0),
+        ("action_bound", float("inf")),
+        ("batch_size", 0),
+        ("polyak", 1.5),
+        ("critics", 1),
+        ("critics_in_target", 0),
+    ],
 )
 def test_impossible_values_are_refused(recipe: OffPolicyRecipe, name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{name} .*: must "):
@@ -154,6 +166,18 @@ def test_values_are_scaled_like_rewards_unless_they_are_normalized() -> None:
     unset = skrl.translate(CARTPOLE)
     unset["agent"]["rewards_shaper_scale"] = None
     assert skrl.value_scale(unset) == 1.0
+
+
+def test_critics_with_several_atoms_estimate_distributions() -> None:
+    for algorithm, recipe in RECIPES.items():
+        skrl = dialect_of("skrl", algorithm)
+        assert not skrl.estimates_distributions(skrl.translate(recipe))
+        assert not skrl.estimates_distributions({**skrl.translate(recipe), "value_atoms": 1})
+        assert skrl.estimates_distributions(skrl.translate(replace(recipe, value_atoms=51)))
+    rl_games = dialect_of("rl_games", "sac")
+    assert not rl_games.estimates_distributions(rl_games.translate(CARTPOLE_SAC))
+    for dialect in dialects():
+        assert not dialect.estimates_distributions(dialect.config(CARTPOLE))
 
 
 def test_other_keys_are_those_of_ppo() -> None:

@@ -20,6 +20,7 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, dialect_of
 from ledger_lab.runners.adapter import load_adapter
+from ledger_lab.runners.off_policy import short_refill
 from ledger_lab.runners.process_group import ALONE
 from tests.fakes.observers import Heard
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, translated
@@ -215,6 +216,36 @@ def test_a_resumed_training_keeps_the_learner_and_refills(trained: Training, tmp
     assert not done.heard.figures, "nothing is left to train"
 
 
+@each_learner
+def test_a_training_that_is_resumed_near_its_end_still_learns(library: str, algorithm: str, tmp_path: Path) -> None:
+    begun, again = (Training(algorithm, tmp_path / name, library=library, iterations=4) for name in ("begun", "again"))
+    begun.heard.stop_after = 3
+    begun.train()
+    again.trainer.restore(begun.trainer.state())
+    again.train()
+    (last,) = again.heard.figures.values()
+    assert last["replay_fill"] == pytest.approx(1 / 3), "16 steps are left, fewer than the 20 before the first update"
+    assert {"value_loss", "learning_rate"} <= set(last)
+
+
+def test_a_short_refill_is_told_with_its_reason() -> None:
+    for library, setting in (("skrl", "agent.agent.learning_starts"), ("rl_games", "agent.warm_up_steps")):
+        told = short_refill(dialect_of(library, "sac"), translated("sac", library), 16)
+        assert told == f"16 steps are left, so the replay memory refills for 8 steps instead of 20 ({setting})"
+        for steps_left in (40, 1000, 0):
+            assert short_refill(dialect_of(library, "sac"), translated("sac", library), steps_left) is None
+
+
+@pytest.mark.parametrize("library", ["skrl", "rl_games"])
+@pytest.mark.parametrize("target", [-1.0, -0.25])
+def test_a_learner_tells_the_entropy_that_it_aims_at(library: str, target: float, tmp_path: Path) -> None:
+    assert Training("sac", tmp_path, library=library, entropy_target=target).trainer.entropy_target == target
+
+
+def test_a_learner_without_entropy_aims_at_none(tmp_path: Path) -> None:
+    assert Training("td3", tmp_path).trainer.entropy_target is None
+
+
 def test_a_training_begins_with_networks_that_see_less(trained: Training, tmp_path: Path) -> None:
     checkpoint = trained.trainer._run_dir / trained.trainer.save().path
     wider = Training(
@@ -392,7 +423,9 @@ def test_a_memory_that_still_refills_goes_on_refilling_after_another_interruptio
     def first_update(training: Training) -> int:
         return training.agent.cfg.learning_starts if library == "skrl" else training.trainer._first_update
 
-    begun, refilling, again = (Training(algorithm, tmp_path / str(number), library=library) for number in range(3))
+    begun, refilling, again = (
+        Training(algorithm, tmp_path / str(number), library=library, iterations=4) for number in range(3)
+    )
     begun.heard.stop_after = 1
     begun.train()
     refilling.trainer.restore(begun.trainer.state())

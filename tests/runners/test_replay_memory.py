@@ -133,6 +133,20 @@ def test_sums_of_rewards_are_those_of_a_plain_loop(added: int, steps: int, prior
     assert len(lengths) > 1 or steps == 1 or added < 6, "some sums are cut short"
 
 
+def test_a_timeout_ends_a_sum_although_the_next_episode_begins_where_the_last_one_ended() -> None:
+    columns = {"seen": Column(1, observed=True), "rewards": Column(1), "terminated": Column(1, torch.bool)}
+    memory = ReplayMemory(8, 1, columns, torch.device("cpu"))
+    for seen, following in ((0.0, 1.0), (1.0, 1.0), (1.0, 2.0), (2.0, 3.0)):  # the second step times out
+        values = {"seen": torch.tensor([[seen]]), "rewards": torch.ones(1, 1), "terminated": torch.zeros(1, 1) > 0}
+        memory.add(values, {"seen": torch.tensor([[following]])})
+    first = torch.arange(3)
+    ahead = memory.look_ahead(first, memory._next.view(-1)[first], 3, 0.5)
+    assert ahead.last.tolist() == [1, 1, 3]
+    assert ahead.rewards.flatten().tolist() == [1.5, 1.0, 1.5]
+    assert ahead.discounts.flatten().tolist() == [0.25, 0.5, 0.25]
+    assert memory.read("seen", ahead.after).flatten().tolist() == [1.0, 1.0, 3.0]
+
+
 def test_a_sum_of_one_reward_is_the_transition_itself() -> None:
     episodes = Episodes(steps=7)
     episodes.go(9)

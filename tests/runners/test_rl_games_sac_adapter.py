@@ -108,12 +108,12 @@ def test_a_resumed_training_keeps_the_entropy_coefficient(trained: Training, tmp
 
 
 def test_a_resumed_training_acts_by_its_policy_from_the_first_step(trained: Training, tmp_path: Path) -> None:
-    resumed = sac(tmp_path, iterations=4, observation_normalization=True)
+    resumed = sac(tmp_path, iterations=6, observation_normalization=True)
     resumed.trainer.restore(trained.trainer.state())
     resumed.agent.model.sac_network.actor.register_forward_hook(lambda *_: seen.append(len(resumed.env.actions)))
     seen: list[int] = []
     resumed.train()
-    assert seen == [*range(16)]
+    assert seen[:20] == [*range(20)], "until the first update"
 
 
 def test_the_entropy_counts_by_its_whole_weight(trained: Training) -> None:

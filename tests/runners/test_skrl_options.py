@@ -1,20 +1,23 @@
-"""What LedgerLab adds to SAC and TD3 of SKRL: several rewards, distributions, layers, scaled rewards, priorities."""
+"""What LedgerLab adds to SAC and TD3 of SKRL: several rewards, more critics, distributions, layers, symlog and more."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from ledger_lab.checkpoints.files import FlatPolicy, policy_files
 from ledger_lab.errors import UserError
 from ledger_lab.recipes import dialect_of
 from ledger_lab.runners.skrl.agents import ReplayAgent
-from ledger_lab.runners.skrl.critics import CategoricalCritics
-from ledger_lab.runners.skrl.networks import extend
-from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
+from ledger_lab.runners.skrl.critics import CategoricalCritics, Estimate, MeanCritics
+from ledger_lab.runners.skrl.networks import extend, see_symlog, symlog
+from ledger_lab.runners.skrl.off_policy_dialect import CRITICS, critic_roles
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.value_distribution import ValueDistribution
 from tests.fakes.off_policy import OPTIONS, RECIPES, Training, adapter, translated
@@ -158,15 +161,17 @@ def test_targets_beyond_the_range_are_counted(algorithm: str, tmp_path: Path) ->
         assert share == pytest.approx(expected, abs=0.3)
 
 
-def test_targets_of_distributions_are_those_of_a_plain_loop() -> None:
+@pytest.mark.parametrize("asked", [1, 2, 4])
+def test_targets_of_distributions_are_those_of_a_plain_loop(asked: int) -> None:
     torch.manual_seed(3)
     distribution = ValueDistribution(-2.0, 2.0, 9, torch.device("cpu"))
     critics = CategoricalCritics([], distribution)
-    first, second = ((distribution.mean(each.softmax(-1)), {"logits": each}) for each in torch.randn(2, 12, 9))
+    estimates = [(distribution.mean(each.softmax(-1)), {"logits": each}) for each in torch.randn(asked, 12, 9)]
     rewards, bootstrap, penalty = torch.rand(12, 1), torch.rand(12, 1).round() * 0.9, torch.rand(12, 1)
-    targets = critics.targets(first, second, rewards, bootstrap, penalty)
+    targets = critics.targets(estimates, rewards, bootstrap, penalty)
+    first = estimates[0]
     for row in range(12):
-        _, outputs = min((first, second), key=lambda estimate, row=row: float(estimate[0][row]))
+        _, outputs = min(estimates, key=lambda estimate, row=row: float(estimate[0][row]))
         moved = rewards[row] + bootstrap[row] * (distribution.returns - penalty[row])
         probabilities = outputs["logits"][row].softmax(-1)
         expected = distribution.project(probabilities.unsqueeze(0), moved.unsqueeze(0))[0]
@@ -188,7 +193,7 @@ def test_a_critic_of_a_distribution_learns_the_mean_and_the_spread_of_rewards() 
         seen = logits.expand(4, 9)
         estimate = (distribution.mean(seen.softmax(-1)), {"logits": seen})
         with torch.no_grad():
-            targets = critics.targets(estimate, estimate, rewards, ended, 0.0)
+            targets = critics.targets([estimate, estimate], rewards, ended, 0.0)
         loss = critics.losses(estimate, targets).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -253,6 +258,10 @@ def test_the_target_of_the_entropy_counts_per_action(tmp_path: Path) -> None:
         ("value_range", [1.0, -1.0], r"agent.value_range \[1.0, -1.0\]: must be two finite numbers, the smaller one"),
         ("critic_layer_norm", 1, "agent.critic_layer_norm 1: must be true or false"),
         ("prioritized_sampling", "yes", "agent.prioritized_sampling 'yes': must be true or false"),
+        ("critics", 1, "agent.critics 1: must be a whole number of at least 2"),
+        ("critics_in_target", 3, "agent.critics_in_target 3: there are only 2 critics: lower it, or raise agent.crit"),
+        ("observation_symlog", 1, "agent.observation_symlog 1: must be true or false"),
+        ("replay_on_host", None, "agent.replay_on_host None: must be true or false"),
         (
             "models.critic_2.output",
             "tanh(ONE)",
@@ -262,10 +271,31 @@ def test_the_target_of_the_entropy_counts_per_action(tmp_path: Path) -> None:
 )
 def test_options_that_cannot_be_trained_are_refused(algorithm: str, path: str, value: object, complaint: str) -> None:
     agent_cfg = translated(algorithm)
-    put(agent_cfg, path, value)
     if path.startswith("models"):
+        put(agent_cfg, path, value)
         agent_cfg["value_atoms"] = 21
+    else:
+        agent_cfg[path] = value
     with pytest.raises(UserError, match=complaint):
+        adapter(algorithm).prepare(agent_cfg, "cpu")
+
+
+@each_algorithm
+@pytest.mark.parametrize("normalizer", ["observation_preprocessor", "state_preprocessor"])
+def test_symmetric_logarithms_of_normalized_observations_are_refused(algorithm: str, normalizer: str) -> None:
+    agent_cfg = translated(algorithm, observation_symlog=True)
+    adapter(algorithm).prepare(agent_cfg, "cpu")
+    agent_cfg["agent"][normalizer] = "RunningStandardScaler"
+    complaint = f"agent.observation_symlog True: agent.agent.{normalizer} 'RunningStandardScaler' already limits"
+    with pytest.raises(UserError, match=complaint):
+        adapter(algorithm).prepare(agent_cfg, "cpu")
+
+
+@each_algorithm
+def test_descriptions_of_further_critics_are_refused(algorithm: str) -> None:
+    agent_cfg = translated(algorithm, critics=3)
+    agent_cfg["models"]["target_critic_3"] = agent_cfg["models"]["target_critic_1"]
+    with pytest.raises(UserError, match=r"agent.models.target_critic_3: agent.critics 3 makes .*: leave it out"):
         adapter(algorithm).prepare(agent_cfg, "cpu")
 
 
@@ -293,3 +323,151 @@ def test_a_training_that_begins_with_a_checkpoint_has_a_scale_of_its_own(
     assert float(training.agent.reward_scale.count) == 0.0
     for mine, its in zip(training.agent.policy.parameters(), other.agent.policy.parameters(), strict=True):
         assert torch.equal(mine, its)
+
+
+def weights_of(training: Training, role: str) -> torch.Tensor:
+    """Return all weights of a network as one tensor."""
+    return torch.nn.utils.parameters_to_vector(training.agent.models[role].parameters()).detach().clone()
+
+
+@each_algorithm
+def test_every_critic_begins_with_weights_of_its_own_and_learns(algorithm: str, tmp_path: Path) -> None:
+    training = Training(algorithm, tmp_path, critics=4)
+    roles = critic_roles(4)
+    begun = {role: weights_of(training, role) for role in roles}
+    for role in roles[:4]:
+        assert torch.equal(begun[f"target_{role}"], begun[role])
+        assert sum(torch.equal(begun[role], begun[other]) for other in roles[:4]) == 1, "itself"
+    training.train()
+    for role in roles[:4]:
+        learned, followed = weights_of(training, role), weights_of(training, f"target_{role}")
+        assert not torch.equal(learned, begun[role]) and not torch.equal(followed, begun[role])
+        assert not torch.equal(learned, followed)
+    assert set(roles) <= set(training.trainer.state())
+
+
+@each_algorithm
+def test_target_critics_are_drawn_anew_for_each_gradient_step(algorithm: str, tmp_path: Path) -> None:
+    agent = Training(algorithm, tmp_path, critics=5).agent
+    drawn = [agent._target_roles() for _ in range(2000)]
+    assert all(len(set(each)) == 2 for each in drawn)
+    counts = Counter(role for each in drawn for role in each)
+    assert set(counts) == set(critic_roles(5)[5:])
+    assert list(counts.values()) == pytest.approx([800] * 5, rel=0.15)
+
+
+@each_algorithm
+def test_only_the_target_critics_that_are_drawn_are_asked(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(algorithm, tmp_path, critics=3)
+    training.train()
+    agent, asked = training.agent, list[set[str]]()
+    estimates = agent._estimates
+
+    def watched(roles: Sequence[str], *args: Any) -> list[Estimate]:
+        asked.append(set(roles))
+        return estimates(roles, *args)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(agent, "_estimates", watched)
+    agent._improve_critics(agent._draw())
+    targets, critics = asked
+    assert len(targets) == 2 and targets < set(critic_roles(3)[3:])
+    assert critics == set(critic_roles(3)[:3]), "each of them learns"
+
+
+def test_targets_of_means_follow_the_lowest_estimate() -> None:
+    estimates: list[Estimate] = [(torch.tensor(mean), {}) for mean in ([[3.0], [1.0]], [[2.0], [4.0]], [[5.0], [5.0]])]
+    rewards, bootstrap = torch.ones(2, 1), torch.tensor([[0.5], [0.0]])
+    assert MeanCritics().targets(estimates, rewards, bootstrap, 4.0).tolist() == [[0.0], [1.0]]
+
+
+@each_algorithm
+@pytest.mark.parametrize("critics", [2, 3])
+def test_a_policy_learns_from_the_mean_of_more_than_two_critics(algorithm: str, critics: int, tmp_path: Path) -> None:
+    agent = Training(algorithm, tmp_path, critics=critics, critics_in_target=1).agent
+    inputs, actions = {"observations": torch.randn(6, 2), "states": None}, torch.randn(6, 1)
+    values = [
+        agent.models[role].act({**inputs, "taken_actions": actions}, role=role)[0]
+        for role in critic_roles(critics)[:critics]
+    ]
+    of_two = torch.min(values[0], values[1]) if algorithm == "sac" else values[0]
+    expected = of_two if critics == 2 else (values[0] + values[1] + values[2]) / 3.0
+    assert torch.allclose(agent._values(inputs, actions), expected)
+
+
+@each_algorithm
+def test_networks_of_fewer_critics_are_refused(algorithm: str, tmp_path: Path) -> None:
+    few, many = (Training(algorithm, tmp_path / str(number), critics=number) for number in (2, 3))
+    few.trainer._write(tmp_path / "few.pt")
+    many.trainer._write(tmp_path / "many.pt")
+    with pytest.raises(UserError, match="few.pt cannot be loaded as a policy of SKRL: 'critic_3'"):
+        many.trainer.begin(tmp_path / "few.pt")
+    few.trainer.begin(tmp_path / "many.pt")
+    assert all(torch.equal(weights_of(few, role), weights_of(many, role)) for role in CRITICS)
+
+
+def test_symmetric_logarithms_keep_the_sign_and_hardly_change_small_values() -> None:
+    values = torch.tensor([-1e6, -1.0, -1e-4, 0.0, 1e-4, 1.0, 1e6, float("nan"), float("inf")])
+    expected = [math.copysign(math.log1p(abs(value)), value) for value in values.tolist()]
+    assert symlog(values).tolist() == pytest.approx(expected, nan_ok=True)
+
+
+def test_all_inputs_but_actions_become_symmetric_logarithms() -> None:
+    model: Any = torch.nn.Linear(1, 1)
+    model.compute = lambda inputs, role: (inputs, role)
+    see_symlog(model)
+    inputs = {"observations": torch.randn(3, 2), "states": torch.randn(3, 1), "taken_actions": torch.randn(3, 1)}
+    seen, role = model.compute(inputs, role="critic_1")
+    assert role == "critic_1" and seen["taken_actions"] is inputs["taken_actions"]
+    assert all(torch.equal(seen[name], symlog(inputs[name])) for name in ("observations", "states"))
+    assert model.compute({**inputs, "states": None}, "")[0]["states"] is None
+
+
+@each_algorithm
+def test_every_network_sees_symmetric_logarithms(algorithm: str, tmp_path: Path) -> None:
+    plain, changed = (
+        Training(algorithm, tmp_path / str(sees), critics=3, observation_symlog=sees) for sees in (False, True)
+    )
+    observations, actions = 50.0 * torch.randn(6, 2), 50.0 * torch.randn(6, 1)
+    for role, model in changed.agent.models.items():
+        found, _ = model.compute({"observations": observations, "taken_actions": actions}, role)
+        seen = {"observations": symlog(observations), "taken_actions": actions}
+        assert torch.equal(found, plain.agent.models[role].compute(seen, role)[0])
+
+
+@each_algorithm
+def test_a_policy_that_sees_symmetric_logarithms_is_scored_and_exported(algorithm: str, tmp_path: Path) -> None:
+    training = Training(algorithm, tmp_path, observation_symlog=True)
+    training.train()
+    path = training.trainer._run_dir / training.trainer.save().path
+    groups = {"policy": 100.0 * torch.randn(32, 2)}
+    policy = training.adapter.load_policy(path, training.env, training.agent_cfg)
+    raw, _ = training.agent.policy.compute({"observations": groups["policy"]}, role="policy")
+    actions = 2.0 * torch.tanh(raw.detach())
+    assert torch.equal(policy(groups), actions)
+    for file in policy_files(FlatPolicy(policy, groups), groups["policy"][:2], "{}"):
+        assert torch.allclose(file.run(groups["policy"]), actions, atol=1e-5), file.name
+
+
+@each_algorithm
+@pytest.mark.parametrize("sees", [False, True])
+def test_weights_for_symmetric_logarithms_are_kept_from_other_networks(
+    algorithm: str, sees: bool, tmp_path: Path
+) -> None:
+    one, other = (Training(algorithm, tmp_path / str(each), observation_symlog=each) for each in (sees, not sees))
+    one.trainer._write(tmp_path / "one.pt")
+    with pytest.raises(UserError, match=r"one.pt cannot be loaded as a policy of SKRL: .*observation_symlog"):
+        other.trainer.begin(tmp_path / "one.pt")
+    with pytest.raises(UserError, match="one.pt cannot be loaded as a policy"):
+        other.adapter.load_policy(tmp_path / "one.pt", other.env, other.agent_cfg)
+
+
+@each_algorithm
+def test_on_a_cpu_the_host_holds_the_replay_memory_anyway(algorithm: str, tmp_path: Path) -> None:
+    trainings = []
+    for on_host in (False, True):
+        training = Training(algorithm, tmp_path / str(on_host), prioritized_sampling=True, replay_on_host=on_host)
+        training.train()
+        trainings.append(training)
+    require_same_learner(*trainings)

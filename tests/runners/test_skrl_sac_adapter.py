@@ -51,6 +51,15 @@ def test_a_resumed_training_keeps_the_entropy_coefficient(trained: Training, tmp
     assert float(resumed.agent._entropy_coefficient) == pytest.approx(float(trained.agent._entropy_coefficient))
 
 
+def test_the_librarys_own_target_of_the_entropy_is_refused() -> None:
+    agent_cfg = translated("sac")
+    agent_cfg["agent"]["target_entropy"] = None
+    adapter("sac").prepare(agent_cfg, "cpu")
+    agent_cfg["agent"]["target_entropy"] = -3.0
+    with pytest.raises(UserError, match=r"agent.agent.target_entropy -3.0: .*: leave it out, and set agent.entropy_t"):
+        adapter("sac").prepare(agent_cfg, "cpu")
+
+
 def test_a_fixed_entropy_coefficient_is_refused() -> None:
     agent_cfg = translated("sac")
     agent_cfg["agent"]["learn_entropy"] = False

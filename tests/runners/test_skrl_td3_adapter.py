@@ -85,7 +85,7 @@ def test_the_policy_is_updated_after_its_delay(tmp_path: Path) -> None:
 
 def test_a_resumed_training_counts_the_updates_on(trained: Training, tmp_path: Path) -> None:
     state = trained.trainer.state()
-    resumed = Training("td3", tmp_path, iterations=5, observation_normalization=True)
+    resumed = Training("td3", tmp_path, iterations=6, observation_normalization=True)
     resumed.trainer.restore(state)
     before = resumed.agent._update_counter
     assert before == trained.agent._update_counter > 0
@@ -94,7 +94,7 @@ def test_a_resumed_training_counts_the_updates_on(trained: Training, tmp_path: P
         for name, value in state["target_policy"].items()
     )
     resumed.train()
-    assert resumed.agent._update_counter == before + 2 * 12, "two updates per step, after 20 of 32 steps"
+    assert resumed.agent._update_counter == before + 2 * 28, "two updates per step, after 20 of 48 steps"
 
 
 def test_actions_are_not_rounded_to_half_precision(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import io
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,6 +17,7 @@ from ledger_lab.ledger import Health, Status, read_ledger
 from ledger_lab.meters.health import HealthMonitor
 from ledger_lab.training.health_watch import HealthWatch, parse_stop_on
 from tests.conftest import script
+from tests.fakes.off_policy import adapter, translated
 
 
 def test_non_finite_always_stops_and_events_have_a_fixed_order() -> None:
@@ -56,6 +59,28 @@ def test_an_event_in_stop_on_stops_the_training() -> None:
     assert [row.stops for row in rows] == [True]
     assert str(watch.stopped).startswith("entropy_collapse: standard deviation of the actions")
     assert "--stop_on" in said.getvalue()
+
+
+def test_the_watch_of_a_training_knows_what_its_learner_aims_at_and_estimates() -> None:
+    from ledger_lab.training.run import _health_watch
+
+    rows: list[Health] = []
+    plan: Any = SimpleNamespace(
+        adapter=adapter("sac"),
+        agent_cfg=translated("sac", value_atoms=51),
+        batch=SimpleNamespace(horizon=16, max_iterations=100),
+        panel=SimpleNamespace(target_success=0.9),
+        resumed=None,
+        device="cpu",
+        request=SimpleNamespace(stop_on=["non_finite"]),
+    )
+    writer: Any = SimpleNamespace(append=rows.append, clock=SimpleNamespace(wall_ns=lambda: 5))
+    trainer: Any = SimpleNamespace(entropy_target=-2.0)
+    watch = _health_watch(plan, writer, trainer, (), 16, Console(file=io.StringIO()))
+    for iteration in range(1, 60):
+        figures = {"action_std": 0.02, "value_loss": 1.5**iteration, "mean_return": 1.0}
+        watch.on_iteration(iteration, 10, figures, {})
+    assert rows == []
 
 
 def test_non_finite_numbers_that_a_library_finds_are_reported() -> None:

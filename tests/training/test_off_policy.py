@@ -135,6 +135,11 @@ value_atoms = 21
 value_range = [-5, 25]
 reward_normalization = true
 prioritized_sampling = true
+critics = 3
+critics_in_target = 2
+observation_normalization = false
+observation_symlog = true
+replay_on_host = true
 """
 """Fields of the recipe that change the learner, of which the task's own recipe has none."""
 

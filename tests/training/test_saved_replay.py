@@ -230,6 +230,26 @@ def test_the_most_disk_space_is_never_more_than_three_memories() -> None:
         assert whole < keeper.largest_bytes <= 3 * whole
 
 
+def test_an_earlier_attempt_may_have_saved_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = memory_of()
+    add(memory, 20)
+    state = saved(SavedReplay(memory, tmp_path, 1, 1000))
+    restored = memory_of()
+    again = SavedReplay(restored, tmp_path, 2, 1)
+    again.restore(state)
+    largest = 0
+    for _ in range(2 * STEPS):
+        add(restored, 1)
+        again.save()
+        spans = (file.split(".")[0].split("-") for file in files(tmp_path))
+        largest = max(largest, sum(int(last) - int(first) for first, last in spans) * restored.saved_step_bytes)
+        again.remove_unused()
+    assert largest <= again.largest_bytes <= 3 * STEPS * restored.saved_step_bytes
+    monkeypatch.setattr(saved_replay, "_SEGMENT_BYTES", 2 * restored.saved_step_bytes)
+    small = SavedReplay(memory_of(), tmp_path, 2, 1)
+    assert small.largest_bytes == (STEPS + 1 + 2) * restored.saved_step_bytes, "no file is larger than a segment"
+
+
 def test_nothing_remains_of_a_run_that_is_over(tmp_path: Path) -> None:
     remove_saved_replay(tmp_path)
     memory = memory_of()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
-from ledger_lab.ledger import Row
+from ledger_lab.ledger import Row, StateRestored
 from ledger_lab.meters import PhaseClock
+from ledger_lab.runners.off_policy import REFILLS
 from ledger_lab.runners.process_group import ALONE
 from ledger_lab.runners.replay_memory import Column, ReplayMemory
 from ledger_lab.training.state import StateKeeper
+from tests.fakes.off_policy import adapter, translated
 
 
 def test_an_attempt_ends_when_a_later_attempt_has_begun(tmp_path: Path) -> None:
@@ -50,6 +53,35 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     keeper = StateKeeper(plan, ALONE, unused, unused, None, unused, unused)
     with pytest.raises(UserError, match="saved by another version of LedgerLab: resume with that version, or start"):
         keeper.begin()
+
+
+def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path) -> None:
+    import torch
+
+    part = io.BytesIO()
+    torch.save({"simulation": {}, "judge": None}, part)
+    processes = [torch.frombuffer(bytearray(part.getvalue()), dtype=torch.uint8)]
+    path = tmp_path / "training_state.pt"
+    torch.save({"format": 2, "learner": {}, "processes": processes}, path)
+    saved = SimpleNamespace(sha256=file_sha256(path), wall_ns=1, iteration=9, env_steps=1)
+    plan: Any = SimpleNamespace(
+        run_dir=tmp_path,
+        attempt=2,
+        request=SimpleNamespace(save_state_every=0, save_replay=False),
+        batch=SimpleNamespace(save_interval=1, horizon=16, max_iterations=10),
+        resumed=SimpleNamespace(state=saved, saved_by=1, reasons=(), results=[]),
+        adapter=adapter("sac"),
+        agent_cfg=translated("sac"),
+    )
+    memory = ReplayMemory(4, 1, {"seen": Column(1, observed=True)}, torch.device("cpu"))
+    trainer: Any = SimpleNamespace(replay=memory, inexact=REFILLS, restore=lambda _: None)
+    simulation: Any = SimpleNamespace(put=lambda _: None, inexact=None)
+    rows: list[Row] = []
+    reasons = StateKeeper(plan, ALONE, trainer, simulation, None, rows.append, PhaseClock(0)).begin()
+    assert len(reasons) == 2 and reasons[0] == REFILLS
+    assert reasons[1].startswith("16 steps are left, so the replay memory refills for 8 steps instead of 20 (agent.")
+    (row,) = rows
+    assert isinstance(row, StateRestored) and row.reasons == reasons
 
 
 def test_an_attempt_that_is_suspended_while_it_saves_leaves_the_files_to_the_later_attempt(tmp_path: Path) -> None:

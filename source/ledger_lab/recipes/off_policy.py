@@ -17,6 +17,11 @@ def _value_range(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in
     return None if fits and value[0] < value[1] else "must be two finite numbers, the smaller one first"
 
 
+def _at_least_two(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Accept whole numbers of at least 2."""
+    return None if type(value) is int and value >= 2 else "must be a whole number of at least 2"
+
+
 _SHARED_RULES: Mapping[str, Rule] = {
     **{
         name: PPO_RULES[name]
@@ -35,6 +40,8 @@ _SHARED_RULES: Mapping[str, Rule] = {
     "n_step": count,
     "value_atoms": count,
     "value_range": _value_range,
+    "critics": _at_least_two,
+    "critics_in_target": count,
 }
 """Rules for the values of fields that all off-policy recipes have; the other fields are free names and switches. They
 are those of PPO where the fields are."""
@@ -118,6 +125,20 @@ class OffPolicyRecipe:
     prioritized_sampling: bool = False
     """Whether transitions whose values are estimated badly are drawn more often, and weigh less in turn (Schaul et al.
     2016, arXiv:1511.05952). A transition takes 9 bytes more."""
+    critics: int = 2
+    """Critics, which begin with different weights and learn the same targets. With two, the policy learns from them as
+    in the paper of the algorithm. With more, it learns from the mean of all their values (REDQ; Chen et al. 2021,
+    arXiv:2101.05982, with 10 critics)."""
+    critics_in_target: int = 2
+    """Target critics of which the lowest value counts in a target; at most :attr:`critics`. If these are not all, they
+    are drawn anew for each gradient step, as in REDQ, which draws 2."""
+    observation_symlog: bool = False
+    """Whether the networks see sign(x) · ln(1 + abs(x)) in place of each observation x (Hafner et al. 2023,
+    arXiv:2301.04104). Small observations hardly change, and large ones become small. It is another way than
+    :attr:`observation_normalization`, and cannot be combined with it."""
+    replay_on_host: bool = False
+    """Whether the replay memory of a training on a GPU is in the memory of the host, which is often larger. Each batch
+    then reaches the GPU through pinned memory. In a training on a CPU, it is there anyway."""
 
     def __post_init__(self) -> None:
         """Refuse values that no library could train with.

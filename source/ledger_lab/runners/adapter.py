@@ -141,6 +141,9 @@ class Trainer(ABC):
     not."""
     replay: ReplayMemory | None = None
     """The replay memory, which is not part of :meth:`state`. With it, the training does not differ."""
+    entropy_target: float | None = None
+    """Entropy per action that the learner aims at, of actions as shares of their bound [nat]; ``None`` if it aims at
+    none."""
 
     def __init__(
         self,
@@ -242,7 +245,8 @@ class Trainer(ABC):
         """Load a state. Call it before :meth:`train`, which then trains the remaining iterations.
 
         If no iterations remain, :meth:`train` returns at once, and :meth:`save` returns the last checkpoint. If the
-        replay memory is restored, too, restore it before. Otherwise it is empty, and refills.
+        replay memory is restored, too, restore it before. Otherwise it is empty, and refills for
+        :func:`~ledger_lab.runners.off_policy.refill_steps`.
 
         Args:
             state: Result of :meth:`state` of a trainer with the same configuration.

@@ -40,6 +40,8 @@ def resolve_configs(
 ) -> tuple[ManagerBasedRLEnvCfg, Any]:
     """Resolve the configurations of a task and of a library's agent, with presets and overrides applied.
 
+    An override that gives an optional setting its default leaves the configuration as it is, and so its hash.
+
     Args:
         task: Gymnasium id of a registered task.
         library: The library.
@@ -60,11 +62,14 @@ def resolve_configs(
     choices = [override for override in overrides if _is_choice(override, task, plain)]
     env_cfg, agent_cfg = _resolve(task, agent_key, choices)
     adapter = load_adapter(library, agent)
-    complete(agent_cfg, {**adapter.dialect.optional, **adapter.optional})
+    optional = {**adapter.dialect.optional, **adapter.optional}
+    missing = {path: value for path, value in optional.items() if follow(agent_cfg, path.split(".")) is ABSENT}
+    complete(agent_cfg, missing)
     for override in overrides:
         if override not in choices:
             _check_value(override, {"env": env_cfg, "agent": agent_cfg}, adapter.dialect.rules)
     env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides), play_mode)
+    leave_out(agent_cfg, missing)
     if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
         raise UserError(
             f"task {task} is not manager-based: choose a manager-based task, because a panel needs the managers to see "
@@ -132,6 +137,28 @@ def complete(agent_cfg: Any, optional: Mapping[str, Any]) -> None:
         if not isinstance(node, dict):
             raise UserError(f"the agent's configuration has no group {'.'.join(groups)}")
         node.setdefault(name, value)
+
+
+def leave_out(agent_cfg: Any, optional: Mapping[str, Any]) -> None:
+    """Remove settings that have their defaults from a configuration of nested dictionaries.
+
+    So a default that is written on the command line or in a recipe file gives the same agent, with the same hash, as a
+    default that is left out.
+
+    Args:
+        agent_cfg: The configuration.
+        optional: Default values by dotted path.
+    """
+    for path, default in optional.items():
+        *groups, name = path.split(".")
+        node = follow(agent_cfg, groups)
+        if isinstance(node, dict) and name in node and _is_same(node[name], default):
+            del node[name]
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    """Tell whether a setting has its default; 1 may stand for 1.0, but not for ``True``."""
+    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
 
 
 def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.rules import positive
+from ledger_lab.recipes.settings import read_setting
 
 if TYPE_CHECKING:
     from ledger_lab.recipes import Dialect
@@ -73,6 +74,38 @@ def require_update(dialect: Dialect, warm_up_steps: int, steps: int) -> None:
             f"{dialect.overrides['warm_up_steps']} {warm_up_steps}: the training ends after {steps} steps, before its "
             "first update: lower it, or raise --max_iterations"
         )
+
+
+def refill_steps(warm_up_steps: int, steps_left: int) -> int:
+    """Return for how many steps an empty replay memory refills before a resumed training updates again.
+
+    These are the steps before the first update, but at most half of the steps that are left. Otherwise, a training that
+    is resumed near its end would learn nothing more.
+
+    Args:
+        warm_up_steps: Steps before the first update of a new training.
+        steps_left: Steps that the training has left.
+    """
+    return min(warm_up_steps, steps_left // 2)
+
+
+def short_refill(dialect: Dialect, agent_cfg: Any, steps_left: int) -> str | None:  # noqa: ANN401 - the library's own type
+    """Tell why an empty replay memory refills for fewer steps than a new training would fill it.
+
+    Args:
+        dialect: The library and the algorithm.
+        agent_cfg: The library's configuration.
+        steps_left: Steps that the training has left.
+
+    Returns:
+        A sentence without a full stop; ``None`` if it does not, or if nothing is left to train.
+    """
+    setting = dialect.overrides["warm_up_steps"]
+    usual = read_setting(agent_cfg, setting)
+    steps = refill_steps(usual, steps_left)
+    if steps == usual or not steps_left:
+        return None
+    return f"{steps_left} steps are left, so the replay memory refills for {steps} steps instead of {usual} ({setting})"
 
 
 def require_room(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Sequence[str]) -> None:  # noqa: ANN401 - the environment, or the part of it that the learner sees

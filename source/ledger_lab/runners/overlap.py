@@ -75,6 +75,8 @@ class Overlap:
         self._learned_until: int | None = None
         """Steps that the memory had received when the last finished update began."""
         self._overlapped_ns = 0
+        self.update_ms: float | None = None
+        """Time that the last finished update took on the learner's thread [ms]; ``None`` before the first one."""
 
     def __enter__(self) -> Self:
         """Do nothing: the thread starts with the first update."""
@@ -146,6 +148,7 @@ class Overlap:
             learned_ns = learning.result()
             waited_ns = time.perf_counter_ns() - began_ns
         self._overlapped_ns += max(0, learned_ns - waited_ns)
+        self.update_ms = learned_ns / 1e6
 
     def take_figures(self) -> dict[str, float]:
         """Return the figures of an iteration, by the names of :data:`ledger_lab.ledger.FIGURES`.

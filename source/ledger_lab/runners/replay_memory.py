@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,9 @@ class ReplayMemory:
     - If the step after it begins another episode, the episode was cut off: by a timeout, or by an interruption of the
       training. Then the observation of the transition is also its next one, as after every timeout in LedgerLab. If the
       episode ended by termination, the first observation of the next episode is the next one; learners do not use it.
+
+    The memory recognizes a timeout by a next observation that equals the observation in every number. So if nothing
+    changes in a step of an episode that goes on, the episode counts as cut off there, too.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class ReplayMemory:
         device: torch.device,
         *,
         prioritized: bool = False,
+        pins: bool = False,
     ) -> None:
         """Allocate the memory. It is written to, so that the system provides all of it now.
 
@@ -79,8 +83,9 @@ class ReplayMemory:
             columns: What a transition holds, by name.
             device: Where it is held.
             prioritized: Whether transitions are drawn by their priorities.
+            pins: Whether the host holds it, and what is read from it goes to a GPU: then through pinned memory.
         """
-        self.steps, self.num_envs, self.device = steps, num_envs, device
+        self.steps, self.num_envs, self.device, self._pins = steps, num_envs, device, pins
         self.added = 0
         """Steps that were ever added."""
         self._columns = dict(columns)
@@ -145,13 +150,10 @@ class ReplayMemory:
         row = self.added % self.steps
         if self.added:
             newest = (self.added - 1) % self.steps
-            # Several times as fast on a CPU as (… != …).any(dim=-1)
-            changed = (
-                (table[-1] - values[name].to(table.dtype)).abs_().amax(dim=-1) != 0  # the table holds rounded values
-                for name, table in self._tables.items()
-                if name in following
-            )
-            cut_off = functools.reduce(torch.logical_or, changed)
+            observed = {name: self._tables[name] for name in following}
+            begins = _differ((table[-1], values[name]) for name, table in observed.items())
+            moved = _differ((table[-1], table[newest]) for table in observed.values())
+            cut_off = begins | ~moved
             self._next[newest] = torch.where(cut_off, self._index_of(newest), self._index_of(row))
         for name in self._columns:
             self._tables[name][row].copy_(values[name])
@@ -233,7 +235,12 @@ class ReplayMemory:
             name: The column.
             index: Result of :meth:`draw`, of shape (n,).
         """
-        return self._tables[name].flatten(0, 1).index_select(0, index)
+        rows = self._tables[name].flatten(0, 1)
+        if not self._pins:
+            return rows.index_select(0, index)
+        # Torch reuses a pinned block only after the copies from it have ended.
+        found = torch.empty((len(index), rows.shape[1]), dtype=rows.dtype, device=self.device, pin_memory=True)
+        return torch.index_select(rows, 0, index, out=found)
 
     def mean_age(self) -> float | None:
         """Return the mean age of the transitions that were drawn last, when they were drawn. This waits for a GPU.
@@ -332,3 +339,15 @@ class ReplayMemory:
     def _index_of(self, row: int) -> torch.Tensor:
         """Return the index of each environment's transition in a row."""
         return row * self.num_envs + self._envs
+
+
+def _differ(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    """Return in which environments a number differs, of shape (num_envs,).
+
+    Args:
+        pairs: Tensors of a memory, and tensors to compare with them, of shape (num_envs, size) each. Those of the
+            memory are rounded to its type, so the others are, too.
+    """
+    # Several times as fast on a CPU as (… != …).any(dim=-1)
+    changed = ((held - other.to(held.dtype)).abs_().amax(dim=-1) != 0 for held, other in pairs)
+    return functools.reduce(torch.logical_or, changed)

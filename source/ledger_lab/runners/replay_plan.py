@@ -32,6 +32,10 @@ class ReplayPlan:
     """Gradient steps after each step of all environments."""
     prioritized: bool = False
     """Whether transitions are drawn by their priorities."""
+    on_host: bool = False
+    """Whether the host holds it if the training is on a GPU."""
+    host_setting: str | None = None
+    """Setting of the agent's configuration for :attr:`on_host`; ``None`` if the library has none."""
 
     def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
         """Refuse a replay memory that does not fit into what is free.
@@ -40,24 +44,34 @@ class ReplayPlan:
             num_envs: Environments of this process.
             observations: Numbers in an observation, of all groups that are stored.
             actions: Numbers in an action.
-            device: Where the memory is kept.
+            device: Device of the training.
 
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
-        import torch
-
+        held_by = "cpu" if self.on_host else str(device)
         rows = (self.steps + 1) * num_envs
         each = num_envs * bytes_per_transition(observations, actions, rows, prioritized=self.prioritized)
         newest = num_envs * observations * _FLOAT_BYTES
         needed = self.steps * each + newest
-        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else usable_bytes()
+        free = _free_bytes(held_by)
         if needed > free:
+            room = f"there is room for {max(0, free - newest) // each} steps"
+            if held_by.startswith("cuda") and self.host_setting is not None:
+                in_host = max(0, _free_bytes("cpu") - newest) // each
+                room += f", and with {self.host_setting}=true for {in_host} in the memory of the host"
             raise UserError(
                 f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
-                f"{each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {device} are free: "
-                f"there is room for {max(0, free - newest) // each} steps"
+                f"{each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {held_by} are free: "
+                f"{room}"
             )
+
+
+def _free_bytes(device: str) -> int:
+    """Return the memory of a device that is free [B]."""
+    import torch
+
+    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else usable_bytes()
 
 
 def bytes_per_transition(observations: int, actions: int, rows: int, *, prioritized: bool = False) -> int:

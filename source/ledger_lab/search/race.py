@@ -19,6 +19,14 @@ from ledger_lab.search.trials import STOCK, Outcome, Place, Trial
 
 CAP_RATIO: Final = 2.0
 """Largest cap ÷ the incumbent's largest charge of a seed."""
+_TRAIN_AGAIN = "move its run away to train it again"
+_BAD_STOCK: Final = {
+    Outcome.MISSED: ("missed the target", "let it train longer, with --max_iterations in arguments"),
+    Outcome.CAPPED: ("used up its share of the budget", "raise the budget"),
+    Outcome.CRASHED: ("crashed", _TRAIN_AGAIN),
+    Outcome.HUNG: ("hung", _TRAIN_AGAIN),
+}
+"""Ends of a training of the stock recipe without which there is no race: what it did, and the way out."""
 
 
 def decide_race(situation: Situation) -> Decision:
@@ -59,13 +67,10 @@ def incumbent(declaration: SearchDeclaration, trials: Sequence[Trial], charges: 
 def _stock(situation: Situation) -> Decision | None:
     """Decide about the stock recipe; ``None`` if it has run all seeds, so that other trials can start."""
     runs = situation.stock.raced()
-    bad = {Outcome.CRASHED: "crashed", Outcome.HUNG: "hung", Outcome.CAPPED: "used up its share of the budget"}
     for seed, run in sorted(runs.items()):
-        if run.outcome in bad:
-            return End(
-                f"the stock recipe {bad[run.outcome]} on seed {seed}, so there is nothing to compare with"
-                + (": raise the budget" if run.outcome is Outcome.CAPPED else ": move its run away to train it again")
-            )
+        if run.outcome in _BAD_STOCK:
+            what, way_out = _BAD_STOCK[run.outcome]
+            return End(f"the stock recipe {what} on seed {seed}, so there is nothing to compare with: {way_out}")
     missing = [seed for seed in situation.declaration.search_seeds if seed not in runs]
     if missing:
         left_s = situation.left_s
@@ -121,8 +126,6 @@ class _Caps:
             own: Charges of the trial's earlier seeds.
             seed: The seed of the training.
         """
-        if _misses(self.best):
-            return self.slowest  # reaching the target on all seeds is better, however long it takes
         theirs = self.charges.by_trial[self.best.number]
         ahead = sum(theirs[each] for each in (*own, seed)) - sum(own.values())
         return min(self.slowest, ahead) if sum(own.values()) < sum(theirs[each] for each in own) or not own else 0.0

@@ -33,7 +33,7 @@ from ledger_lab.mirrors.start import start_mirrors
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recording.writer import RunWriter
-from ledger_lab.runners import Policy
+from ledger_lab.runners import Policy, Trainer
 from ledger_lab.runners.collectives import metered_collectives
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.cpu_graphs import recorded_physics
@@ -273,10 +273,10 @@ def _train_and_judge(
         keeper = StateKeeper(plan, group, trainer, simulation, judge, writer.append, clock)
         if trainer.replay is not None:
             writer.replay_bytes = trainer.replay.nbytes
-            show_replay(plan, trainer.replay, keeper.replay, console)
+            show_replay(trainer.replay, keeper.replay, console)
         show_reasons(keeper.begin(), console)
         endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
-        watch = _health_watch(plan, writer, endings.time_outs, env.unwrapped.max_episode_length, console)
+        watch = _health_watch(plan, writer, trainer, endings.time_outs, env.unwrapped.max_episode_length, console)
         if plan.timing == "events":
             clock.follow(CudaTimer(plan.device))
         with endings.counting():
@@ -306,11 +306,22 @@ def _held_out_slots(plan: TrainPlan, env: ManagerBasedRLEnv, writer: RunWriter) 
 
 
 def _health_watch(
-    plan: TrainPlan, writer: RunWriter, time_outs: Collection[str], episode_steps: int, console: Console
+    plan: TrainPlan,
+    writer: RunWriter,
+    trainer: Trainer,
+    time_outs: Collection[str],
+    episode_steps: int,
+    console: Console,
 ) -> HealthWatch:
     """Make the health watch, and give it the scores of earlier attempts. It does not report their events again."""
-    dialect = plan.adapter.dialect
-    settings = Settings(dialect.overrides, dialect.adaptive, dialect.value_scale(plan.agent_cfg))
+    dialect, agent_cfg = plan.adapter.dialect, plan.agent_cfg
+    settings = Settings(
+        dialect.overrides,
+        dialect.adaptive,
+        value_scale=dialect.value_scale(agent_cfg),
+        entropy_target=trainer.entropy_target,
+        estimates_distributions=dialect.estimates_distributions(agent_cfg),
+    )
     episode_iterations = math.ceil(episode_steps / plan.batch.horizon)
     batch, target = plan.batch, plan.panel.target_success
     monitor = HealthMonitor(batch.max_iterations, target, settings, time_outs, episode_iterations)

@@ -80,10 +80,12 @@ class SavedReplay:
     def largest_bytes(self) -> int:
         """Most disk space that the files will need [B], while a new state replaces an old one.
 
-        This is the whole memory, the new steps, and the steps of the oldest segment that are no longer needed. The
-        priorities of all transitions are in the old and in the new state.
+        This is the whole memory, the new steps, and the steps of the oldest segment that are no longer needed. That
+        segment may come from an earlier attempt, which may have saved less often. The priorities of all transitions are
+        in the old and in the new state.
         """
-        unneeded = min(self._steps_between, self._steps_each)
+        between = self._steps_between if self._attempt == 1 else self._memory.steps
+        unneeded = min(between, self._steps_each)
         steps = math.ceil(self._memory.steps + self._steps_between + unneeded)
         return steps * self._memory.saved_step_bytes + 2 * self._memory.priority_bytes
 

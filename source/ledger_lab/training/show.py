@@ -66,16 +66,15 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
     )
 
 
-def show_replay(plan: TrainPlan, memory: ReplayMemory, saved: SavedReplay | None, console: Console) -> None:
+def show_replay(memory: ReplayMemory, saved: SavedReplay | None, console: Console) -> None:
     """Print how much memory the replay memory takes, and how much disk space if it is saved.
 
     Args:
-        plan: The run.
         memory: The replay memory.
         saved: Saves it; ``None`` if it is not saved.
         console: Where to print.
     """
-    line = f"the replay memory takes {_size(memory.nbytes)} of {plan.device}"
+    line = f"the replay memory takes {_size(memory.nbytes)} of {memory.device}"
     if saved is not None:
         line += f"; saved with the state, up to {_size(saved.largest_bytes)} of disk space"
     console.print(line, soft_wrap=True)

@@ -16,6 +16,7 @@ from ledger_lab.files import file_sha256, whole_file
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.runners import Trainer
+from ledger_lab.runners.off_policy import short_refill
 from ledger_lab.runners.process_group import ProcessGroup
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
@@ -159,7 +160,7 @@ class StateKeeper:
             self._simulation.begin_fresh()
         if self._judge is not None:
             self._judge.resume(mine["judge"], resumed.results, whole)
-        reasons = [*resumed.reasons, *refills, *troubles, *self._inexact]
+        reasons = [*resumed.reasons, *refills, *troubles, *self._inexact, *self._short_refill(saved.iteration)]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -175,6 +176,15 @@ class StateKeeper:
             )
         self._last, self._last_s = saved.iteration, time.monotonic()
         return reasons
+
+    def _short_refill(self, iteration: int) -> list[str]:
+        """Return why an empty replay memory refills for fewer steps than usual; empty if it does not."""
+        if self._trainer.replay is None or len(self._trainer.replay):
+            return []
+        batch = self._plan.batch
+        steps_left = (batch.max_iterations - iteration) * batch.horizon
+        reason = short_refill(self._plan.adapter.dialect, self._plan.agent_cfg, steps_left)
+        return [] if reason is None else [reason]
 
     def _save(self, iterations: int, env_steps: int) -> None:
         """Write the file. It holds the learner, which is equal in all processes, and the simulation of each process.

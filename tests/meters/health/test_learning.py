@@ -128,7 +128,11 @@ def test_collapsing_action_noise_is_reported_once() -> None:
     assert "agent.algorithm.entropy_coef" in found.advice
 
 
-SAC = Settings({"replay_steps": "memory", "initial_entropy_coef": "alpha", "learning_rate": "rate"}, value_scale=10.0)
+SAC = Settings(
+    {"replay_steps": "memory", "initial_entropy_coef": "alpha", "learning_rate": "rate"},
+    value_scale=10.0,
+    entropy_target=-1.0,
+)
 TD3 = Settings({"replay_steps": "memory", "exploration_noise": "noise", "learning_rate": "rate"})
 
 
@@ -151,6 +155,26 @@ def test_noise_that_stays_far_below_what_sac_aims_at_is_a_collapse() -> None:
     assert found.advice.startswith("raise alpha, or lower rate (now ")
 
 
+@pytest.mark.parametrize(
+    ("target", "fine", "collapsed", "aim"), [(-2.0, 0.02, 0.008, "0.0327"), (0.0, 0.07, 0.05, "0.242")]
+)
+def test_noise_is_compared_with_the_entropy_that_the_learner_aims_at(
+    target: float, fine: float, collapsed: float, aim: str
+) -> None:
+    def found(noise: float) -> list[str]:
+        watch = off_policy(replace(SAC, entropy_target=target))
+        return [each.evidence for _, each in detections(changed(healthy(100), action_std=lambda *_: noise), watch)]
+
+    assert found(fine) == []
+    assert found(collapsed) == [f"standard deviation of the actions {collapsed:g}, while SAC aims at {aim}"]
+
+
+def test_an_entropy_that_no_policy_can_have_counts_as_the_largest_one() -> None:
+    watch = off_policy(replace(SAC, entropy_target=1e6))
+    ((_, found),) = detections(changed(healthy(100), action_std=lambda *_: 0.1), watch)
+    assert found.evidence.endswith("while SAC aims at 0.484"), "that of a uniform action"
+
+
 def test_a_loss_far_above_small_returns_is_no_explosion_with_a_replay_memory() -> None:
     def small(stream: Iterator[Iteration]) -> Iterator[Iteration]:
         return changed(stream, mean_return=lambda _, value: 1e-4 * value, value_loss=lambda *_: 1.0)
@@ -166,6 +190,12 @@ def test_a_loss_that_diverges_is_an_explosion_with_a_replay_memory() -> None:
         f"lower rate (now {found.advice.split('now ')[1].split(')')[0]}), the share that target networks take over or "
         "the number of updates per step, or scale the rewards down"
     )
+
+
+def test_the_loss_of_distributions_is_not_compared_with_returns() -> None:
+    """It is a cross-entropy, in another unit."""
+    diverging = changed(healthy(100), value_loss=lambda n, _: 1.5**n)
+    assert detections(diverging, off_policy(replace(SAC, estimates_distributions=True))) == []
 
 
 def test_the_scale_of_the_rewards_counts() -> None:

@@ -20,7 +20,10 @@ class Event(StrEnum):
         return event
 
     NON_FINITE = "non_finite", "a training metric is NaN or infinite"
-    VALUE_LOSS_EXPLOSION = "value_loss_explosion", "the value loss is many times larger than the squared returns"
+    VALUE_LOSS_EXPLOSION = (
+        "value_loss_explosion",
+        "the value loss is many times larger than the squared returns (never reported with value_atoms above 1)",
+    )
     ENTROPY_COLLAPSE = "entropy_collapse", "the policy stops exploring before it has learned the task"
     KL_OUT_OF_RANGE = "kl_out_of_range", "updates change the policy far too much, or not at all"
     GRADIENT_SPIKES = "gradient_spikes", "the gradient norm jumps repeatedly"
@@ -76,6 +79,11 @@ class Settings:
     """The library's name of the learning-rate schedule that follows the KL divergence."""
     value_scale: float = 1.0
     """Factor between the returns that are reported and the values that the learner estimates."""
+    entropy_target: float | None = None
+    """Entropy per action that the learner aims at, of actions as shares of their bound [nat], as SAC does; ``None`` if
+    it aims at none."""
+    estimates_distributions: bool = False
+    """Whether the value loss compares distributions of returns, and not returns."""
 
     def __getitem__(self, field_name: str) -> str:
         """Return the override on the command line, or a description if the library has none.
@@ -89,11 +97,6 @@ class Settings:
     def has_replay(self) -> bool:
         """Whether the algorithm learns from a replay memory."""
         return "replay_steps" in self.names
-
-    @property
-    def learns_entropy(self) -> bool:
-        """Whether the algorithm learns the weight of the entropy, so that the entropy reaches a target, as SAC does."""
-        return "initial_entropy_coef" in self.names
 
     @property
     def exploration(self) -> str:

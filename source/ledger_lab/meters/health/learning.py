@@ -53,6 +53,9 @@ class ValueLossExplosion:
     The values of an algorithm with a replay memory may also contain the entropy of the policy. If the returns are
     small, their loss is then far above the squared returns, and no problem. So there, the loss must also exceed its own
     peak.
+
+    A critic that estimates the distribution of the return has a cross-entropy as its loss. It has another unit than the
+    squared returns, and the estimates cannot leave the range of the distribution. So there, nothing is reported.
     """
 
     _BEYOND = 1e4
@@ -90,7 +93,7 @@ class ValueLossExplosion:
             self._since_best = 0 if better else self._since_best + 1
             self._best_return = returned if better else self._best_return
         loss = seen.figures.get("value_loss")
-        if loss is None:
+        if loss is None or self._settings.estimates_distributions:
             return None
         usual = median(self._recent) if len(self._recent) >= self._WARM_UP else None
         self._recent.append(loss)
@@ -142,15 +145,16 @@ class EntropyCollapse:
     """Remaining share after this many iterations of a fall; good trainings kept 51 % or more."""
     _GAUSSIAN = 0.5 * math.log(2 * math.pi * math.e)
     """Entropy of a normal distribution with a standard deviation of 1 [nat]."""
-    _AIM = math.exp(-1.0 - _GAUSSIAN)
-    """Standard deviation of an action, as a share of its bound, with the entropy at which SAC aims: -1 nat each."""
+    _LARGEST_ENTROPY = math.log(2.0)
+    """Entropy of an action, as a share of its bound, that is uniform between -1 and 1 [nat]. No action has more."""
     _BELOW = 0.25
-    """Share of this standard deviation below which SAC does not explore."""
+    """Share of the standard deviation that SAC aims at, below which it does not explore."""
 
     def __init__(self, settings: Settings) -> None:
         """Start without a problem."""
         self._settings = settings
-        self._debounce = Debounce(patience=10 if settings.learns_entropy else 2, calm=_CALM)
+        self._aim = self._std_with(settings.entropy_target)
+        self._debounce = Debounce(patience=2 if self._aim is None else 10, calm=_CALM)
         self._first: list[float] = []
         self._actions: float | None = None
         self._recent: deque[float] = deque(maxlen=self._WITHIN + 1)
@@ -169,8 +173,8 @@ class EntropyCollapse:
         if len(self._first) < 3:
             self._first.append(noise)
         self._recent.append(noise)
-        if self._settings.learns_entropy:
-            low, since = noise <= self._BELOW * self._AIM, f"while SAC aims at {self._AIM:.3g}"
+        if self._aim is not None:
+            low, since = noise <= self._BELOW * self._aim, f"while SAC aims at {self._aim:.3g}"
         else:
             first, lately = median(self._first), max(self._recent)
             gone = noise <= self._FLOOR * first and noise < first
@@ -179,12 +183,16 @@ class EntropyCollapse:
             since = f"from {earlier}"
         if not self._debounce.should_report(low and not learned):
             return None
-        more = "" if self._settings.learns_entropy else f" or {self._settings['initial_noise_std']}"
+        more = f" or {self._settings['initial_noise_std']}" if self._aim is None else ""
         return Detection(
             Event.ENTROPY_COLLAPSE,
             f"standard deviation of the actions {noise:.3g}, {since}",
             f"raise {self._settings.exploration}{more}, or lower {self._settings['learning_rate']}{_now(seen)}",
         )
+
+    def _std_with(self, entropy: float | None) -> float | None:
+        """Return the standard deviation of a Gaussian action with an entropy; ``None`` if SAC aims at none."""
+        return None if entropy is None else math.exp(min(entropy, self._LARGEST_ENTROPY) - self._GAUSSIAN)
 
     def _noise(self, seen: Iteration) -> float | None:
         """Return the standard deviation of the actions; ``None`` if unknown."""

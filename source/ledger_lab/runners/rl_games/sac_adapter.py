@@ -32,7 +32,14 @@ from ledger_lab.recipes.settings import read_setting
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
+from ledger_lab.runners.off_policy import (
+    REFILLS,
+    refill_steps,
+    require_bound,
+    require_one_process,
+    require_room,
+    require_update,
+)
 from ledger_lab.runners.recorded_calls import recorded_calls
 from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.rl_games.adapter import RlGamesAdapter
@@ -83,6 +90,7 @@ class SacTrainer(RlGamesLoop):
         network.critic_target.load_state_dict(network.critic.state_dict())  # an initializer draws each on its own
         network.actor.register_forward_hook(self._keep_noise)
         algo.min_alpha = torch.zeros_like(algo.min_alpha)
+        self.entropy_target = algo.target_entropy / algo.actions_num
         self._random_steps, self._first_update = cfg["random_steps"], cfg["warm_up_steps"]
         self._updates = replay.updates_per_step
         self._scale_rewards, algo.rewards_shaper = algo.rewards_shaper, _unscaled
@@ -137,8 +145,10 @@ class SacTrainer(RlGamesLoop):
             self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
             self._first_update = state.get(_FIRST_UPDATE, self._first_update)  # later, if the memory has refilled
         else:
+            done = self.iterations * self._batch.horizon
+            left = self._batch.max_iterations * self._batch.horizon - done
             self._random_steps = 0
-            self._first_update += self.iterations * self._batch.horizon
+            self._first_update = done + refill_steps(self._first_update, left)
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

@@ -21,7 +21,8 @@ in the middle, so policies begin with a standard deviation of 1, as in SKRL."""
 
 _LACKS = (
     *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
-    *("reward_normalization", "prioritized_sampling"),
+    *("reward_normalization", "prioritized_sampling", "critics", "critics_in_target", "observation_symlog"),
+    "replay_on_host",
 )
 """Fields that the library does not have; it trains with their defaults."""
 

@@ -1,13 +1,16 @@
 """SAC and TD3 of SKRL, with gradient steps that the library's own agents can't compute.
 
-Only the update is new: sums of several rewards, critics of distributions, scaled rewards, and weights of transitions.
-Networks, optimizers, acting, storing and checkpoints are the library's. Without any of these options, the updates equal
-the library's bit for bit on a CPU, which a test proves. Then LedgerLab trains with the library's own agents.
+Only the update is new: sums of several rewards, critics of distributions, more than two critics, scaled rewards, and
+weights of transitions. Networks, optimizers, acting, storing and checkpoints are the library's. Without any of these
+options, the updates equal the library's bit for bit on a CPU, which a test proves. Then LedgerLab trains with the
+library's own agents.
 """
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,9 +20,9 @@ from skrl.agents.torch.sac import SAC
 from skrl.agents.torch.td3 import TD3
 
 from ledger_lab.runners.reward_scale import RewardScale
-from ledger_lab.runners.skrl.critics import CategoricalCritics, Critics, MeanCritics
+from ledger_lab.runners.skrl.critics import CategoricalCritics, Critics, Estimate, MeanCritics
 from ledger_lab.runners.skrl.memory import DISCOUNTS, WEIGHTS
-from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
+from ledger_lab.runners.skrl.off_policy_dialect import TARGET
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.value_distribution import ValueDistribution
 
@@ -51,7 +54,9 @@ class ReplayAgent(Agent):
     """What both algorithms share."""
 
     critic_loss_scale: ClassVar[float]
-    """Factor of the sum of both critics' losses, as in the library."""
+    """Factor of the sum of the critics' losses, as in the library."""
+    policy_critics: ClassVar[int]
+    """If there are two critics, the policy learns from the lowest value of this many, as in the library."""
 
     def __init__(self, *, options: Options, num_envs: int, **library: Any) -> None:  # noqa: ANN401 - passes through
         """Build the library's agent.
@@ -64,15 +69,29 @@ class ReplayAgent(Agent):
         super().__init__(**library)
         self._n_step, self._prioritizes = options.n_step, options.prioritized_sampling
         device = torch.device(self.device)
+        self._roles = options.critic_roles[: options.critics]
+        """Roles of the critics, without those of their target networks."""
+        self._in_target = options.critics_in_target
+        for role in self._roles:
+            if role in options.further_roles:
+                self._add_critic(role)
         self._critics: Critics = MeanCritics()
         if options.value_atoms > 1:
             distribution = ValueDistribution(*options.value_range, options.value_atoms, device)
-            self._critics = CategoricalCritics([self.models[role] for role in CRITICS], distribution)
+            self._critics = CategoricalCritics([self.models[role] for role in options.critic_roles], distribution)
         self.reward_scale: RewardScale | None = None
         """Scale of the rewards; ``None`` if they stay as they are stored."""
         if options.reward_normalization:
             self.reward_scale = RewardScale(num_envs, self.cfg.discount_factor, device)
             self.checkpoint_modules[REWARD_SCALE] = self.reward_scale
+
+    def _add_critic(self, role: str) -> None:
+        """Do with a critic and its target network what the library does with its two."""
+        critic, target = self.models[role], self.models[TARGET + role]
+        target.freeze_parameters(True)
+        target.update_parameters(critic, polyak=1)
+        self.critic_optimizer.add_param_group({"params": list(critic.parameters())})
+        self.checkpoint_modules |= {role: critic, TARGET + role: target}
 
     def record_transition(self, **transition: Any) -> None:  # noqa: ANN401 - passes through
         """Store a step of all environments, and take in its rewards."""
@@ -126,31 +145,45 @@ class ReplayAgent(Agent):
         with self._autocast():
             with torch.no_grad():
                 next_actions, penalty = self._next_actions(batch.next_inputs)
-                following = {**batch.next_inputs, "taken_actions": next_actions}
-                targets = self._critics.targets(
-                    self.target_critic_1.act(following, role="target_critic_1"),
-                    self.target_critic_2.act(following, role="target_critic_2"),
-                    batch.rewards,
-                    batch.bootstrap,
-                    penalty,
-                )
-            taken = {**batch.inputs, "taken_actions": batch.actions}
-            first = self.critic_1.act(taken, role="critic_1")
-            second = self.critic_2.act(taken, role="critic_2")
-            losses = [self._critics.losses(estimate, targets) for estimate in (first, second)]
+                following = self._estimates(self._target_roles(), batch.next_inputs, next_actions)
+                targets = self._critics.targets(following, batch.rewards, batch.bootstrap, penalty)
+            estimates = self._estimates(self._roles, batch.inputs, batch.actions)
+            losses = [self._critics.losses(estimate, targets) for estimate in estimates]
             if batch.weights is not None:
                 losses = [batch.weights * each for each in losses]
-            loss = self.critic_loss_scale * (losses[0].mean() + losses[1].mean())
-        self._descend(self.critic_optimizer, loss, self.critic_1, self.critic_2)
-        means = self._critics.means(targets)
+            loss = self.critic_loss_scale * torch.stack([each.mean() for each in losses]).sum()
+        self._descend(self.critic_optimizer, loss, *(self.models[role] for role in self._roles))
+        means, values = self._critics.means(targets), [each.detach() for each, _ in estimates]
         if self._prioritizes:
-            errors = [(values.detach() - means).abs() for values, _ in (first, second)]
-            self.memory.prioritize(0.5 * (errors[0] + errors[1]))
-        self.track_data("Loss / Critic loss", loss.item())
-        self.track_data("Q-network / Q1 of stored actions (mean)", first[0].mean().item())
+            self.memory.prioritize(torch.stack([(each - means).abs() for each in values]).mean(dim=0))
+        self.track_data("Loss / Critic loss", 2.0 / len(values) * loss.item())  # comparable for any number of critics
+        self.track_data("Q-network / Q1 of stored actions (mean)", values[0].mean().item())
         self.track_data("Target / Target (mean)", means.mean().item())
         for title, figure in self._critics.figures().items():
             self.track_data(title, figure.item())
+
+    def _target_roles(self) -> Sequence[str]:
+        """Return the roles of the target critics that count in this gradient step; draw them if these are not all."""
+        roles = [TARGET + role for role in self._roles]
+        if self._in_target == len(roles):
+            return roles
+        drawn = torch.randperm(len(roles), generator=self.memory.replay.stream)[: self._in_target]
+        return [roles[index] for index in drawn.tolist()]
+
+    def _estimates(self, roles: Sequence[str], inputs: Inputs, actions: torch.Tensor) -> list[Estimate]:
+        """Return what networks estimate for actions."""
+        asked = {**inputs, "taken_actions": actions}
+        return [self.models[role].act(asked, role=role) for role in roles]
+
+    def _values(self, inputs: Inputs, actions: torch.Tensor) -> torch.Tensor:
+        """Return the values of actions that the policy learns from, of shape (n, 1).
+
+        More than two critics are averaged, as in REDQ (Chen et al. 2021, arXiv:2101.05982).
+        """
+        averages = len(self._roles) > 2
+        roles = self._roles if averages else self._roles[: self.policy_critics]
+        values = [each for each, _ in self._estimates(roles, inputs, actions)]
+        return torch.stack(values).mean(dim=0) if averages else functools.reduce(torch.minimum, values)
 
     @abstractmethod
     def _next_actions(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | float]:
@@ -177,13 +210,14 @@ class ReplayAgent(Agent):
     def _follow(self, *roles: str) -> None:
         """Let the target networks of roles follow their networks."""
         for role in roles:
-            self.models[f"target_{role}"].update_parameters(self.models[role], polyak=self.cfg.polyak)
+            self.models[TARGET + role].update_parameters(self.models[role], polyak=self.cfg.polyak)
 
 
 class ReplaySac(ReplayAgent, SAC):
     """Soft actor-critic."""
 
     critic_loss_scale = 0.5
+    policy_critics = 2
     _entropy_coefficient: torch.Tensor | float
 
     def _next_actions(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | float]:
@@ -195,10 +229,8 @@ class ReplaySac(ReplayAgent, SAC):
         """Take a gradient step of the policy and of the entropy coefficient."""
         with self._autocast():
             actions, outputs = self.policy.act(inputs, role="policy")
-            log_prob, chosen = outputs["log_prob"], {**inputs, "taken_actions": actions}
-            first, _ = self.critic_1.act(chosen, role="critic_1")
-            second, _ = self.critic_2.act(chosen, role="critic_2")
-            loss = (self._entropy_coefficient * log_prob - torch.min(first, second)).mean()
+            log_prob = outputs["log_prob"]
+            loss = (self._entropy_coefficient * log_prob - self._values(inputs, actions)).mean()
         self._descend(self.policy_optimizer, loss, self.policy)
         missing = (log_prob + self._target_entropy).detach()
         entropy_loss = -(self.log_entropy_coefficient * missing).mean()
@@ -206,7 +238,7 @@ class ReplaySac(ReplayAgent, SAC):
         self.scaler.scale(entropy_loss).backward()
         self.scaler.step(self.entropy_optimizer)
         self._entropy_coefficient = self.log_entropy_coefficient.detach().exp()
-        self._follow("critic_1", "critic_2")
+        self._follow(*self._roles)
         self.track_data("Loss / Policy loss", loss.item())
         self.track_data("Loss / Entropy loss", entropy_loss.item())
         self.track_data("Coefficient / Entropy coefficient", self._entropy_coefficient.item())
@@ -216,6 +248,7 @@ class ReplayTd3(ReplayAgent, TD3):
     """Twin delayed deterministic policy gradients."""
 
     critic_loss_scale = 1.0
+    policy_critics = 1
 
     def _next_actions(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | float]:
         """Return the target policy's actions with noise; they cost nothing."""
@@ -231,10 +264,9 @@ class ReplayTd3(ReplayAgent, TD3):
             return
         with self._autocast():
             actions, _ = self.policy.act(inputs, role="policy")
-            values, _ = self.critic_1.act({**inputs, "taken_actions": actions}, role="critic_1")
-            loss = -values.mean()
+            loss = -self._values(inputs, actions).mean()
         self._descend(self.policy_optimizer, loss, self.policy)
-        self._follow("critic_1", "critic_2", "policy")
+        self._follow(*self._roles, "policy")
         self.track_data("Loss / Policy loss", loss.item())
 
 

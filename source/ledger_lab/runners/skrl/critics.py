@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,21 +22,19 @@ _BEYOND = "Target / Target beyond the range (share)"
 
 
 class Critics(Protocol):
-    """How two critics learn."""
+    """How critics learn."""
 
     def targets(
         self,
-        first: Estimate,
-        second: Estimate,
+        following: Sequence[Estimate],
         rewards: torch.Tensor,
         bootstrap: torch.Tensor,
         penalty: torch.Tensor | float,
     ) -> torch.Tensor:
-        """Return what the critics learn, from the lower of two estimates of what follows.
+        """Return what the critics learn, from the lowest estimate of what follows.
 
         Args:
-            first: Estimate of the first target critic, for the next observations and actions.
-            second: Estimate of the second one.
+            following: Estimates of target critics, for the next observations and actions.
             rewards: Shape (n, 1).
             bootstrap: Factor of what follows; 0 after a termination. Shape (n, 1).
             penalty: Is subtracted from what follows, of shape (n, 1).
@@ -61,14 +60,14 @@ class MeanCritics:
 
     def targets(
         self,
-        first: Estimate,
-        second: Estimate,
+        following: Sequence[Estimate],
         rewards: torch.Tensor,
         bootstrap: torch.Tensor,
         penalty: torch.Tensor | float,
     ) -> torch.Tensor:
         """Return target returns, of shape (n, 1)."""
-        return rewards + bootstrap * (torch.min(first[0], second[0]) - penalty)
+        lowest = functools.reduce(torch.minimum, [mean for mean, _ in following])
+        return rewards + bootstrap * (lowest - penalty)
 
     def means(self, targets: torch.Tensor) -> torch.Tensor:
         """Return the targets."""
@@ -86,8 +85,8 @@ class MeanCritics:
 class CategoricalCritics:
     """Critics that estimate the distribution of the return (Bellemare et al. 2017, arXiv:1707.06887).
 
-    Of the two target critics, the one with the lower mean counts for each transition, as in Seo et al. 2025
-    (arXiv:2505.22642).
+    Of the target critics, the one with the lowest mean counts for each transition, as in Seo et al. 2025
+    (arXiv:2505.22642) with two.
     """
 
     def __init__(self, models: Iterable[Any], distribution: ValueDistribution) -> None:
@@ -104,15 +103,14 @@ class CategoricalCritics:
 
     def targets(
         self,
-        first: Estimate,
-        second: Estimate,
+        following: Sequence[Estimate],
         rewards: torch.Tensor,
         bootstrap: torch.Tensor,
         penalty: torch.Tensor | float,
     ) -> torch.Tensor:
         """Return target distributions, of shape (n, atoms)."""
-        lower = torch.where(first[0] < second[0], first[1][_LOGITS], second[1][_LOGITS])
-        probabilities = softmax(lower, dim=-1)
+        _, outputs = functools.reduce(_lower, following)
+        probabilities = softmax(outputs[_LOGITS], dim=-1)
         returns = rewards + bootstrap * (self._distribution.returns - penalty)
         self._figures[_BEYOND] = self._distribution.share_beyond(probabilities, returns)
         return self._distribution.project(probabilities, returns)
@@ -128,6 +126,13 @@ class CategoricalCritics:
     def figures(self) -> dict[str, torch.Tensor]:
         """Return the share of the target returns beyond the range."""
         return self._figures
+
+
+def _lower(one: Estimate, other: Estimate) -> Estimate:
+    """Return the estimate with the lower mean, for each transition."""
+    is_lower = one[0] < other[0]
+    means = torch.where(is_lower, one[0], other[0])
+    return means, {_LOGITS: torch.where(is_lower, one[1][_LOGITS], other[1][_LOGITS])}
 
 
 class _Mean:

@@ -29,18 +29,21 @@ class SkrlMemory:
         device: torch.device,
         replacement: bool = True,
         prioritized: bool = False,
+        on_host: bool = False,
     ) -> None:
         """Remember the sizes. The agent then names what it stores.
 
         Args:
             memory_size: Steps of each environment.
             num_envs: Number of environments.
-            device: Where it is held.
+            device: Where the learner computes.
             replacement: Always true: a transition can be drawn twice.
             prioritized: Whether transitions are drawn by their priorities.
+            on_host: Whether it is held by the host, and not by the device.
         """
         self._steps, self._num_envs, self._device = memory_size, num_envs, torch.device(device)
         self._prioritized = prioritized
+        self._held_by = torch.device("cpu") if on_host else self._device
         self._sizes: dict[str, tuple[int, torch.dtype]] = {}
 
     def __len__(self) -> int:
@@ -55,7 +58,14 @@ class SkrlMemory:
             for name, (size, dtype) in self._sizes.items()
             if not name.startswith(_NEXT)
         }
-        return ReplayMemory(self._steps, self._num_envs, columns, self._device, prioritized=self._prioritized)
+        return ReplayMemory(
+            self._steps,
+            self._num_envs,
+            columns,
+            self._held_by,
+            prioritized=self._prioritized,
+            pins=self._held_by.type == "cpu" and self._device.type == "cuda",
+        )
 
     def create_tensor(self, name: str, *, size: Any, dtype: torch.dtype) -> bool:  # noqa: ANN401 - a space or a number
         """Note that a transition holds a tensor, unless its size is ``None``; return whether it does."""
@@ -66,7 +76,7 @@ class SkrlMemory:
 
     def add_samples(self, **samples: torch.Tensor | None) -> None:
         """Add a step of all environments, of shape (num_envs, size) each; ``None`` for what the task does not have."""
-        held = {name: value for name, value in samples.items() if value is not None}
+        held = {name: value.to(self._held_by) for name, value in samples.items() if value is not None}
         self.replay.add(
             {name: value for name, value in held.items() if not name.startswith(_NEXT)},
             {name.removeprefix(_NEXT): value for name, value in held.items() if name.startswith(_NEXT)},
@@ -87,8 +97,8 @@ class SkrlMemory:
             discount: Discount factor per step.
 
         Returns:
-            One minibatch: a tensor of shape (batch_size, size) for each name; ``None`` for what the task does not have,
-            and for weights of transitions that were drawn uniformly.
+            One minibatch on the learner's device: a tensor of shape (batch_size, size) for each name; ``None`` for what
+            the task does not have, and for weights of transitions that were drawn uniformly.
         """
         index, after = self.replay.draw(batch_size)
         ahead = self.replay.look_ahead(index, after, n_step, discount)
@@ -104,7 +114,9 @@ class SkrlMemory:
                 return self.replay.read(name.removeprefix(_NEXT), ahead.after)
             return self.replay.read(name, ahead.last if name == "terminated" else index)
 
-        return [[values(name) for name in names]]
+        minibatch = [values(name) for name in names]
+        # From pinned memory, the host does not wait for the copy. From other memory, it waits.
+        return [[None if each is None else each.to(self._device, non_blocking=True) for each in minibatch]]
 
     def prioritize(self, errors: torch.Tensor) -> None:
         """Set the priorities of the transitions that were drawn last.
@@ -112,4 +124,4 @@ class SkrlMemory:
         Args:
             errors: Absolute errors of their values, of shape (batch_size, 1).
         """
-        self.replay.prioritize(errors)
+        self.replay.prioritize(errors.to(self._held_by))

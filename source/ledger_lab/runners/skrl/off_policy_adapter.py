@@ -24,7 +24,14 @@ from ledger_lab.recipes import dialect_of
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.runners.off_policy import REFILLS, require_bound, require_one_process, require_room, require_update
+from ledger_lab.runners.off_policy import (
+    REFILLS,
+    refill_steps,
+    require_bound,
+    require_one_process,
+    require_room,
+    require_update,
+)
 from ledger_lab.runners.overlap import Overlap, require_cpu
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay_plan import ReplayPlan
@@ -32,8 +39,8 @@ from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAda
 from ledger_lab.runners.skrl.agents import AGENTS, REWARD_SCALE
 from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
 from ledger_lab.runners.skrl.memory import SkrlMemory
-from ledger_lab.runners.skrl.networks import extend
-from ledger_lab.runners.skrl.off_policy_dialect import CRITICS
+from ledger_lab.runners.skrl.networks import extend, see_symlog
+from ledger_lab.runners.skrl.off_policy_dialect import CRITICS, TARGET
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.skrl.squashed import squashed
 from ledger_lab.runners.threads import Threads
@@ -52,6 +59,9 @@ _FIRST_UPDATE, _RANDOM_STEPS = "first_update", "random_steps"
 _OVERLAP = "overlap"
 """Setting that lets gradient steps run beside the simulation, and part of a state that holds what this needs."""
 
+_UPDATE_TIME = "Stats / Algorithm update time (ms)"
+"""Title of the time of an update in TensorBoard."""
+
 
 class ReplayComponents(Components):
     """The library's builder of components, with LedgerLab's replay memory, and its options for learners."""
@@ -60,23 +70,32 @@ class ReplayComponents(Components):
         """Store a configuration, and read the options in it."""
         super().__init__(wrapper, cfg)
         self._options = Options.of(cfg, dialect_of("skrl", cfg["agent"]["class"].lower()))
+        described = self._cfg["models"]
+        for role in self._options.further_roles:
+            first = CRITICS[2] if role.startswith(TARGET) else CRITICS[0]
+            described[role] = copy.deepcopy(described[first])
 
     def models(self) -> dict[str, Any]:
-        """Return new networks, by agent and role, with the layers that the library's descriptions do not have."""
+        """Return new networks, by agent and role, with what the library's descriptions do not have."""
         models, options = super().models(), self._options
         for role, model in models["agent"].items():
-            if role in CRITICS:
+            if role in options.critic_roles:
                 extend(model, layer_norm=options.critic_layer_norm, outputs=options.value_atoms)
             else:
                 extend(model, layer_norm=options.policy_layer_norm)
+            if options.observation_symlog:
+                see_symlog(model)
         return models
 
     def _component(self, name: str) -> Any:  # noqa: ANN401 - a class of the library
         """Return a class by its name in a configuration."""
+        options = self._options
         if name == REPLAY_CLASS:
-            return functools.partial(SkrlMemory, prioritized=True) if self._options.prioritized_sampling else SkrlMemory
-        if name in AGENTS and self._options.change_updates:
-            return functools.partial(AGENTS[name], options=self._options, num_envs=self._env.num_envs)
+            asked = {"prioritized": options.prioritized_sampling, "on_host": options.replay_on_host}
+            choices: dict[str, Any] = dict.fromkeys((choice for choice, is_asked in asked.items() if is_asked), True)
+            return functools.partial(SkrlMemory, **choices)
+        if name in AGENTS and options.change_updates:
+            return functools.partial(AGENTS[name], options=options, num_envs=self._env.num_envs)
         return super()._component(name)
 
 
@@ -105,6 +124,7 @@ class OffPolicyTrainer(SkrlTrainer):
         assert self._batch.replay is not None
         self._overlap = Overlap(self._learn, self._batch.replay.updates_per_step, self.replay, self._clock)
         self.replay.stream = self._overlap.stream
+        self._library["track_data"], self._agent.track_data = self._agent.track_data, self._track_data
         self._wrapper.step = self._overlap.with_update(self._wrapper.step)
         return metered  # without what the learner's thread calls: the clock belongs to the main thread
 
@@ -130,7 +150,8 @@ class OffPolicyTrainer(SkrlTrainer):
         parts = {
             name: part for name, part in self._stateful().items() if name != REWARD_SCALE
         }  # another task's rewards
-        load_networks(parts, checkpoint, self.dialect.title, behind=dict.fromkeys(CRITICS, actions))
+        critics = Options.of(self._agent_cfg, self.dialect).critic_roles
+        load_networks(parts, checkpoint, self.dialect.title, behind=dict.fromkeys(critics, actions))
 
     def carried(self) -> list[tuple[object, list[str]]]:
         """Return also the sums of rewards of running episodes, if they scale the rewards."""
@@ -154,7 +175,8 @@ class OffPolicyTrainer(SkrlTrainer):
             self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
             cfg.random_timesteps = max(0, self._random_steps - done)  # the library counts in each attempt
         else:
-            cfg.learning_starts += done  # the library counts over all attempts
+            left = self._batch.max_iterations * self._batch.horizon - done
+            cfg.learning_starts = done + refill_steps(cfg.learning_starts, left)  # the library counts over all attempts
             cfg.random_timesteps = self._random_steps = 0
 
     def parts(self) -> list[Part]:
@@ -198,6 +220,13 @@ class OffPolicyTrainer(SkrlTrainer):
                 self._figures |= self._read_figures()
             elif self._overlap.has_learned:
                 self._figures |= self._read_figures() | self._overlap.take_figures()
+
+    def _track_data(self, tag: str, value: float) -> None:
+        """Track a figure for TensorBoard. The library only measures how long it takes to make an update due."""
+        assert self._overlap is not None
+        true_value = self._overlap.update_ms if tag == _UPDATE_TIME else value
+        if true_value is not None:
+            self._library["track_data"](tag, true_value)
 
     def _learn(self, **when: int) -> None:
         """Update on the learner's thread, in the mode that the library sets around an update."""
@@ -292,6 +321,8 @@ class OffPolicyAdapter(SkrlAdapter):
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
                 prioritized=agent_cfg.get("prioritized_sampling", False),
+                on_host=agent_cfg.get("replay_on_host", False),
+                host_setting=settings["replay_on_host"],
             ),
             overlaps=agent_cfg.get(_OVERLAP, False),
         )

@@ -14,12 +14,27 @@ from ledger_lab.runners.skrl.dialect import layers
 
 OWN_FIELDS = (
     *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
-    *("reward_normalization", "prioritized_sampling"),
+    *("reward_normalization", "prioritized_sampling", "critics", "critics_in_target", "observation_symlog"),
+    "replay_on_host",
 )
 """Fields that LedgerLab adds to the library's algorithms."""
 
-CRITICS = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
-"""Roles of the networks that estimate values."""
+TARGET = "target_"
+"""Prefix of the role of a target network, before that of the network that it follows."""
+
+
+def critic_roles(critics: int) -> tuple[str, ...]:
+    """Return the roles of the networks that estimate values: of all critics, then of their target networks.
+
+    Args:
+        critics: Number of critics.
+    """
+    roles = [f"critic_{number}" for number in range(1, critics + 1)]
+    return (*roles, *(f"{TARGET}{role}" for role in roles))
+
+
+CRITICS = critic_roles(2)
+"""Roles of the library's own networks that estimate values."""
 
 _NORMALIZER = "RunningStandardScaler"
 

@@ -30,8 +30,10 @@ class SacTrainer(OffPolicyTrainer):
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer, and bound the policy."""
         metered = super()._build()
+        actions = self._agent.policy.num_actions
         if (target := self._agent_cfg.get("entropy_target")) is not None:
-            self._agent._target_entropy = target * self._agent.policy.num_actions
+            self._agent._target_entropy = target * actions
+        self.entropy_target = float(self._agent._target_entropy) / actions
         self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"], self._stream)
         return metered
 
@@ -68,6 +70,11 @@ class SacAdapter(OffPolicyAdapter):
         cfg = super().prepare(agent_cfg, device, seed=seed, max_iterations=max_iterations)
         if not cfg["agent"].get("learn_entropy", True):
             raise UserError("agent.agent.learn_entropy False: LedgerLab supports only a learned entropy coefficient")
+        if (target := cfg["agent"].get("target_entropy")) is not None:
+            raise UserError(
+                f"agent.agent.target_entropy {target!r}: it is the entropy of all actions together: leave it out, and "
+                f"set {DIALECT.overrides['entropy_target']}, the entropy per action"
+            )
         return cfg
 
 

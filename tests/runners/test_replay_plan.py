@@ -1,0 +1,59 @@
+"""A replay memory that does not fit is refused before it is allocated, with the room on the GPU and on the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.runners.replay_plan import ReplayPlan, bytes_per_transition
+
+ENVS, OBSERVATIONS, ACTIONS = 16, 5, 2
+GPU = torch.device("cuda:0")
+PLAN = ReplayPlan(
+    steps=100, setting="agent.steps", batch_size=8, updates_per_step=1, host_setting="agent.replay_on_host"
+)
+
+
+@pytest.fixture(autouse=True)
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a GPU have room for 40 steps, and the host for 70."""
+
+    def free(steps: int) -> int:
+        return ENVS * (steps * bytes_per_transition(OBSERVATIONS, ACTIONS, 101 * ENVS) + 4 * OBSERVATIONS)
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free(40), free(1000)))
+    monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: free(70))
+
+
+def require(plan: ReplayPlan, device: torch.device) -> None:
+    """Check the memory of a plan."""
+    plan.require_memory(ENVS, OBSERVATIONS, ACTIONS, device)
+
+
+@pytest.mark.parametrize(
+    ("plan", "device", "complaint"),
+    [
+        (
+            PLAN,
+            GPU,
+            "of cuda:0 are free: there is room for 40 steps, and with agent.replay_on_host=true for 70 in the memory "
+            "of the host$",
+        ),
+        (replace(PLAN, host_setting=None), GPU, "of cuda:0 are free: there is room for 40 steps$"),
+        (replace(PLAN, on_host=True), GPU, "of cpu are free: there is room for 70 steps$"),
+        (PLAN, torch.device("cpu"), "of cpu are free: there is room for 70 steps$"),
+    ],
+)
+def test_a_memory_that_does_not_fit_is_refused(plan: ReplayPlan, device: torch.device, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        require(plan, device)
+
+
+def test_what_the_host_holds_needs_no_room_on_the_gpu() -> None:
+    require(replace(PLAN, steps=40), GPU)
+    require(replace(PLAN, steps=70, on_host=True), GPU)
+    with pytest.raises(UserError, match="agent.steps 41: "):
+        require(replace(PLAN, steps=41), GPU)
