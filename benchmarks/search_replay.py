@@ -13,7 +13,7 @@ from ledger_lab.commands.search_decisions import Search
 from ledger_lab.commands.search_request import find_search
 from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.errors import UserError
-from ledger_lab.search.decisions import Decision, Situation, Start
+from ledger_lab.search.decisions import Decision, End, Situation, Start
 from ledger_lab.search.declaration import load_search
 from ledger_lab.search.ending import decide_next
 from ledger_lab.search.trials import Place, SeedRun, Trial, cohort_of
@@ -60,13 +60,13 @@ def bench_search_replay(argv: Sequence[str]) -> int:
         0 if all decisions are those of the search, 1 otherwise.
 
     Raises:
-        UserError: If the ledger has no training of the search, or its trainings ran at the same time.
+        UserError: If the ledger has no training of the search, or one has not ended.
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks search_replay",
         description="Decide each training of a search again, from the ledger as it was before this training, and "
-        "compare: the trial, its values, the seed and the cap. This needs a search whose trainings ran one after the "
-        "other, without --at_once. Nothing is trained.",
+        "compare: the trial, its values, the seed and the cap. This needs a search without --on, whose trainings ran one "
+        "after the other. Nothing is trained.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks search_replay ant_recipe --log_root logs",
     )
     parser.add_argument("search", metavar="SEARCH", help="Search file: a name from config/searches, or your own file.")
@@ -123,12 +123,14 @@ def decide_again(search: Search, runs: SearchRuns, before: Sequence[Recorded], t
         known = trials.get(each.trial.number)
         trials[each.trial.number] = each.trial if known is None else replace(known, runs=(*known.runs, each.run))
     newest = max(then.trial.number, *trials, 0)
-    return decide_next(
-        Situation.of(
-            search.declaration,
-            list(trials.values()),
-            usd_per_s=search.usd_per_s,
-            skipped={number for number in runs.skipped if number < newest},
-            refuses=search.refuses,
-        )
+    situation = Situation.of(
+        search.declaration,
+        list(trials.values()),
+        usd_per_s=search.usd_per_s,
+        skipped={number for number in runs.skipped if number < newest},
+        refuses=search.refuses,
     )
+    try:
+        return decide_next(situation)
+    except UserError as error:  # the search would have ended
+        return End(str(error))

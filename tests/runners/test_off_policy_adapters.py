@@ -20,7 +20,7 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, dialect_of
 from ledger_lab.runners.adapter import load_adapter
-from ledger_lab.runners.off_policy import short_refill
+from ledger_lab.runners.off_policy import first_update, short_refill
 from ledger_lab.runners.process_group import ALONE
 from tests.fakes.observers import Heard
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, translated
@@ -230,10 +230,17 @@ def test_a_training_that_is_resumed_near_its_end_still_learns(library: str, algo
 
 def test_a_short_refill_is_told_with_its_reason() -> None:
     for library, setting in (("skrl", "agent.agent.learning_starts"), ("rl_games", "agent.warm_up_steps")):
-        told = short_refill(dialect_of(library, "sac"), translated("sac", library), 16)
+        told = short_refill(dialect_of(library, "sac"), translated("sac", library), 144, 160)
         assert told == f"16 steps are left, so the replay memory refills for 8 steps instead of 20 ({setting})"
-        for steps_left in (40, 1000, 0):
-            assert short_refill(dialect_of(library, "sac"), translated("sac", library), steps_left) is None
+        for done, steps in ((120, 160), (144, 1160), (160, 160), (2, 22)):
+            assert short_refill(dialect_of(library, "sac"), translated("sac", library), done, steps) is None
+
+
+def test_no_training_that_is_resumed_updates_earlier_than_a_new_one() -> None:
+    assert first_update(1000, 5, 1016) == 1000
+    assert first_update(1000, 800, 1016) == 1000
+    assert first_update(1000, 990, 1016) == 1003
+    assert first_update(10, 500, 1016) == 510
 
 
 @pytest.mark.parametrize("library", ["skrl", "rl_games"])

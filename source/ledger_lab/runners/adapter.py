@@ -246,7 +246,7 @@ class Trainer(ABC):
 
         If no iterations remain, :meth:`train` returns at once, and :meth:`save` returns the last checkpoint. If the
         replay memory is restored, too, restore it before. Otherwise it is empty, and refills for
-        :func:`~ledger_lab.runners.off_policy.refill_steps`.
+        :func:`~ledger_lab.runners.off_policy.first_update`.
 
         Args:
             state: Result of :meth:`state` of a trainer with the same configuration.

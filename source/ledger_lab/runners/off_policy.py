@@ -76,36 +76,47 @@ def require_update(dialect: Dialect, warm_up_steps: int, steps: int) -> None:
         )
 
 
-def refill_steps(warm_up_steps: int, steps_left: int) -> int:
-    """Return for how many steps an empty replay memory refills before a resumed training updates again.
+def first_update(warm_up_steps: int, done: int, steps: int) -> int:
+    """Return the step after which a training updates first that is resumed with an empty replay memory.
 
-    These are the steps before the first update, but at most half of the steps that are left. Otherwise, a training that
-    is resumed near its end would learn nothing more.
+    The memory refills for as many steps as come before the first update of a new training, but for at most half of the
+    steps that are left. Otherwise, a training that is resumed near its end would learn nothing more. No update comes
+    earlier than in a new training.
 
     Args:
         warm_up_steps: Steps before the first update of a new training.
-        steps_left: Steps that the training has left.
+        done: Steps before the interruption.
+        steps: Steps of the whole training.
     """
-    return min(warm_up_steps, steps_left // 2)
+    return max(warm_up_steps, done + min(warm_up_steps, (steps - done) // 2))
 
 
-def short_refill(dialect: Dialect, agent_cfg: Any, steps_left: int) -> str | None:  # noqa: ANN401 - the library's own type
+def short_refill(
+    dialect: Dialect,
+    agent_cfg: Any,  # noqa: ANN401 - the library's own type
+    done: int,
+    steps: int,
+) -> str | None:
     """Tell why an empty replay memory refills for fewer steps than a new training would fill it.
 
     Args:
         dialect: The library and the algorithm.
         agent_cfg: The library's configuration.
-        steps_left: Steps that the training has left.
+        done: Steps before the interruption.
+        steps: Steps of the whole training.
 
     Returns:
-        A sentence without a full stop; ``None`` if it does not, or if nothing is left to train.
+        A sentence without a full stop; ``None`` if it does not, if the first update comes as in a new training, or if
+        nothing is left to train.
     """
     setting = dialect.overrides["warm_up_steps"]
-    usual = read_setting(agent_cfg, setting)
-    steps = refill_steps(usual, steps_left)
-    if steps == usual or not steps_left:
+    usual, left = read_setting(agent_cfg, setting), steps - done
+    first = first_update(usual, done, steps)
+    if first in (usual, done + usual) or not left:
         return None
-    return f"{steps_left} steps are left, so the replay memory refills for {steps} steps instead of {usual} ({setting})"
+    return (
+        f"{left} steps are left, so the replay memory refills for {first - done} steps instead of {usual} ({setting})"
+    )
 
 
 def require_room(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Sequence[str]) -> None:  # noqa: ANN401 - the environment, or the part of it that the learner sees

@@ -182,8 +182,8 @@ class StateKeeper:
         if self._trainer.replay is None or len(self._trainer.replay):
             return []
         batch = self._plan.batch
-        steps_left = (batch.max_iterations - iteration) * batch.horizon
-        reason = short_refill(self._plan.adapter.dialect, self._plan.agent_cfg, steps_left)
+        done, steps = iteration * batch.horizon, batch.max_iterations * batch.horizon
+        reason = short_refill(self._plan.adapter.dialect, self._plan.agent_cfg, done, steps)
         return [] if reason is None else [reason]
 
     def _save(self, iterations: int, env_steps: int) -> None:

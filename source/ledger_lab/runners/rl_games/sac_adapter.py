@@ -34,7 +34,7 @@ from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.off_policy import (
     REFILLS,
-    refill_steps,
+    first_update,
     require_bound,
     require_one_process,
     require_room,
@@ -146,9 +146,9 @@ class SacTrainer(RlGamesLoop):
             self._first_update = state.get(_FIRST_UPDATE, self._first_update)  # later, if the memory has refilled
         else:
             done = self.iterations * self._batch.horizon
-            left = self._batch.max_iterations * self._batch.horizon - done
+            steps = self._batch.max_iterations * self._batch.horizon
             self._random_steps = 0
-            self._first_update = done + refill_steps(self._first_update, left)
+            self._first_update = first_update(self._first_update, done, steps)
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

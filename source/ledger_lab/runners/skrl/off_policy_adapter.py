@@ -26,7 +26,7 @@ from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.off_policy import (
     REFILLS,
-    refill_steps,
+    first_update,
     require_bound,
     require_one_process,
     require_room,
@@ -175,8 +175,8 @@ class OffPolicyTrainer(SkrlTrainer):
             self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
             cfg.random_timesteps = max(0, self._random_steps - done)  # the library counts in each attempt
         else:
-            left = self._batch.max_iterations * self._batch.horizon - done
-            cfg.learning_starts = done + refill_steps(cfg.learning_starts, left)  # the library counts over all attempts
+            steps = self._batch.max_iterations * self._batch.horizon
+            cfg.learning_starts = first_update(cfg.learning_starts, done, steps)  # the library counts over all attempts
             cfg.random_timesteps = self._random_steps = 0
 
     def parts(self) -> list[Part]:
