@@ -65,8 +65,8 @@ def bench_search_replay(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks search_replay",
         description="Decide each training of a search again, from the ledger as it was before this training, and "
-        "compare: the trial, its values, the seed and the cap. This needs a search without --on, whose trainings ran one "
-        "after the other. Nothing is trained.",
+        "compare: the trial, its values, the seed and the cap. This needs a search without --on, whose trainings ran "
+        "one after the other. Nothing is trained.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks search_replay ant_recipe --log_root logs",
     )
     parser.add_argument("search", metavar="SEARCH", help="Search file: a name from config/searches, or your own file.")
