@@ -20,6 +20,7 @@ from ledger_lab.launch.engine import Engine, Site
 from ledger_lab.launch.kubernetes_job import KubernetesSite
 from ledger_lab.launch.local import LocalSite
 from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
+from ledger_lab.launch.programs import programs_in
 from ledger_lab.launch.ray import RaySite
 from ledger_lab.launch.skypilot import SkyPilotSite
 from ledger_lab.launch.slurm_site import SlurmSite
@@ -76,6 +77,13 @@ def test_the_process_on_this_machine_is_found_and_can_be_cancelled(here: Draft) 
     assert local.ENGINE.job_id.fullmatch(found.job) and 0 in local.ENGINE.queued(found)
     wait_until((here.folder / "started" / "0").exists, "the training has started", 60)
     assert local.ENGINE.find(here.folder) == found.job, "not the process of the training"
+
+
+def test_a_process_that_becomes_another_program_has_a_command_line(tmp_path: Path) -> None:
+    (tmp_path / "again.sh").write_text('[ "$1" -lt 500 ] && exec bash again.sh $(($1 + 1))')
+    with subprocess.Popen(["bash", "again.sh", "0"], cwd=tmp_path) as process:
+        while process.poll() is None:
+            assert all("again.sh" in command for command in programs_in(tmp_path).values())
 
 
 def test_the_process_on_another_machine_is_not_taken_for_ended(here: Draft) -> None:

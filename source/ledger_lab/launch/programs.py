@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ SUBMIT_SCRIPT = "submit.sh"
 """Name of the script in the folder of a submission that submits its files."""
 _LONGEST_REASON = 400
 """Characters of a message that are shown."""
+_LOOKS, _LOOK_S = 100, 0.001
+"""How often, and after which pauses, an empty command line is read [1, s]."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _BEGINNING = re.compile(r"^\S+: error: ")
 """How programs of Slurm begin their messages."""
@@ -175,9 +178,26 @@ def programs_in(folder: Path) -> dict[int, str]:
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it belongs to another user, or has ended
             if int(process.name) != os.getpid() and (process / "cwd").samefile(folder):
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                command = _command_line(process).replace(b"\0", b" ")
                 found[int(process.name)] = command.decode(errors="replace")
     return found
+
+
+def _command_line(process: Path) -> bytes:
+    """Return the command line of a process. While a process becomes another program, it is empty for an instant.
+
+    Args:
+        process: Its folder below ``/proc``.
+
+    Raises:
+        OSError: If it has ended.
+    """
+    for _ in range(_LOOKS):
+        if command := (process / "cmdline").read_bytes():
+            return command
+        time.sleep(_LOOK_S)
+        (process / "cwd").stat()  # a process that has ended has none
+    return b""
 
 
 def _one_line(said: str) -> str:
