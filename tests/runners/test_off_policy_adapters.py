@@ -78,6 +78,10 @@ class SkrlStock(RandomMemory):
 
     replay = _UNMEASURED
 
+    def __init__(self, *, prioritized: bool, on_host: bool, **library: Any) -> None:
+        assert not prioritized and not on_host
+        super().__init__(**library)
+
 
 class RlGamesStock(VectorizedReplayBuffer):
     """The library's own memory, which stores each observation twice."""

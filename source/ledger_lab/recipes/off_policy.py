@@ -22,6 +22,13 @@ def _at_least_two(value: Any) -> str | None:  # noqa: ANN401 - whatever stands i
     return None if type(value) is int and value >= 2 else "must be a whole number of at least 2"
 
 
+OPTIONS = (
+    *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
+    *("reward_normalization", "prioritized_sampling", "critics", "critics_in_target", "observation_symlog"),
+    "replay_on_host",
+)
+"""Fields that no library has. LedgerLab adds them to some, and the others train with their defaults."""
+
 _SHARED_RULES: Mapping[str, Rule] = {
     **{
         name: PPO_RULES[name]

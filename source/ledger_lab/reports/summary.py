@@ -148,13 +148,7 @@ class RunSummary:
     """Peak memory on the host of the process with the largest peak [GB]."""
     replay_memory_gb: float | None = _figure(
         lambda of: of.replay_gb,
-        Shown(
-            "replay memory",
-            "on the device or the host",
-            cells.replay_memory_cell,
-            priority=14,
-            if_measured=True,
-        ),
+        Shown("replay memory", "on the device or the host", cells.replay_memory_cell, priority=14, if_measured=True),
     )
     """Memory that the replay memory takes [GB]. It is a part of the peak memory of the device, or of the host without a
     GPU or with ``replay_on_host``; networks and simulation are in the rest. ``None`` without a replay memory."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 REFILLS = "the replay memory is not saved, and refills"
 """Why a training that was interrupted differs from an uninterrupted one."""
+FIRST_UPDATE, RANDOM_STEPS = "first_update", "random_steps"
+"""Parts of a state: the steps of each environment before the first update, and those with random actions."""
 
 
 def _name_of(dialect: Dialect) -> str:

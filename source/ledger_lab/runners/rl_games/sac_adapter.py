@@ -33,6 +33,8 @@ from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.off_policy import (
+    FIRST_UPDATE,
+    RANDOM_STEPS,
     REFILLS,
     first_update,
     require_bound,
@@ -58,8 +60,6 @@ _NORMALIZER = "running_mean_std"
 
 _TEMPERATURE = "log_alpha"
 """Part of a state that holds the logarithm of the entropy coefficient."""
-_FIRST_UPDATE, _RANDOM_STEPS = "first_update", "random_steps"
-"""Parts of a state: the steps of each environment before the first update, and those with random actions."""
 
 
 class SacTrainer(RlGamesLoop):
@@ -122,7 +122,7 @@ class SacTrainer(RlGamesLoop):
         """Return the algorithm's own state, the entropy coefficient, and when random acting ends and updates begin."""
         with contextlib.redirect_stdout(io.StringIO()):  # the library says that it loads weights
             state: dict[str, Any] = self._algo.get_full_state_weights()
-        begins = {_FIRST_UPDATE: self._first_update, _RANDOM_STEPS: self._random_steps}
+        begins = {FIRST_UPDATE: self._first_update, RANDOM_STEPS: self._random_steps}
         return {**state, **begins, _TEMPERATURE: self._algo.log_alpha.detach().clone()}
 
     def begin(self, checkpoint: Path) -> None:
@@ -142,8 +142,8 @@ class SacTrainer(RlGamesLoop):
             algo.log_alpha.copy_(state[_TEMPERATURE])
         self._keep_tensors()
         if len(algo.replay_buffer.replay):
-            self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
-            self._first_update = state.get(_FIRST_UPDATE, self._first_update)  # later, if the memory has refilled
+            self._random_steps = state.get(RANDOM_STEPS, self._random_steps)
+            self._first_update = state.get(FIRST_UPDATE, self._first_update)  # later, if the memory has refilled
         else:
             done = self.iterations * self._batch.horizon
             steps = self._batch.max_iterations * self._batch.horizon

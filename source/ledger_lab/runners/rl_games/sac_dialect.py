@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledger_lab.recipes.dialect import Dialect, Only, Setting
-from ledger_lab.recipes.off_policy import SacRecipe
+from ledger_lab.recipes.off_policy import OPTIONS, SacRecipe
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import finite
 from ledger_lab.runners.rl_games.dialect import DIALECT as PPO_DIALECT
@@ -17,14 +17,6 @@ environments."""
 LOG_STD_BOUNDS = (-5.0, 5.0)
 """Smallest and largest logarithm of the standard deviation of the actions, before they are squashed. The library begins
 in the middle, so policies begin with a standard deviation of 1, as in SKRL."""
-
-
-_LACKS = (
-    *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
-    *("reward_normalization", "prioritized_sampling", "critics", "critics_in_target", "observation_symlog"),
-    "replay_on_host",
-)
-"""Fields that the library does not have; it trains with their defaults."""
 
 
 def _template(_: SacRecipe) -> dict[str, Any]:
@@ -90,7 +82,7 @@ DIALECT = Dialect(
     },
     only={
         name: Only(getattr(SacRecipe, name), "it has no such setting: leave it out, or use --rl_library skrl")
-        for name in _LACKS
+        for name in OPTIONS
     },
     differences={
         "observation_normalization": "updated with each batch of observations and of next observations, clipped at ±5",

@@ -25,6 +25,8 @@ from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.runners.off_policy import (
+    FIRST_UPDATE,
+    RANDOM_STEPS,
     REFILLS,
     first_update,
     require_bound,
@@ -53,8 +55,6 @@ if TYPE_CHECKING:
 _STORED_GROUPS = ("policy", "critic")
 """Observation groups that the library stores, if a task has them."""
 
-_FIRST_UPDATE, _RANDOM_STEPS = "first_update", "random_steps"
-"""Parts of a state: the steps of each environment before the first update, and those with random actions."""
 
 _OVERLAP = "overlap"
 """Setting that lets gradient steps run beside the simulation, and part of a state that holds what this needs."""
@@ -91,9 +91,9 @@ class ReplayComponents(Components):
         """Return a class by its name in a configuration."""
         options = self._options
         if name == REPLAY_CLASS:
-            asked = {"prioritized": options.prioritized_sampling, "on_host": options.replay_on_host}
-            choices: dict[str, Any] = dict.fromkeys((choice for choice, is_asked in asked.items() if is_asked), True)
-            return functools.partial(SkrlMemory, **choices)
+            return functools.partial(
+                SkrlMemory, prioritized=options.prioritized_sampling, on_host=options.replay_on_host
+            )
         if name in AGENTS and options.change_updates:
             return functools.partial(AGENTS[name], options=options, num_envs=self._env.num_envs)
         return super()._component(name)
@@ -147,9 +147,8 @@ class OffPolicyTrainer(SkrlTrainer):
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizers. The critics also get the actions, behind the observations."""
         actions = self._agent.policy.num_actions
-        parts = {
-            name: part for name, part in self._stateful().items() if name != REWARD_SCALE
-        }  # another task's rewards
+        stateful = self._stateful().items()
+        parts = {name: part for name, part in stateful if name != REWARD_SCALE}  # that of another task's rewards
         critics = Options.of(self._agent_cfg, self.dialect).critic_roles
         load_networks(parts, checkpoint, self.dialect.title, behind=dict.fromkeys(critics, actions))
 
@@ -161,7 +160,7 @@ class OffPolicyTrainer(SkrlTrainer):
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, the completed iterations, and what this class adds."""
         own = {} if self._overlap is None else {_OVERLAP: self._overlap.state()}
-        begins = {_FIRST_UPDATE: self._agent.cfg.learning_starts, _RANDOM_STEPS: self._random_steps}
+        begins = {FIRST_UPDATE: self._agent.cfg.learning_starts, RANDOM_STEPS: self._random_steps}
         return {**super().state(), **begins, **own}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -171,8 +170,8 @@ class OffPolicyTrainer(SkrlTrainer):
             self._overlap.restore(state[_OVERLAP], refills=not len(self._agent.memory))
         cfg, done = self._agent.cfg, self._iterations * self._batch.horizon
         if len(self._agent.memory):
-            cfg.learning_starts = state.get(_FIRST_UPDATE, cfg.learning_starts)  # later, if the memory has refilled
-            self._random_steps = state.get(_RANDOM_STEPS, self._random_steps)
+            cfg.learning_starts = state.get(FIRST_UPDATE, cfg.learning_starts)  # later, if the memory has refilled
+            self._random_steps = state.get(RANDOM_STEPS, self._random_steps)
             cfg.random_timesteps = max(0, self._random_steps - done)  # the library counts in each attempt
         else:
             steps = self._batch.max_iterations * self._batch.horizon

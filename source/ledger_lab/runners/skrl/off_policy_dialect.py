@@ -6,18 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ledger_lab.recipes.dialect import Dialect, Setting
-from ledger_lab.recipes.off_policy import OffPolicyRecipe
+from ledger_lab.recipes.off_policy import OPTIONS, OffPolicyRecipe
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import one_of, or_none, positive
 from ledger_lab.runners.skrl.dialect import DIALECT as PPO_DIALECT
 from ledger_lab.runners.skrl.dialect import layers
-
-OWN_FIELDS = (
-    *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
-    *("reward_normalization", "prioritized_sampling", "critics", "critics_in_target", "observation_symlog"),
-    "replay_on_host",
-)
-"""Fields that LedgerLab adds to the library's algorithms."""
 
 TARGET = "target_"
 """Prefix of the role of a target network, before that of the network that it follows."""
@@ -111,7 +104,7 @@ def off_policy_dialect(
             "discount": Setting("agent.agent.discount_factor"),
             "polyak": Setting("agent.agent.polyak"),
             "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
-            **{name: own_setting(name) for name in OWN_FIELDS},
+            **{name: own_setting(name) for name in OPTIONS},
             **settings,
         },
         only={},
