@@ -78,15 +78,18 @@ def run_kit(argv: Sequence[str]) -> int:
     write()  # a file that can't be written shows before the work
     with tempfile.TemporaryDirectory(prefix="gpu-kit-", dir=_parent(args.out), ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
-        environ = environ_of_parts(scratch, own_caches=not args.quick)
+        caches = args.caches or (None if args.quick else scratch / "caches")
+        environ = environ_of_parts(scratch, caches=caches)
         for part in parts:
             left_s = args.budget_s - (time.monotonic() - began_s) - _REST_S
             cached[part.name] = cached_kernels(environ)
             reason = _obstacle(part, left_s, outcomes)
             if reason is None:
                 limit_s = min(part.limit_s, left_s - GRACE_S)
-                outcome = run_part(part, scratch / part.name, environ, limit_s)
-                _keep(scratch / part.name, logs / part.name, console)
+                try:
+                    outcome = run_part(part, scratch / part.name, environ, limit_s)
+                finally:  # also if the kit is ended meanwhile
+                    _keep(scratch / part.name, logs / part.name, console)
             else:
                 outcome = Outcome(status="skipped", what=part.what, error=reason)
             outcomes[part.name] = outcome
@@ -133,6 +136,13 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         metavar="NAME",
         help="Run these parts only. A name that ends in - stands for all parts whose names begin with it.",
+    )
+    parser.add_argument(
+        "--caches",
+        type=Path,
+        metavar="FOLDER",
+        help="Folder for compiled kernels, which remains. With it, a second call need not compile them again (default: "
+        "a new folder, which is removed).",
     )
     parser.add_argument("--device", default="cuda", help="Device: cuda, cuda:N or cpu (default: cuda).")
     parser.add_argument(

@@ -44,18 +44,19 @@ def _whole(device: str) -> Iterator[Part]:
     yield _device(device)
     yield _start("start-cold", "start-up with the kernel caches as the kit finds them: empty, if it makes them", device)
     yield _start("start-warm", "the same with the caches that the first start-up has filled", device)
-    yield _doctor()
+    yield _compile(device, ANYMAL, _NAVIGATION, _ANT)
     yield _tests(60)
-    yield _trained(_CARTPOLE, "rsl_rl", device, limit_s=60)
+    yield _trained(_ANT, "rsl_rl", device, limit_s=90)
+    yield _speed(_SCORED, device)
+    yield _speed(_SCORED, device, scored=True)
     checks = {each.name: each for each in _checks(device)}
     yield from (checks.pop(f"check-{name}") for name in ("rays", "skrl", "fault", "memory"))
     yield _waits(ANYMAL, device, _SCORED)
-    yield _speed(_SCORED, device)
-    yield _speed(_SCORED, device, scored=True)
+    yield _trained(_CARTPOLE, "rsl_rl", device, limit_s=60)
     yield _speed(_SCORED, device, suffix="-launched", extra=("env.sim.physics.use_cuda_graph=False",))
     yield _speed(_SCORED, device, scored=True, suffix="-synchronized", extra=("--timing", "synchronized"))
-    yield _trained(_ANT, "rsl_rl", device, limit_s=75)
     yield _trained(ANYMAL, "rsl_rl", device, limit_s=150)
+    yield _doctor()
     yield _overhead(device, num_envs=_SCORED, iterations=40, skip=5)
     yield from checks.values()
     for num_envs, iterations in _SIZES.items():
@@ -75,6 +76,7 @@ def _whole(device: str) -> Iterator[Part]:
 def _quick(device: str) -> Iterator[Part]:
     """Yield a part of each kind, as small as possible."""
     yield _device(device)
+    yield _compile(device, _CARTPOLE)
     yield _tests(60)
     yield _waits(_CARTPOLE, device, 64, iterations=4, skip=2)
     yield _speed(64, device, scored=True, task=_CARTPOLE, iterations=4, skip=2)
@@ -100,6 +102,17 @@ def _start(name: str, what: str, device: str) -> Part:
         what=what,
         command=_training(_CARTPOLE, "rsl_rl", device, "--num_envs", "256", "--max_iterations", "2", "--no_eval"),
         read=read_training,
+        limit_s=240,
+    )
+
+
+def _compile(device: str, *tasks: str) -> Part:
+    """Return the part that fills the caches for the parts that follow."""
+    return Part(
+        name="compile",
+        what=f"kernels of {', '.join(tasks)}, compiled side by side for the parts that follow",
+        command=("-m", "benchmarks.gpu.compilation", _INTO, "{folder}", device, *tasks),
+        read=read_figures,
         limit_s=240,
     )
 
@@ -169,11 +182,11 @@ def _speed(
     )
 
 
-def _waits(task: str, device: str, num_envs: int, *, iterations: int = 24, skip: int = 4) -> Part:
+def _waits(task: str, device: str, num_envs: int, *, iterations: int = 8, skip: int = 2) -> Part:
     """Return the part that counts how often the host waits for the device."""
     training = _training(
         *(task, "rsl_rl", device, "--no-stop_at_target"),
-        *("--num_envs", str(num_envs), "--max_iterations", str(iterations)),
+        *("--num_envs", str(num_envs), "--max_iterations", str(iterations), "agent.num_steps_per_env=8"),
     )[1:]
     return Part(
         name=f"waits-{_short(task)}",

@@ -21,7 +21,7 @@ CACHES = {
 """Variables that name the folders of compiled kernels, with names for these folders."""
 
 
-def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, own_caches: bool) -> dict[str, str]:
+def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, caches: Path | None) -> dict[str, str]:
     """Return the environment variables of all parts.
 
     The parts find LedgerLab in the source tree. If it is not installed, its entry point, through which `isaaclab train`
@@ -31,7 +31,7 @@ def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, 
     Args:
         scratch: A folder for all this.
         environ: Variables to begin with.
-        own_caches: Whether compiled kernels go to new folders below ``scratch``, so that the first start-up is cold.
+        caches: Folder for compiled kernels; ``None`` for the folders that the environment names.
     """
     made = dict(environ)
     paths = [ROOT / "source", ROOT, *([] if _is_installed() else [_write_metadata(scratch / "metadata")])]
@@ -45,8 +45,8 @@ def environ_of_parts(scratch: Path, environ: Mapping[str, str] = os.environ, *, 
         Path(made["HOME"]).mkdir()
     made["TMPDIR"] = str(scratch / "tmp")
     Path(made["TMPDIR"]).mkdir()
-    if own_caches:
-        made |= {variable: str(scratch / "caches" / name) for variable, name in CACHES.items()}
+    if caches is not None:
+        made |= {variable: str(caches.absolute() / name) for variable, name in CACHES.items()}
     return made
 
 

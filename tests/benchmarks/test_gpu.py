@@ -17,6 +17,7 @@ from benchmarks.gpu.part import FIGURES, Part, keep_journals, read_figures, run_
 from benchmarks.gpu.parts import all_parts
 from benchmarks.gpu.readers import read_without_cuda
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.endings import Terminated
 from tests.conftest import benchmark
 from tests.fakes.waiting import wait_until
 
@@ -49,12 +50,13 @@ def test_a_training_of_the_kit_runs_on_a_cpu(tmp_path: Path) -> None:
 @pytest.mark.thorough  # tests below show what the kit does with parts
 def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     found = on_a_cpu(tmp_path)
-    parts = {"device", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"}
+    parts = {"device", "compile", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"}
     assert found["parts"].keys() == parts
     assert found["not_run"] == []
     require_speed(found)
+    assert found["parts"]["compile"]["result"]["trainings"]["LedgerLab-Cartpole"]["exit_status"] == 0
     waited = found["parts"]["waits-cartpole"]["result"]
-    assert waited["env_steps"] == 2 * 32
+    assert waited["env_steps"] == 2 * 8
     assert sum(waited["places"].values()) == pytest.approx(waited["waits_per_step"])
     assert found["parts"]["overhead"]["result"]["median_ratio"] > 0
     require_small_logs(tmp_path)
@@ -124,6 +126,24 @@ def test_no_part_stops_the_next_and_what_does_not_fit_is_named(tmp_path: Path, m
     assert "it needs 1012 s: run it alone with --part third" in found["parts"]["third"]["error"]
     assert found["parts"]["second"]["result"] == {"x": 1}
     assert (tmp_path / "gpu-logs" / "first" / "output.txt").exists()
+
+
+def test_the_output_of_a_part_is_kept_if_the_kit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = f"import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); {WRITES}; print('so far', flush=True)"
+    with pytest.raises(Terminated):
+        run_kit(monkeypatch, tmp_path, [part(f"{asked}; time.sleep(100)"), part(WRITES, "never")])
+    assert (tmp_path / "gpu-logs" / "tried" / "output.txt").exists()
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["not_run"] == ["tried", "never"]
+
+
+def test_kernels_are_compiled_into_a_folder_that_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = "folder = pathlib.Path(os.environ['WARP_CACHE_PATH'], '1.0', 'wp_x'); folder.mkdir(parents=True)"
+    parts = [part(f"import os; {WRITES}; {kernel}", "first"), part(WRITES, "second")]
+    status, found = run_kit(monkeypatch, tmp_path, parts, "--caches", str(tmp_path / "kernels"))
+    assert status == 0
+    assert [each["cached_kernels_before"] for each in found["parts"].values()] == [0, 1]
+    assert (tmp_path / "kernels" / "warp" / "1.0" / "wp_x").is_dir()
 
 
 def test_if_the_device_cannot_be_used_the_rest_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +265,9 @@ def test_waits_are_counted_by_place_while_the_counter_is_on(monkeypatch: pytest.
 
 def test_from_a_source_tree_the_parts_find_tasks_and_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surroundings, "_is_installed", lambda: False)
-    found = surroundings.environ_of_parts(tmp_path, {"HOME": "/nowhere", "PYTHONPATH": "/packages"}, own_caches=True)
+    found = surroundings.environ_of_parts(
+        tmp_path, {"HOME": "/nowhere", "PYTHONPATH": "/packages"}, caches=tmp_path / "caches"
+    )
     source, root, metadata, packages = found["PYTHONPATH"].split(os.pathsep)
     assert (Path(source), Path(root), packages) == (surroundings.ROOT / "source", surroundings.ROOT, "/packages")
     (points,) = Path(metadata).rglob("entry_points.txt")
@@ -256,7 +278,7 @@ def test_from_a_source_tree_the_parts_find_tasks_and_a_home(tmp_path: Path, monk
 
 
 def test_a_home_and_caches_that_can_be_used_are_used(tmp_path: Path) -> None:
-    found = surroundings.environ_of_parts(tmp_path, {"HOME": str(tmp_path)}, own_caches=False)
+    found = surroundings.environ_of_parts(tmp_path, {"HOME": str(tmp_path)}, caches=None)
     assert found["HOME"] == str(tmp_path)
     assert surroundings.cached_kernels(found) is None
 

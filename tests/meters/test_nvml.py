@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pynvml
 import pytest
 
-from ledger_lab.ledger import DeviceSample
-from ledger_lab.meters import NoDevices, NvmlDevices, open_devices, open_nvml
+from ledger_lab.ledger import DeviceSample, EnergyReading
+from ledger_lab.meters import EnergyAtStart, NoDevices, NvmlDevices, open_devices, open_nvml
 from ledger_lab.meters.devices import Devices
 from tests.fakes import nvml as fakes
 from tests.fakes.nvml import FakeGpu, error
@@ -170,6 +170,34 @@ def test_figures_are_in_the_units_of_the_ledger(monkeypatch: pytest.MonkeyPatch)
     ]
     devices.close()
     assert fake.open == 0
+
+
+def at_start(started_ns: int = 0) -> EnergyAtStart:
+    """Return the counters after their thread has ended."""
+    found = EnergyAtStart(started_ns, clock_ns=lambda: 5_000)
+    found._thread.join(timeout=30)
+    assert not found._thread.is_alive()
+    return found
+
+
+def test_counters_of_all_whole_gpus_are_read_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = FakeGpu(B)
+    silent.figures["nvmlDeviceGetTotalEnergyConsumption"] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    fake = fakes.install(
+        monkeypatch, error(pynvml.NVML_ERROR_GPU_IS_LOST), silent, FakeGpu(C), FakeGpu(A, slices=SLICED)
+    )
+    found = at_start(started_ns=1_000)
+    assert found.of(C) == EnergyReading(wall_ns=4_000, energy_mj=5_123_456_789)
+    assert [found.of(uuid) for uuid in (A, B, "MIG-1111aaaa", "GPU-unknown")] == [None] * 4
+    assert fake.open == 0
+
+
+def test_a_missing_driver_has_no_counters_at_the_start_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fakes.install(monkeypatch, init=error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    assert at_start().of(A) is None
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_new_driver_reports_temperature_by_the_new_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,15 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import Journal, SupervisionStarted, Telemetry, read_ledger
+from ledger_lab.ledger import EnergyReading, Journal, SupervisionStarted, Telemetry, read_ledger
+from ledger_lab.ledger.telemetry_sums import TelemetrySums
 from ledger_lab.meters import NoDevices, Sampler, process_tree
+from ledger_lab.meters.devices import silent_sample
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import SECOND, write_further_rank, write_run
 from tests.fakes.traced_devices import TracedDevices
@@ -137,3 +140,36 @@ def test_a_sampler_without_file_descriptors_skips_the_host_sample(monkeypatch: p
     clock.now_ns += SECOND
     later = sampler.sample().host
     assert later is not None and later.cpu_s > 0
+
+
+def test_the_energy_counts_from_the_start_if_the_counter_was_read_then(tmp_path: Path) -> None:
+    at_start = {"GPU-0a000000-made-for-tests-000000000000": EnergyReading(wall_ns=SECOND // 2, energy_mj=4_900_000)}
+    run_dir = write_run(tmp_path, "aa", device="cuda:0")
+    clock = Clock()
+    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE), energy_before=at_start.get, clock_ns=clock)
+    with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
+        journal.append(
+            SupervisionStarted(run_id="aa", attempt=1, pid=2**22 + 1, host=socket.gethostname(), wall_ns=SECOND)
+        )
+        clock.now_ns += 8 * SECOND
+        for _ in range(2):
+            journal.append(sampler.sample())
+            clock.now_ns += SECOND
+    assert journal.path.read_text("utf-8").count("energy_before") == 1
+    (run,) = read_ledger(tmp_path).runs
+    assert [[device.energy_before for device in row.devices] for row in run.attempts[0].of(Telemetry)] == [
+        [*at_start.values(), None],
+        [None, None],
+    ]
+    first, second = summarize_run(run).devices
+    # From 0.5 s to 9 s: 5300 - 4900 J. The other device has no earlier reading: 200 J from 8 s to 9 s.
+    assert (first.energy_kwh, first.metered_s) == (pytest.approx(400 / 3.6e6), 8.5)
+    assert (second.energy_kwh, second.metered_s) == (pytest.approx(200 / 3.6e6), 1.0)
+
+
+@pytest.mark.parametrize("wall_ns", [8 * SECOND, 2**62])
+def test_an_earlier_reading_that_is_not_earlier_counts_for_nothing(wall_ns: int) -> None:
+    sample = replace(silent_sample("GPU-a"), energy_mj=3000, energy_before=EnergyReading(wall_ns=wall_ns, energy_mj=0))
+    sums = TelemetrySums()
+    sums.add("2026-01-01T00:00:00+00:00", Telemetry(wall_ns=8 * SECOND, host=None, devices=[sample]))
+    assert sums.devices["GPU-a"].stretches == []

@@ -188,6 +188,10 @@ def test_a_worker_that_does_not_end_after_a_signal_is_killed(tmp_path: Path, lim
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
+        printed = process.stderr.read() if process.stderr else ""
+    assert "the process hangs; the stacks of its threads are in" in printed
+    stacks = printed + "".join(path.read_text("utf-8") for path in tmp_path.glob("console*.log"))
+    assert "most recent call first" in stacks and "in wait_deaf" in stacks
     attempt = attempt_of(tmp_path)
     assert attempt.ended is not None and attempt.shutdown is not None
     assert attempt.status is Status.PREEMPTED

@@ -170,7 +170,7 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
         found[arguments] = plan.env_cfg.scene.num_envs, plan.agent_cfg.algorithm.learning_rate, plan.for_gpu
         console = Console(record=True)
         show_settings(plan, console)
-        assert ("untried" in console.export_text()) is plan.for_gpu
+        assert ("the defaults for a GPU" in console.export_text()) is plan.for_gpu
     assert [*found.values()] == [(4096, scaled, True), (512, rate, False), (512, rate, False), (4096, 0.25, True)]
     assert f"{key}={scaled}" in planned(log_root=tmp_path).overrides
     assert not torch.cuda.is_initialized()

@@ -41,7 +41,7 @@ from ledger_lab.ledger.states import (
     StateSaved,
 )
 from ledger_lab.ledger.tally import Tally, WindowSums
-from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry, TelemetryStarted
+from ledger_lab.ledger.telemetry import DeviceSample, EnergyReading, HostSample, Telemetry, TelemetryStarted
 
 __all__ = [
     "CAPACITY",
@@ -60,6 +60,7 @@ __all__ = [
     "Cohort",
     "CohortDeclared",
     "DeviceSample",
+    "EnergyReading",
     "Evaluation",
     "EvaluationEnded",
     "EvaluationStarted",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ledger_lab.ledger.row import Amount, Count, Measured, Positive, Row, RunId, Share
 
@@ -23,6 +23,16 @@ class TelemetryStarted(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnergyReading:
+    """The energy counter of an accelerator at one time."""
+
+    wall_ns: Count
+    """Age of the attempt [ns]."""
+    energy_mj: Count
+    """Energy counter of the device [mJ]; only differences are meaningful."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceSample:
     """Readings of one accelerator at one time; ``None`` if it has no such meter."""
 
@@ -36,6 +46,9 @@ class DeviceSample:
     """Energy counter of the device [mJ]; only differences are meaningful."""
     temperature_c: Measured | None
     sm_clock_mhz: Count | None
+    energy_before: EnergyReading | None = None
+    """In the first sample of a device: its energy counter at the start of the attempt, when it was not yet known which
+    devices the attempt uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,3 +76,11 @@ class Telemetry(Row):
     host: HostSample | None
     """Sample of the host: the fields of :class:`HostSample`."""
     devices: list[DeviceSample]
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values; devices without an earlier reading have no field for it."""
+        data = super().to_data()
+        for device in data["devices"]:
+            if device["energy_before"] is None:
+                del device["energy_before"]
+        return data

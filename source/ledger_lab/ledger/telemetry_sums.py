@@ -118,14 +118,16 @@ class DeviceSums:
         known = self.powered if self.counter is None else self.counted
         return [Stretch(int(start_ns), int(end_ns), energy_mj) for start_ns, end_ns, energy_mj in known]
 
-    def add(self, at_ns: int, sample: DeviceSample, *, apart: bool = False) -> None:
+    def add(self, began_ns: int, wall_ns: int, sample: DeviceSample, *, apart: bool = False) -> None:
         """Add a sample.
 
         Args:
-            at_ns: Time of the sample since the epoch [ns].
+            began_ns: Start of the attempt since the epoch [ns].
+            wall_ns: Age of the attempt at the sample [ns].
             sample: The sample.
             apart: Whether adjacent stretches are kept apart.
         """
+        at_ns = began_ns + wall_ns
         for name, figure in self.figures.items():
             value = getattr(sample, name)
             if value is not None:
@@ -133,7 +135,9 @@ class DeviceSums:
                 figure.total += value
                 if figure.peak is None or value > figure.peak:
                     figure.peak = value
-        counter = sample.energy_mj
+        counter, before = sample.energy_mj, sample.energy_before
+        if self.counter is None and before is not None and before.wall_ns < wall_ns:
+            self.counter = (began_ns + before.wall_ns, before.energy_mj)
         if counter is not None:
             if self.counter is not None:
                 start_ns, counted = self.counter
@@ -194,7 +198,7 @@ class TelemetrySums:
             device = self.devices.get(sample.uuid)
             if device is None:
                 device = self.devices[sample.uuid] = DeviceSums()
-            device.add(self.began_ns + wall_ns, sample, apart=apart)
+            device.add(self.began_ns, wall_ns, sample, apart=apart)
 
     @classmethod
     def of(cls, rows: Iterable[tuple[Telemetry, datetime]], *, apart: bool = False) -> Self:

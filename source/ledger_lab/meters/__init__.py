@@ -8,7 +8,7 @@ from ledger_lab.meters.host import (
     package_versions,
     peak_host_memory_bytes,
 )
-from ledger_lab.meters.nvml import NvmlDevices, open_devices, open_nvml
+from ledger_lab.meters.nvml import EnergyAtStart, NvmlDevices, open_devices, open_nvml
 from ledger_lab.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
 from ledger_lab.meters.process import (
     PART_STARTED,
@@ -26,6 +26,7 @@ __all__ = [
     "PART_STARTED",
     "TRAINING_PHASES",
     "Devices",
+    "EnergyAtStart",
     "NoDevices",
     "NvmlDevices",
     "PatientDevices",

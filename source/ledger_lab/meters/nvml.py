@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ledger_lab.ledger import DeviceSample
+from ledger_lab.ledger import DeviceSample, EnergyReading
 from ledger_lab.meters.devices import Devices, NoDevices, PatientDevices, Tell, silent_sample
 
 _MOST_DIGITS = 9
@@ -93,6 +96,48 @@ def open_nvml(
         return NoDevices(str(error))
 
 
+class EnergyAtStart:
+    """Energy counters of all GPUs of this host, read once at the start of an attempt.
+
+    It takes seconds until an attempt names the devices that it uses. Their energy counts from here on.
+    """
+
+    def __init__(self, started_ns: int, *, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        """Read the counters in a thread, because a driver can take seconds to answer, or hang.
+
+        Args:
+            started_ns: Start of the attempt, on the scale of ``clock_ns``.
+            clock_ns: Monotonic clock [ns].
+        """
+        self._started_ns, self._clock_ns = started_ns, clock_ns
+        self._readings: dict[str, EnergyReading] = {}
+        self._thread = threading.Thread(target=self._read, name="energy at start", daemon=True)
+        self._thread.start()
+
+    def of(self, uuid: str) -> EnergyReading | None:
+        """Return the reading of a GPU; ``None`` if it has no counter, or has not answered yet.
+
+        Args:
+            uuid: NVML's name of the GPU. MIG slices have no counter.
+        """
+        return self._readings.get(uuid)
+
+    def _read(self) -> None:
+        """Read all counters, and release the driver."""
+        with suppress(Exception):  # a failing driver is reported when the devices of the attempt are opened
+            import pynvml as nvml
+
+            nvml.nvmlInit()
+            try:
+                for gpu in _Catalog(nvml).whole:
+                    with suppress(nvml.NVMLError):  # it has no such meter
+                        energy_mj = int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu.handle))
+                        age_ns = self._clock_ns() - self._started_ns
+                        self._readings[gpu.uuid] = EnergyReading(wall_ns=age_ns, energy_mj=energy_mj)
+            finally:
+                nvml.nvmlShutdown()
+
+
 class _UnmatchedError(Exception):
     """NVML's devices cannot be matched with the names that CUDA was given."""
 
@@ -147,6 +192,11 @@ class _Catalog:
                 self._gpus.append(self._gpu(nvml.nvmlDeviceGetHandleByIndex(index)))
             except nvml.NVMLError:
                 continue  # lost, or of another job on this host: CUDA counts neither
+
+    @property
+    def whole(self) -> Iterator[_Device]:
+        """The GPUs that are not sliced."""
+        return (device for gpu in self._gpus for device in gpu.devices if not device.is_slice)
 
     def _gpu(self, handle: Any) -> _Gpu:
         """Describe a GPU."""

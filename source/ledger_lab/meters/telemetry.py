@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from ledger_lab.ledger import HostSample, Telemetry
+from ledger_lab.ledger import DeviceSample, EnergyReading, HostSample, Telemetry
 from ledger_lab.meters.devices import Devices
 from ledger_lab.meters.process_tree import ProcessTree, available_bytes
 
@@ -19,6 +20,7 @@ class Sampler:
         started_ns: int,
         devices: Devices,
         *,
+        energy_before: Callable[[str], EnergyReading | None] = lambda uuid: None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """Start to watch.
@@ -27,12 +29,16 @@ class Sampler:
             pid: The attempt's process; its descendants are included.
             started_ns: Start of the attempt, on the scale of ``clock_ns``.
             devices: The accelerators that the attempt uses.
+            energy_before: Returns the energy counter of a device, by its UUID, at the start of the attempt; ``None`` if
+                it was not read then.
             clock_ns: Monotonic clock [ns].
         """
         self._tree = ProcessTree(pid)
         self._devices = devices
         self._started_ns = self._sampled_ns = started_ns
+        self._energy_before = energy_before
         self._clock_ns = clock_ns
+        self._seen: set[str] = set()
 
     def sample(self) -> Telemetry:
         """Take one sample.
@@ -42,7 +48,16 @@ class Sampler:
             there is no host sample. Devices that do not respond have no figures.
         """
         now_ns = self._clock_ns()
-        return Telemetry(wall_ns=now_ns - self._started_ns, host=self._host(now_ns), devices=self._devices.sample())
+        return Telemetry(wall_ns=now_ns - self._started_ns, host=self._host(now_ns), devices=self._sampled())
+
+    def _sampled(self) -> list[DeviceSample]:
+        """Sample the devices. The first counter of each comes with its counter at the start."""
+        samples = self._devices.sample()
+        for place, sample in enumerate(samples):
+            if sample.energy_mj is not None and sample.uuid not in self._seen:
+                self._seen.add(sample.uuid)
+                samples[place] = replace(sample, energy_before=self._energy_before(sample.uuid))
+        return samples
 
     def _host(self, now_ns: int) -> HostSample | None:
         """Return the host sample of the attempt's processes; ``None`` if there are none, or reading fails."""

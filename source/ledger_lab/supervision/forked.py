@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import os
 import signal
 import socket
@@ -18,6 +19,9 @@ from ledger_lab.terminal.exit_status import ENDING
 
 _PR_SET_PDEATHSIG = 1
 """From prctl(2): sets the signal that a process receives when its parent dies."""
+
+STACKS = signal.SIGRTMAX
+"""Signal after which a worker writes to standard error where each of its threads is, also while it runs native code."""
 
 
 def become_worker(supervisor_pid: int) -> None:
@@ -36,6 +40,7 @@ def become_worker(supervisor_pid: int) -> None:
     os.close(nothing)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     end_with(supervisor_pid)
+    faulthandler.register(STACKS, all_threads=True)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 

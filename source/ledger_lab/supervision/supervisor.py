@@ -33,12 +33,12 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.ledger.runs import telemetry_path
-from ledger_lab.meters import Sampler, Suspensions, open_devices, starved_ns
+from ledger_lab.meters import EnergyAtStart, Sampler, Suspensions, open_devices, starved_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import resume_command
 from ledger_lab.supervision.channel import Channel
-from ledger_lab.supervision.forked import noted_signals
+from ledger_lab.supervision.forked import STACKS, noted_signals
 from ledger_lab.supervision.insist import insist
 from ledger_lab.supervision.messages import (
     Begin,
@@ -79,6 +79,8 @@ _AFTER_PEER_S = 5.0
 """How long the worker may take to end after the worker of another rank has failed [s]."""
 _WAKE_UP_TOLERANCE_S = 1.0
 """Longest delay of a wake-up that is not taken for a suspension [s]."""
+_STACKS_S = 0.2
+"""Time in which the worker writes where it hangs [s]."""
 _RESERVE_BYTES = 64 * 1024
 """Disk space that is reserved for the row about the end of an attempt or an evaluation [B]."""
 
@@ -132,6 +134,7 @@ class Supervisor:
         self._kills = OutOfMemoryKills()
         self._sampler: Sampler | None = None
         self._next_sample_s = time.monotonic()
+        self._energy_at_start = EnergyAtStart(started_ns)
         with suppress(OSError):  # the worker may have done this itself already, or have ended
             os.setpgid(pid, pid)
 
@@ -169,6 +172,7 @@ class Supervisor:
                 self._forward_signals()
                 self._sample()
                 if self._deadline_s is not None and time.monotonic() > self._deadline_s:
+                    self._ask_where_it_hangs()
                     self._kill(
                         f"as it did not end within {self._grace_s:g} s"
                         if self._exit_status is None
@@ -304,8 +308,9 @@ class Supervisor:
         telemetry = Journal(telemetry_path(path), self._report_trouble)
         self._telemetry.append(telemetry)
         telemetry.append(TelemetryStarted(run_id=message.run_id, attempt=message.attempt, rank=message.rank))
-        if self._sampler is None:  # only now: the driver must not be open in a process that forks
-            self._sampler = Sampler(self._pid, self._started_ns, open_devices(message.device, tell=_print))
+        if self._sampler is None:
+            devices = open_devices(message.device, tell=_print)
+            self._sampler = Sampler(self._pid, self._started_ns, devices, energy_before=self._energy_at_start.of)
             self._next_sample_s = time.monotonic()
 
     def _reserve_space(self, folder: Path) -> None:
@@ -363,6 +368,14 @@ class Supervisor:
         if began:  # otherwise, the worker may be printing why it refuses its request
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
+
+    def _ask_where_it_hangs(self) -> None:
+        """Let the worker write the stacks of its threads to its log."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, STACKS)
+        time.sleep(_STACKS_S)
+        if self._log is not None:
+            _print(f"the process hangs; the stacks of its threads are in {self._log}")
 
     def _kill(self, reason: str) -> None:
         """Kill the process group of the worker."""
