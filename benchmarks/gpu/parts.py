@@ -110,7 +110,7 @@ def _compile(device: str, *tasks: str) -> Part:
     """Return the part that fills the caches for the parts that follow."""
     return Part(
         name="compile",
-        what=f"kernels of {', '.join(tasks)}, compiled side by side for the parts that follow",
+        what=f"kernels of {', '.join(tasks)}, compiled side by side",
         command=("-m", "benchmarks.gpu.compilation", _INTO, "{folder}", device, *tasks),
         read=read_figures,
         limit_s=240,
@@ -186,7 +186,7 @@ def _waits(task: str, device: str, num_envs: int, *, iterations: int = 8, skip: 
     """Return the part that counts how often the host waits for the device."""
     training = _training(
         *(task, "rsl_rl", device, "--no-stop_at_target"),
-        *("--num_envs", str(num_envs), "--max_iterations", str(iterations), "agent.num_steps_per_env=8"),
+        *("--num_envs", str(num_envs), "--max_iterations", str(iterations)),
     )[1:]
     return Part(
         name=f"waits-{_short(task)}",

@@ -129,10 +129,10 @@ def test_no_part_stops_the_next_and_what_does_not_fit_is_named(tmp_path: Path, m
 
 
 def test_the_output_of_a_part_is_kept_if_the_kit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = f"import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); {WRITES}; print('so far', flush=True)"
+    asked = f"import os, signal, time; {WRITES}; print('so far', flush=True); os.kill(os.getppid(), signal.SIGTERM)"
     with pytest.raises(Terminated):
         run_kit(monkeypatch, tmp_path, [part(f"{asked}; time.sleep(100)"), part(WRITES, "never")])
-    assert (tmp_path / "gpu-logs" / "tried" / "output.txt").exists()
+    assert (tmp_path / "gpu-logs" / "tried" / "output.txt").read_text() == "so far\n"
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["not_run"] == ["tried", "never"]
 

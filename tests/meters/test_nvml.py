@@ -172,10 +172,10 @@ def test_figures_are_in_the_units_of_the_ledger(monkeypatch: pytest.MonkeyPatch)
     assert fake.open == 0
 
 
-def at_start(started_ns: int = 0) -> EnergyAtStart:
+def read_at_start(started_ns: int = 0) -> EnergyAtStart:
     """Return the counters after their thread has ended."""
     found = EnergyAtStart(started_ns, clock_ns=lambda: 5_000)
-    found._thread.join(timeout=30)
+    found.close(limit_s=30)
     assert not found._thread.is_alive()
     return found
 
@@ -186,9 +186,9 @@ def test_counters_of_all_whole_gpus_are_read_at_the_start(monkeypatch: pytest.Mo
     fake = fakes.install(
         monkeypatch, error(pynvml.NVML_ERROR_GPU_IS_LOST), silent, FakeGpu(C), FakeGpu(A, slices=SLICED)
     )
-    found = at_start(started_ns=1_000)
-    assert found.of(C) == EnergyReading(wall_ns=4_000, energy_mj=5_123_456_789)
-    assert [found.of(uuid) for uuid in (A, B, "MIG-1111aaaa", "GPU-unknown")] == [None] * 4
+    found = read_at_start(started_ns=1_000)
+    assert found.reading(C) == EnergyReading(wall_ns=4_000, energy_mj=5_123_456_789)
+    assert [found.reading(uuid) for uuid in (A, B, "MIG-1111aaaa", "GPU-unknown")] == [None] * 4
     assert fake.open == 0
 
 
@@ -196,7 +196,7 @@ def test_a_missing_driver_has_no_counters_at_the_start_and_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fakes.install(monkeypatch, init=error(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
-    assert at_start().of(A) is None
+    assert read_at_start().reading(A) is None
     assert capsys.readouterr() == ("", "")
 
 

@@ -167,7 +167,7 @@ def test_the_energy_counts_from_the_start_if_the_counter_was_read_then(tmp_path:
     assert (second.energy_kwh, second.metered_s) == (pytest.approx(200 / 3.6e6), 1.0)
 
 
-@pytest.mark.parametrize("wall_ns", [8 * SECOND, 2**62])
+@pytest.mark.parametrize("wall_ns", [8 * SECOND, 8 * SECOND + SECOND // 2])
 def test_an_earlier_reading_that_is_not_earlier_counts_for_nothing(wall_ns: int) -> None:
     sample = replace(silent_sample("GPU-a"), energy_mj=3000, energy_before=EnergyReading(wall_ns=wall_ns, energy_mj=0))
     sums = TelemetrySums()

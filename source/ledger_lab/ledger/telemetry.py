@@ -47,8 +47,7 @@ class DeviceSample:
     temperature_c: Measured | None
     sm_clock_mhz: Count | None
     energy_before: EnergyReading | None = None
-    """In the first sample of a device: its energy counter at the start of the attempt, when it was not yet known which
-    devices the attempt uses."""
+    """In the first sample of a device: its energy counter before the attempt named its devices, at the start."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,10 +111,12 @@ class EnergyAtStart:
         """
         self._started_ns, self._clock_ns = started_ns, clock_ns
         self._readings: dict[str, EnergyReading] = {}
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read, name="energy at start", daemon=True)
-        self._thread.start()
+        with suppress(RuntimeError):  # no thread can be started; then the energy counts from the first sample on
+            self._thread.start()
 
-    def of(self, uuid: str) -> EnergyReading | None:
+    def reading(self, uuid: str) -> EnergyReading | None:
         """Return the reading of a GPU; ``None`` if it has no counter, or has not answered yet.
 
         Args:
@@ -122,8 +124,18 @@ class EnergyAtStart:
         """
         return self._readings.get(uuid)
 
+    def close(self, limit_s: float = 0.5) -> None:
+        """Release the driver. Until then it stays open, because a GPU that nobody uses may restart its counter.
+
+        Args:
+            limit_s: How long to wait for a driver that hangs [s].
+        """
+        self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join(limit_s)
+
     def _read(self) -> None:
-        """Read all counters, and release the driver."""
+        """Read all counters."""
         with suppress(Exception):  # a failing driver is reported when the devices of the attempt are opened
             import pynvml as nvml
 
@@ -134,6 +146,7 @@ class EnergyAtStart:
                         energy_mj = int(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu.handle))
                         age_ns = self._clock_ns() - self._started_ns
                         self._readings[gpu.uuid] = EnergyReading(wall_ns=age_ns, energy_mj=energy_mj)
+                self._closed.wait()
             finally:
                 nvml.nvmlShutdown()
 

@@ -48,9 +48,13 @@ class Sampler:
             there is no host sample. Devices that do not respond have no figures.
         """
         now_ns = self._clock_ns()
-        return Telemetry(wall_ns=now_ns - self._started_ns, host=self._host(now_ns), devices=self._sampled())
+        return Telemetry(wall_ns=now_ns - self._started_ns, host=self._host(now_ns), devices=self._sample_devices())
 
-    def _sampled(self) -> list[DeviceSample]:
+    def start_over(self) -> None:
+        """Let the next sample be the first one again, for a journal that begins later."""
+        self._seen.clear()
+
+    def _sample_devices(self) -> list[DeviceSample]:
         """Sample the devices. The first counter of each comes with its counter at the start."""
         samples = self._devices.sample()
         for place, sample in enumerate(samples):

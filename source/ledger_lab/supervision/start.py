@@ -34,6 +34,7 @@ def run_supervised(
     grace_s: float = GRACE_S,
     shutdown_s: float = 60.0,
     report: Callable[[Path], None] | None = None,
+    metered: bool = True,
 ) -> NoReturn:
     """Run a program in a process of its own, supervise that process to its end, and exit with its true status.
 
@@ -42,6 +43,7 @@ def run_supervised(
         grace_s: How long the worker may take to end after a signal, unless it sets another time itself [s].
         shutdown_s: How long the worker may take to exit after its end is written [s].
         report: Called with the directory of a run when the last row of its attempt is written; ``None`` for nothing.
+        metered: Whether the program may record an attempt or an evaluation.
 
     Raises:
         SystemExit: Always; with status 0 only if all work was done.
@@ -83,7 +85,7 @@ def run_supervised(
                 raise  # Python prints the text
             end_worker(end.code or 0)
     theirs.close()
-    supervisor = Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s)
+    supervisor = Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s, metered=metered)
     status = supervisor.run()
     if report is not None and supervisor.recorded is not None:
         try:
@@ -107,4 +109,4 @@ def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     Raises:
         SystemExit: Always; with the status of the program.
     """
-    run_supervised(lambda argv, started_ns, link: program(argv), grace_s=_WATCHED_GRACE_S)
+    run_supervised(lambda argv, started_ns, link: program(argv), grace_s=_WATCHED_GRACE_S, metered=False)

@@ -79,8 +79,8 @@ _AFTER_PEER_S = 5.0
 """How long the worker may take to end after the worker of another rank has failed [s]."""
 _WAKE_UP_TOLERANCE_S = 1.0
 """Longest delay of a wake-up that is not taken for a suspension [s]."""
-_STACKS_S = 0.2
-"""Time in which the worker writes where it hangs [s]."""
+_STACKS_S, _LOOK_S = 1.0, 0.02
+"""Time in which a worker that hangs writes where it hangs, and time between two looks whether it has ended [s]."""
 _RESERVE_BYTES = 64 * 1024
 """Disk space that is reserved for the row about the end of an attempt or an evaluation [B]."""
 
@@ -97,6 +97,7 @@ class Supervisor:
         *,
         grace_s: float,
         shutdown_s: float,
+        metered: bool = True,
     ) -> None:
         """Begin to watch.
 
@@ -107,6 +108,7 @@ class Supervisor:
             suspensions: Where to note when the worker is stopped; ``None`` if the worker does not read the notes.
             grace_s: See :func:`~ledger_lab.supervision.start.run_supervised`.
             shutdown_s: See :func:`~ledger_lab.supervision.start.run_supervised`.
+            metered: Whether the worker may record an attempt or an evaluation, whose energy counts from now on.
         """
         self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
         self._suspensions = suspensions or Suspensions()
@@ -134,9 +136,9 @@ class Supervisor:
         self._kills = OutOfMemoryKills()
         self._sampler: Sampler | None = None
         self._next_sample_s = time.monotonic()
-        self._energy_at_start = EnergyAtStart(started_ns)
         with suppress(OSError):  # the worker may have done this itself already, or have ended
             os.setpgid(pid, pid)
+        self._energy_at_start = EnergyAtStart(started_ns) if metered else None
 
     @property
     def recorded(self) -> Path | None:
@@ -172,13 +174,14 @@ class Supervisor:
                 self._forward_signals()
                 self._sample()
                 if self._deadline_s is not None and time.monotonic() > self._deadline_s:
-                    self._ask_where_it_hangs()
-                    self._kill(
+                    overdue = (
                         f"as it did not end within {self._grace_s:g} s"
                         if self._exit_status is None
                         else f"as it did not exit within {self._shutdown_s:g} s after its work had ended"
                     )
-                if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    if self._peer_ended or not self._ended_while_it_dumps_stacks():
+                        self._kill(overdue)
+                if self._has_ended():
                     if listening:
                         self._answer_messages()  # at most one message: the worker waits for each answer
                     # Until the worker is reaped, its processor time can be read, and no other process gets its group.
@@ -309,9 +312,11 @@ class Supervisor:
         self._telemetry.append(telemetry)
         telemetry.append(TelemetryStarted(run_id=message.run_id, attempt=message.attempt, rank=message.rank))
         if self._sampler is None:
-            devices = open_devices(message.device, tell=_print)
-            self._sampler = Sampler(self._pid, self._started_ns, devices, energy_before=self._energy_at_start.of)
+            devices, early = open_devices(message.device, tell=_print), self._energy_at_start
+            before = early.reading if early is not None else lambda uuid: None
+            self._sampler = Sampler(self._pid, self._started_ns, devices, energy_before=before)
             self._next_sample_s = time.monotonic()
+        self._sampler.start_over()
 
     def _reserve_space(self, folder: Path) -> None:
         """Reserve space for one more end on the file system of a folder.
@@ -369,13 +374,22 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
 
-    def _ask_where_it_hangs(self) -> None:
-        """Let the worker write the stacks of its threads to its log."""
+    def _ended_while_it_dumps_stacks(self) -> bool:
+        """Let a worker that is overdue write where each of its threads is; tell whether it has ended meanwhile."""
+        self._deadline_s = None
         with suppress(ProcessLookupError):
             os.kill(self._pid, STACKS)
-        time.sleep(_STACKS_S)
-        if self._log is not None:
-            _print(f"the process hangs; the stacks of its threads are in {self._log}")
+        until_s = time.monotonic() + _STACKS_S
+        while not (ended := self._has_ended()) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+        if not ended:
+            where = "" if self._log is None else f", or in {self._log}"
+            _print(f"the process hangs; the stacks of its threads are above{where}")
+        return ended
+
+    def _has_ended(self) -> bool:
+        """Tell whether the worker has ended; it is not reaped yet."""
+        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _kill(self, reason: str) -> None:
         """Kill the process group of the worker."""
@@ -414,6 +428,8 @@ class Supervisor:
         if self._sampler is not None:
             self._sample(at_once=True)  # energy of the shutdown
             self._sampler.close()
+        if self._energy_at_start is not None:
+            self._energy_at_start.close()
         code = os.waitstatus_to_exitcode(wait_status)
         status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
         if self._explained is not None and code > 0 and status is Status.CRASHED:

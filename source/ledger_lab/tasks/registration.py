@@ -8,8 +8,8 @@ from ledger_lab.recipes import OFF_POLICY_RECIPES, RECIPES
 from ledger_lab.tasks.translations import agent_entry_points
 
 NUM_ENVS_ON_GPU = 4096
-"""Environments on a GPU: the most frequent number in the configurations of ``isaaclab_tasks`` (Isaac Lab 3.0). Cart-pole
-and ant reach their targets with it; the other tasks have not been trained with so many."""
+"""Environments on a GPU: the most frequent number in the configurations of ``isaaclab_tasks`` (Isaac Lab 3.0). With
+RSL-RL, cart-pole and ant have reached their targets with it; the other tasks have not."""
 
 
 def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:

@@ -56,7 +56,7 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         f"{plan.env_cfg.scene.num_envs} environments · {physics_name(plan.env_cfg)} on {plan.device} · "
         f"seed {plan.seed}",
         describe_batch(plan),
-        *_little_tried(plan),
+        *_defaults_for_gpu(plan),
         plan.run_dir,
         *_grounds(plan),
         *_prospects(plan),
@@ -97,13 +97,13 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:.3g} MB" if size_bytes < 1e9 else f"{size_bytes / 1e9:.3g} GB"
 
 
-def _little_tried(plan: TrainPlan) -> list[Text]:
-    """Return a line about the variant for a GPU, if it is used."""
+def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
+    """Return a line about the defaults for a GPU, if they are used."""
     if not plan.for_gpu:
         return []
     line = (
-        "number of environments and learning rate are the defaults for a GPU, with which only cart-pole and ant were "
-        "trained so far: to choose others, use --num_envs"
+        "number of environments and learning rate are the defaults for a GPU, with which only cart-pole and ant have "
+        "reached their targets so far, with RSL-RL: to choose others, use --num_envs"
     )
     return [Text(line, style="yellow")]
 

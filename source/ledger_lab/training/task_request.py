@@ -26,7 +26,7 @@ class TaskRequest(SimulationRequest):
     num_envs: int | None = flag(
         None,
         "Number of environments per process (default: set by the task). On a GPU, the default of LedgerLab's tasks is "
-        "4096, with the learning rate scaled as by --scale_lr sqrt. So far, only cart-pole and ant were trained with it.",
+        "4096, with the learning rate scaled as by --scale_lr sqrt.",
         group=TASK,
     )
     seed: int | None = flag(None, "Seed of the training (default: set by the agent configuration).", group=TASK)
