@@ -56,7 +56,7 @@ def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     require_speed(found)
     assert found["parts"]["compile"]["result"]["trainings"]["LedgerLab-Cartpole"]["exit_status"] == 0
     waited = found["parts"]["waits-cartpole"]["result"]
-    assert waited["env_steps"] == 2 * 8
+    assert waited["env_steps"] == 2 * 32
     assert sum(waited["places"].values()) == pytest.approx(waited["waits_per_step"])
     assert found["parts"]["overhead"]["result"]["median_ratio"] > 0
     require_small_logs(tmp_path)
