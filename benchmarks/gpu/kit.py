@@ -52,6 +52,8 @@ def run_kit(argv: Sequence[str]) -> int:
     logs = args.logs or args.out.with_name(f"{args.out.stem}-logs")
     if logs.exists():
         raise UserError(f"{logs} exists already: remove it, or name another folder with --logs")
+    if args.caches is not None and args.caches.exists() and not args.caches.is_dir():
+        raise UserError(f"--caches {args.caches} is not a folder: name a folder for compiled kernels")
     signal.signal(signal.SIGTERM, _terminate)
     console, began_s = make_console(), time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -182,6 +182,7 @@ def test_figures_that_cannot_be_compared_or_written_do_not_stop_the_kit(
         (["--budget_s", "0"], "--budget_s must be above 0"),
         (["--device", "cpu"], "with --device cpu, add --quick"),
         (["--logs", "."], "exists already"),
+        (["--caches", __file__], "is not a folder"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:

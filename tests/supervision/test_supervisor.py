@@ -346,7 +346,7 @@ def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, mon
     monkeypatch.setattr(module, "EnergyAtStart", AtStart)
     monkeypatch.setattr(module, "open_devices", lambda device, tell: TracedDevices(TRACE))
     ours, theirs = socket.socketpair()
-    with ours, theirs, subprocess.Popen(["sleep", "600"]) as child:
+    with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         supervisor = module.Supervisor(child.pid, ours, 0, grace_s=1, shutdown_s=1)
         for number in range(2):
             journal = tmp_path / f"journal-evaluation-{number}-supervisor.jsonl"
@@ -357,7 +357,6 @@ def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, mon
             supervisor._begin(begin)
             supervisor._sample(at_once=True)
         supervisor._sample(at_once=True)
-        child.kill()
     found = []
     for journal in supervisor._telemetry:
         journal.close()
