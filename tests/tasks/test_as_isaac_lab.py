@@ -41,7 +41,13 @@ ANYMAL = VELOCITY | {
 DIFFERENCES = {
     ("LedgerLab-Ant", "Isaac-Ant"): LOCOMOTION,
     ("LedgerLab-Humanoid", "Isaac-Humanoid"): LOCOMOTION | THIGHS | {"rewards.progress.weight"},
-    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL,
+    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL
+    | {
+        "+rewards.progress",
+        "rewards.track_ang_vel_z_exp.params.std",
+        "rewards.track_lin_vel_xy_exp.params.std",
+        "+rewards.turning",
+    },
     ("LedgerLab-Velocity-Rough-AnymalC", "IsaacContrib-Velocity-Rough-AnymalC"): ANYMAL
     | {
         "commands.base_velocity.resampling_time_range",

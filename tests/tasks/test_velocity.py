@@ -193,3 +193,17 @@ def test_progress_is_the_velocity_along_the_command_up_to_its_norm() -> None:
     )
     rewarded = progress(env, "base_velocity")
     assert rewarded.tolist() == pytest.approx([1.0, 1.0, 0.1, -1.0, 0.0, 0.0], abs=1e-6)
+
+
+def test_turning_is_the_rate_in_the_commanded_direction_up_to_the_commanded_rate() -> None:
+    from ledger_lab.tasks.velocity.progress import turning
+
+    command = torch.tensor([[0.3, 0.0, rate] for rate in (0.5, 0.5, 0.5, -0.5, -0.5, 0.0)])
+    rates = (0.2, 0.8, -0.2, -0.2, 0.8, 0.8)
+    robot = SimpleNamespace(
+        data=SimpleNamespace(root_ang_vel_b=SimpleNamespace(torch=torch.tensor([[1.0, 1.0, each] for each in rates])))
+    )
+    env: Any = SimpleNamespace(
+        scene={"robot": robot}, command_manager=SimpleNamespace(get_command={"base_velocity": command}.get)
+    )
+    assert turning(env, "base_velocity").tolist() == pytest.approx([0.2, 0.5, -0.2, 0.2, -0.8, 0.0])

@@ -1,4 +1,4 @@
-"""Progress in the commanded direction: a reward with a gradient even for a robot that stands still."""
+"""Progress in the commanded direction, and turning: rewards with a gradient even for a robot that stands still."""
 
 from __future__ import annotations
 
@@ -34,3 +34,19 @@ def progress(env: ManagerBasedRLEnv, command_name: str, asset_cfg: SceneEntityCf
     speed = command.norm(dim=1)
     along = (velocity * command).sum(dim=1) / speed.clamp(min=1.0e-6)
     return torch.minimum(along, speed)
+
+
+def turning(env: ManagerBasedRLEnv, command_name: str, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
+    """Reward the turning rate in the commanded direction, up to the commanded rate: :func:`progress` about z.
+
+    Args:
+        env: The environment.
+        command_name: The commanded velocity.
+        asset_cfg: The robot.
+
+    Returns:
+        Turning rate in the commanded direction [rad/s], at most the commanded rate; shape (num_envs,).
+    """
+    command = env.command_manager.get_command(command_name)[:, 2]
+    rate = env.scene[asset_cfg.name].data.root_ang_vel_b.torch[:, 2]
+    return torch.minimum(rate * command.sign(), command.abs())
