@@ -52,7 +52,7 @@ class SearchRequest(Request):
         MISSING, "Search file: a name from config/searches, or your own .toml file.", metavar="SEARCH", positional=True
     )
     log_root: Path = log_root_flag()
-    dry_run: bool = flag(False, "Only print the command of the next training.")
+    dry_run: bool = flag(False, "Only print the command of the next training, and write its recipe file.")
     status: bool = flag(False, "Only show the trials, what they have cost, and which one is the best so far.")
     all: bool = flag(
         False,

@@ -10,8 +10,8 @@ def velocity(task: str) -> PpoRecipe:
 
     It is Isaac Lab's recipe of ANYmal-C for fewer environments. The initial action noise is smaller. On flat ground,
     there are more iterations, and the KL target is twice as large. There, ANYmal also normalizes its observations:
-    commands are small compared with joint velocities, and without normalization, training takes more than twice as many
-    steps. A unit action moves Go2's joints half as far as ANYmal's, so Go2 needs more noise. ANYmal's entropy bonus is
+    joint velocities are large compared with commands, so that without normalization it learns late to follow them. A
+    unit action moves Go2's joints half as far as ANYmal's, so Go2 needs more noise. ANYmal's entropy bonus is
     smaller than Isaac Lab's, on rough ground a fifth, because more noise would grow and disturb the gait.
 
     With 512 environments, the 128 slots of the panels on flat ground are a fifth of all robots. The 256 slots on rough
