@@ -76,7 +76,7 @@ def test_a_supervisor_looks_at_the_count_with_every_sample(tmp_path: Path) -> No
     try:
         supervisor = Supervisor(child.pid, socket.socketpair()[0], 0, grace_s=1, shutdown_s=1)
         supervisor._kills = OutOfMemoryKills(tmp_path, lambda: now_s[0])
-        supervisor._sampler = Empty()  # type: ignore[assignment]
+        supervisor._heartbeat._sampler = Empty()  # type: ignore[assignment]
         counter.write_text("oom_kill 4\n")
         for _ in range(20):
             now_s[0] += 1

@@ -319,8 +319,8 @@ def test_any_number_of_runs_can_be_supervised(tmp_path: Path) -> None:
         answering.start()
         try:
             Link(theirs).begin(journals, [f"run{number}" for number in range(80)], None, "cpu", tmp_path / "log")
-            (reserve,) = supervisor._reserves.values()
-            assert os.fstat(reserve.fileno()).st_blocks * 512 >= 80 * 2**16
+            (reserved,) = supervisor._reserve.sizes()
+            assert reserved >= 80 * 2**16
         finally:
             began.set()
             answering.join()
@@ -332,7 +332,7 @@ def test_any_number_of_runs_can_be_supervised(tmp_path: Path) -> None:
 
 def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that begins later has them, too, and so has each device."""
-    from ledger_lab.supervision import supervisor as module
+    from ledger_lab.supervision import heartbeat
     from ledger_lab.supervision.messages import Begin
 
     class AtStart:
@@ -343,28 +343,43 @@ def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, mon
         def reading(uuid: str) -> EnergyReading:
             return EnergyReading(wall_ns=1, energy_mj=2)
 
-    monkeypatch.setattr(module, "EnergyAtStart", AtStart)
-    monkeypatch.setattr(module, "open_devices", lambda device, tell: TracedDevices(TRACE))
-    ours, theirs = socket.socketpair()
-    with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        supervisor = module.Supervisor(child.pid, ours, 0, grace_s=1, shutdown_s=1)
+    monkeypatch.setattr(heartbeat, "EnergyAtStart", AtStart)
+    monkeypatch.setattr(heartbeat, "open_devices", lambda device, tell: TracedDevices(TRACE))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        beating = heartbeat.Heartbeat(child.pid, 0, print, metered=True)
         for number in range(2):
             journal = tmp_path / f"journal-evaluation-{number}-supervisor.jsonl"
             log = str(tmp_path / "log")
             begin = Begin(
                 journal=str(journal), run_id=f"run{number}", attempt=None, rank=0, device="cuda", grace_s=None, log=log
             )
-            supervisor._begin(begin)
-            supervisor._sample(at_once=True)
-        supervisor._sample(at_once=True)
+            beating.begin(begin)
+            assert beating.beat(at_once=True)
+        assert beating.beat(at_once=True)
     found = []
-    for journal in supervisor._telemetry:
+    for journal in beating.journals:
         journal.close()
         rows = read_journal(journal.path).of(Telemetry)
         found.append([[device.energy_before is not None for device in row.devices] for row in rows])
     both, neither = [True, True], [False, False]
     # The first of the two GPUs does not answer the third time.
     assert found == [[both, both, neither], [both, neither]]
+
+
+def test_only_a_worker_that_may_record_something_costs_a_reading_of_the_counters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ledger_lab.supervision import heartbeat
+    from ledger_lab.supervision.supervisor import Supervisor
+
+    read: list[int] = []
+    monkeypatch.setattr(heartbeat, "EnergyAtStart", read.append)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        for started_ns, metered in ((5, False), (7, True)):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                Supervisor(child.pid, ours, started_ns, grace_s=1, shutdown_s=1, metered=metered)
+    assert read == [7]
 
 
 def test_a_hanging_shutdown_is_killed_and_keeps_the_status(tmp_path: Path) -> None:

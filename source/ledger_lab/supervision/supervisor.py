@@ -12,12 +12,10 @@ import selectors
 import signal
 import socket
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from ledger_lab.ledger import (
     STATE_FILE,
@@ -27,18 +25,17 @@ from ledger_lab.ledger import (
     ShutdownEnded,
     Status,
     SupervisionStarted,
-    TelemetryStarted,
 )
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.redaction import redact_files
-from ledger_lab.ledger.runs import telemetry_path
-from ledger_lab.meters import EnergyAtStart, Sampler, Suspensions, open_devices, starved_ns
+from ledger_lab.meters import Suspensions, starved_ns
 from ledger_lab.names import visible
 from ledger_lab.supervision.admission import Admission
 from ledger_lab.supervision.attempt import resume_command
 from ledger_lab.supervision.channel import Channel
 from ledger_lab.supervision.forked import STACKS, noted_signals
+from ledger_lab.supervision.heartbeat import Heartbeat
 from ledger_lab.supervision.insist import insist
 from ledger_lab.supervision.messages import (
     Begin,
@@ -55,6 +52,7 @@ from ledger_lab.supervision.messages import (
 )
 from ledger_lab.supervision.peers import Peers
 from ledger_lab.supervision.refusal import withdraw
+from ledger_lab.supervision.reserve import Reserve
 from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.terminal.exit_status import (
     ENDING,
@@ -65,7 +63,6 @@ from ledger_lab.terminal.exit_status import (
     status_of_exit,
 )
 
-_SAMPLE_S = 1.0
 _SAME_INTERRUPT_S = 1.0
 """Interrupts within this time count as a single interrupt [s]: the terminal and wrapping programs may each forward one
 Ctrl-C."""
@@ -81,8 +78,6 @@ _WAKE_UP_TOLERANCE_S = 1.0
 """Longest delay of a wake-up that is not taken for a suspension [s]."""
 _STACKS_S, _LOOK_S = 1.0, 0.02
 """Time in which a worker that hangs writes where it hangs, and time between two looks whether it has ended [s]."""
-_RESERVE_BYTES = 64 * 1024
-"""Disk space that is reserved for the row about the end of an attempt or an evaluation [B]."""
 
 
 class Supervisor:
@@ -122,9 +117,7 @@ class Supervisor:
         self._peers: Peers | None = None
         self._peer_ended = False
         self._journals: list[Journal] = []
-        self._telemetry: list[Journal] = []
-        """Journals that hold only telemetry."""
-        self._reserves: dict[int, IO[bytes]] = {}
+        self._reserve = Reserve()
         self._log: Path | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
         self._explained: Explain | None = None
@@ -134,11 +127,9 @@ class Supervisor:
         self._rank = 0
         self._refused = False
         self._kills = OutOfMemoryKills()
-        self._sampler: Sampler | None = None
-        self._next_sample_s = time.monotonic()
         with suppress(OSError):  # the worker may have done this itself already, or have ended
             os.setpgid(pid, pid)
-        self._energy_at_start = EnergyAtStart(started_ns) if metered else None
+        self._heartbeat = Heartbeat(pid, started_ns, _print, metered=metered)
 
     @property
     def recorded(self) -> Path | None:
@@ -198,9 +189,9 @@ class Supervisor:
         It is at most a second, so that :class:`~ledger_lab.meters.Suspensions` can tell when this process is stopped.
         """
         now_s = time.monotonic()
-        moments = [now_s + _SAMPLE_S] if self._sampler is None else [self._next_sample_s]
-        moments += [] if self._deadline_s is None else [self._deadline_s]
-        return max(0.0, min(moments) - now_s)
+        waits = [self._heartbeat.wait_s(now_s)]
+        waits += [] if self._deadline_s is None else [self._deadline_s - now_s]
+        return max(0.0, min(waits))
 
     def _suspend(self) -> None:
         """Stop the worker and this process; when this process is continued, continue the worker."""
@@ -294,8 +285,8 @@ class Supervisor:
         self._grace_s = message.grace_s or self._grace_s
         self._log = Path(message.log)
         path = Path(message.journal)
-        self._reserve_space(path.parent)
-        journal = Journal(path, self._report_trouble)
+        self._reserve.add(path.parent)
+        journal = Journal(path, self._heartbeat.report_trouble)
         self._journals.append(journal)
         journal.append(
             SupervisionStarted(
@@ -308,38 +299,12 @@ class Supervisor:
                 process=identify_process(os.getpid()),
             )
         )
-        telemetry = Journal(telemetry_path(path), self._report_trouble)
-        self._telemetry.append(telemetry)
-        telemetry.append(TelemetryStarted(run_id=message.run_id, attempt=message.attempt, rank=message.rank))
-        if self._sampler is None:
-            devices, early = open_devices(message.device, tell=_print), self._energy_at_start
-            before = early.reading if early is not None else lambda uuid: None
-            self._sampler = Sampler(self._pid, self._started_ns, devices, energy_before=before)
-            self._next_sample_s = time.monotonic()
-        self._sampler.start_over()
+        self._heartbeat.begin(message)
 
-    def _reserve_space(self, folder: Path) -> None:
-        """Reserve space for one more end on the file system of a folder.
-
-        Raises:
-            OSError: If there is no space.
-        """
-        device = folder.stat().st_dev
-        if device not in self._reserves:
-            self._reserves[device] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - nameless: it never outlives us
-        descriptor = self._reserves[device].fileno()
-        os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, _RESERVE_BYTES)
-
-    def _sample(self, at_once: bool = False) -> None:
-        """Write a sample of host and devices, once per second. This is also the heartbeat of the attempt."""
-        now_s = time.monotonic()
-        if self._sampler is None or (now_s < self._next_sample_s and not at_once):
-            return
-        self._next_sample_s = max(self._next_sample_s + _SAMPLE_S, now_s)
-        self._kills.look()
-        row = self._sampler.sample()
-        for journal in self._telemetry:
-            journal.append(row)
+    def _sample(self, *, at_once: bool = False) -> None:
+        """Write a sample of host and devices if one is due."""
+        if self._heartbeat.beat(at_once=at_once):
+            self._kills.look()
 
     def _forward_signals(self) -> None:
         """Forward ending signals to the worker; kill the worker after a second interrupt."""
@@ -414,8 +379,7 @@ class Supervisor:
             return row
         if self._peers is not None:
             row, exit_status = self._peers.settle(row, exit_status, asked=self._asked is not None)
-        for reserve in self._reserves.values():
-            reserve.close()
+        self._reserve.free()
         self._exit_status = exit_status  # final: journals keep rows that can't be written yet
         insist(dict.fromkeys(self._journals, row))
         self._end_is_written, self._refused = True, row.status is Status.REFUSED
@@ -425,11 +389,8 @@ class Supervisor:
     def _conclude(self, wait_status: int) -> int:
         """Write the remaining rows after the worker has ended, and return the exit status."""
         self._deadline_s = None
-        if self._sampler is not None:
-            self._sample(at_once=True)  # energy of the shutdown
-            self._sampler.close()
-        if self._energy_at_start is not None:
-            self._energy_at_start.close()
+        self._sample(at_once=True)  # with the energy of the shutdown
+        self._heartbeat.close_devices()
         code = os.waitstatus_to_exitcode(wait_status)
         status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
         if self._explained is not None and code > 0 and status is Status.CRASHED:
@@ -461,7 +422,7 @@ class Supervisor:
                 _print(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
                 _print(f"{fault} ended the process while it shut down, after its work had ended")
-            self._close_telemetry()
+            self._heartbeat.close_journals()
             if self._refused:
                 self._withdraw()
                 return EXIT_USER_ERROR
@@ -494,14 +455,6 @@ class Supervisor:
         except OSError as error:
             _print(f"what the refused request has written could not be removed: {error}")
 
-    def _close_telemetry(self) -> None:
-        """Write the last samples. An error is printed only; the end of the attempt does not depend on them."""
-        for journal in self._telemetry:
-            try:
-                journal.close()
-            except OSError as error:
-                _print(f"the last telemetry could not be written: {error}")
-
     def _redact_log(self) -> None:
         """Redact the log of the worker, now that no process writes to it."""
         try:
@@ -529,10 +482,6 @@ class Supervisor:
     def _wall_ns(self) -> int:
         """Return the age of the attempt [ns]."""
         return time.perf_counter_ns() - self._started_ns
-
-    def _report_trouble(self, error: OSError) -> None:
-        """Print that telemetry waits for disk space."""
-        _print(f"telemetry cannot be written and waits: {error}")
 
 
 def _print(text: str) -> None:
