@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, PanelResult, Run, read_journal, read_ledger
@@ -85,6 +86,8 @@ def test_new_observations_may_follow_those_of_the_checkpoint(tmp_path: Path) -> 
     configs = resolve_configs(rough, "rsl_rl", normalized, "rsl_rl_with_symmetry_cfg_entry_point")
     beginning = find_beginning(flat, tmp_path, load_adapter("rsl_rl"), *configs)
     assert (beginning.path, beginning.began_from["task"]) == (shipped_checkpoint(flat), flat)
+    weights = torch.load(beginning.path, weights_only=True)["actor_state_dict"]
+    assert weights["obs_normalizer._mean"].shape == (1, 48), "what the networks of the new run have, too"
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +116,16 @@ def test_a_checkpoint_with_other_observations_or_actions_is_refused(
 
     with pytest.raises(UserError, match=rf"drifted0 was trained, so .* has learned from something else: {part}: "):
         find_beginning(str(drifted(trained, tmp_path, [part])), *cartpole)
+
+
+def test_a_checkpoint_of_an_earlier_recipe_is_refused(trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]) -> None:
+    """The present recipe does not tell what its networks look like."""
+    from ledger_lab.training.beginning import find_beginning
+
+    (run,) = read_ledger(trained).runs
+    earlier = {**run.declared.config_sha256, "agent": "0" * 64}
+    with pytest.raises(UserError, match=r"agent configuration of LedgerLab-Cartpole has changed since run earlier0 was"):
+        find_beginning(str(retold(trained, tmp_path, "earlier0", config_sha256=earlier)), *cartpole)
 
 
 def test_a_checkpoint_from_another_scene_is_accepted(trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]) -> None:

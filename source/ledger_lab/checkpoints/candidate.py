@@ -97,12 +97,7 @@ def resolve_candidate(
     adapter = load_adapter(declared.rl_library, declared.agent)
     env_cfg, agent_cfg = configs[0], adapter.prepare(configs[1], device)
     adapter.require_memoryless(agent_cfg)
-    if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
-        raise UserError(
-            f"the agent configuration of {declared.task} has changed since run {declared.run_id} was trained, so its "
-            "checkpoints may load as other policies: restore the configuration in "
-            f"{checkpoint.run.directory / 'params' / 'agent.yaml'}"
-        )
+    require_same_agent(checkpoint.run, env_cfg, agent_cfg, adapter)
     require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
     changed = require_same_code(declared, code, allow_changed_code)
     require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, declared.run_id)
@@ -115,6 +110,27 @@ def resolve_candidate(
         agent_cfg=agent_cfg,
         changed_code=changed,
     )
+
+
+def require_same_agent(run: Run, env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> None:  # noqa: ANN401
+    """Refuse checkpoints of an agent whose configuration has changed.
+
+    Args:
+        run: The run that saved them.
+        env_cfg: Present configuration of its environment.
+        agent_cfg: Present configuration of its agent, prepared by the adapter.
+        adapter: The adapter of its library.
+
+    Raises:
+        UserError: If the configuration of the agent has changed since the training.
+    """
+    declared = run.declared
+    if hash_configs(env_cfg, agent_cfg, adapter)["agent"] != declared.config_sha256["agent"]:
+        raise UserError(
+            f"the agent configuration of {declared.task} has changed since run {declared.run_id} was trained, so its "
+            "checkpoints may load as other policies: restore the configuration in "
+            f"{run.directory / 'params' / 'agent.yaml'}"
+        )
 
 
 def require_same_code(declared: RunDeclared, code: dict[str, str], allow_changed_code: bool) -> dict[str, str]:

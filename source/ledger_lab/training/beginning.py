@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from isaaclab.sensors import SensorBaseCfg
 from ledger_lab.checkpoints.candidate import (
     declared_configs,
     require_recorded_hash,
+    require_same_agent,
     require_same_code,
     require_same_task,
 )
@@ -95,8 +97,8 @@ def find_beginning(
         allow_changed_code: Whether the code of its observations and actions may have changed since its training.
 
     Raises:
-        UserError: If there is no such checkpoint, its networks have another shape, or its observations or actions have
-            another meaning, or a newer version of LedgerLab has judged its run.
+        UserError: If there is no such checkpoint, the configuration of its agent has changed, its networks have another
+            shape, its observations or actions have another meaning, or a newer version of LedgerLab has judged its run.
     """
     found = best_checkpoint(str(shipped_checkpoint(name)) if name in gym.registry else name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
@@ -115,6 +117,7 @@ def find_beginning(
     require_recorded_hash(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
     then_env, then_agent = declared_configs(found.run, trust_run=trust_run)
+    require_same_agent(found.run, then_env, adapter.prepare(deepcopy(then_agent), "cpu"), adapter)
     require_same_task(found.run, then_env, ("observations", "actions"), f"{what} has learned from something else")
     changed = require_same_code(declared, policy_code(declared.task, then_env), allow_changed_code)
     by_network = [read_setting(agent_cfg, setting) or {} for setting in _GROUP_SETTINGS]
