@@ -11,12 +11,15 @@ from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError
 from ledger_lab.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.panels.identity import few_differences
-from ledger_lab.pretrained import ROOT, shipped_contract
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 """Task that the policy was trained on; it defines the observations and actions."""
-WALKING_POLICY = ROOT / WALKING_TASK / POLICY
-"""The policy that comes with the package."""
+WALKING_POLICY = Path(__file__).resolve().parent / "walker" / POLICY
+"""The policy that comes with the navigation task, with its contract beside it.
+
+It is a part of the task: another policy is another panel id. So it does not change when the included policy of
+:data:`WALKING_TASK` changes.
+"""
 _SETTING = "env.actions.velocity.policy_path"
 
 
@@ -43,7 +46,7 @@ def load_walking_policy(path: str) -> torch.jit.ScriptModule:
     origin = read_origin(file, "install ledger_lab again" if ours else "export it again with scripts/export_policy.py")
     if origin.task != WALKING_TASK:
         raise UserError(f"{_SETTING}: {path} is a policy of {origin.task}: name a policy of {WALKING_TASK}")
-    if not ours and (other := few_differences(_interface(_contract(file)), _interface(shipped_contract(WALKING_TASK)))):
+    if not ours and (other := few_differences(_interface(_contract(file)), _interface(_contract(WALKING_POLICY)))):
         raise UserError(f"{_SETTING}: {path} has other observations or actions than {WALKING_TASK}: {other}")
     policy: torch.jit.ScriptModule = torch.jit.load(path, map_location="cpu")
     for parameter in policy.parameters():
