@@ -56,7 +56,8 @@ def bench_engines(argv: Sequence[str]) -> int:
         prog="benchmarks engines",
         description="Compare the success of policies under MuJoCo-Warp with their success under MuJoCo's C code, on "
         "the same seeds. The scores are read from a ledger; nothing is simulated. First score each policy under both "
-        "engines: evaluate.py --task TASK --pretrained --sim physics=newton_mujoco.",
+        "engines: evaluate.py --task TASK --pretrained --sim physics=newton_mujoco, or physics=newton_mjwarp if it was "
+        "trained with MuJoCo's C code.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks engines logs",
     )
     parser.add_argument("log_root", metavar="LOG_ROOT", type=Path, help="Ledger that contains the scores.")

@@ -332,7 +332,7 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
         params={"sensor_cfg": Entity("height_scanner")},
         noise=Noise(n_min=-0.05, n_max=0.05),  # half of Isaac Lab's, for a third of its rays
         clip=(-1.0, 1.0),
-        scale=5.0,  # steps of 3 to 10 cm would be small compared with the other inputs, which are not normalized
+        scale=5.0,  # steps of 3 to 10 cm would be small compared with the other inputs
     )
     cfg.sim.physics = RoughPhysicsCfg()
     cfg.sim.default_visualizer_cfg.eye = (2.1, -2.4, 1.1)
