@@ -124,7 +124,9 @@ def test_a_checkpoint_of_an_earlier_recipe_is_refused(trained: Path, tmp_path: P
 
     (run,) = read_ledger(trained).runs
     earlier = {**run.declared.config_sha256, "agent": "0" * 64}
-    with pytest.raises(UserError, match=r"agent configuration of LedgerLab-Cartpole has changed since run earlier0 was"):
+    with pytest.raises(
+        UserError, match=r"agent configuration of LedgerLab-Cartpole has changed since run earlier0 was"
+    ):
         find_beginning(str(retold(trained, tmp_path, "earlier0", config_sha256=earlier)), *cartpole)
 
 
