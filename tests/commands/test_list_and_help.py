@@ -10,7 +10,7 @@ import pytest
 from isaaclab.app import add_launcher_args
 
 from ledger_lab.commands.list_tasks import _record
-from ledger_lab.ledger import read_ledger
+from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.pretrained import ROOT
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
@@ -24,7 +24,11 @@ from tests.warm import HEAVY, SCRIPTS
 def test_the_tasks_are_listed_with_their_panels() -> None:
     import torch
 
-    engine = "" if torch.cuda.is_available() else " with newton/mjwarp"  # the shipped policies have no other
+    default = "newton/mjwarp" if torch.cuda.is_available() else "newton/mujoco"
+
+    def engine(run: Run) -> str:
+        return "" if run.declared.physics == default else f" with {run.declared.physics}"
+
     finished = script("list_envs")
     assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()
@@ -34,14 +38,15 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
     assert any("cartpole_robust_v1" in line for line in lines[first + 1 : first + 4])
     (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
     summary = summarize_run(run)
-    record = rf"{summary.heldout_successes}/256 in {duration(summary.wall_to_target_s)}{engine}"
+    record = rf"{summary.heldout_successes}/256 in {duration(summary.wall_to_target_s)}{engine(run)}"
     assert re.search(rf"\s4 +1 +256 +cartpole_v1 +p1-\w{{8}}… +256 +90 % +{record}$", row.rstrip())
     for task in RECIPES:
         (own,) = [line for line in lines if line.startswith(f"{task} ")]
-        began = read_ledger(ROOT / task).runs[0].declared.began_from
+        (run,) = read_ledger(ROOT / task).runs
+        began = run.declared.began_from
         before = rf" \+ {duration(began['wall_s'])}" if began else ""
         ground = " on trained ground" if "Rough" in task else ""  # the policy comes from an older version
-        record = rf"\d+/\d+ in [\d:]+{before}{engine}{ground}"
+        record = rf"\d+/\d+ in [\d:]+{before}{engine(run)}{ground}"
         assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +{record}$", own.rstrip())
 
 
