@@ -20,7 +20,7 @@ SHORT = {
     "LedgerLab-Lift-Cube-Franka": (512, 16),
     "LedgerLab-Navigation-Flat-AnymalC": (256, 8),
     "LedgerLab-Reach-Franka": (128, 8),
-    "LedgerLab-Velocity-Flat-AnymalC": (512, 52),
+    "LedgerLab-Velocity-Flat-AnymalC": (512, 100),
     "LedgerLab-Velocity-Flat-Go2": (512, 130),
     "LedgerLab-Velocity-Rough-AnymalC": (512, 26),
 }
