@@ -15,8 +15,8 @@ from ledger_lab.reports.figures import Drawing, draw_ledger, draw_published, sav
 from ledger_lab.scaling.published import read_published
 
 _RECORDS = Path(__file__).parents[1] / "records"
-_FOLDERS = ("processes-cpu", "libraries-cpu")
-"""Records with the runs of :data:`_RECORDED`, oldest first."""
+_FOLDER = "processes-cpu"
+"""Records with the runs of :data:`_RECORDED`."""
 _RECORDED = "ledgerlab-cartpole-rsl-rl-strong-time"
 """Name of the figure of recorded runs."""
 
@@ -28,8 +28,7 @@ def published_drawings() -> Iterator[Drawing]:
 
 def recorded_drawing() -> Drawing:
     """Return the time to the target of the cart-pole with RSL-RL in one and in two processes."""
-    ledgers = [read_ledger(_RECORDS / folder) for folder in _FOLDERS]
-    runs = [run for ledger in ledgers for run in ledger.runs if run.declared.rl_library == "rsl_rl"]
+    runs = read_ledger(_RECORDS / _FOLDER).runs
     groups = draw_ledger(runs, [summarize_run(run) for run in runs])
     return next(drawing for group in groups for drawing in group.drawings if drawing.name == _RECORDED)
 

@@ -56,7 +56,9 @@ def test_known_laws_are_found_again_from_rows(log_root: Path, capsys: pytest.Cap
     studies = {study["kind"]: study for study in as_json(capsys, "--scaling", "--log_root", log_root)["studies"]}
     assert set(studies) == {"strong", "weak"}
     for kind, law in (("strong", "Amdahl"), ("weak", "Gustafson")):
-        (fit,) = studies[kind]["rate_fits"]
+        fit, *others = studies[kind]["rate_fits"]
+        assert [each["law"] for each in others] == (["universal scalability"] if kind == "weak" else [])
+        assert all(each["coherency"] is None for each in others), "it needs more sizes"
         assert (fit["law"], fit["fits"]) == (law, True)
         assert holds(fit["contention"], CONTENTION) and holds(fit["single_rate"], SINGLE)
         assert [each["extrapolated"] for each in fit["predictions"]] == [False] * 4 + [True]
@@ -82,7 +84,7 @@ def test_the_text_names_what_was_found(log_root: Path, capsys: pytest.CaptureFix
         "Amdahl's law, from 4 sizes: contention",
         "extrapolated to 16 processes:",
         "12 runs with batches of 1024 to 8192 samples, 1 of them short of the target",
-        "not fitted: universal scalability law needs 6 sizes, and there are 4",
+        "not fitted: the coherency of the universal scalability law needs 6 sizes, and there are 4",
         "4 × 128: synchronize takes at least 2 % of the training loop of each process; rank 1",
         "2 of 3",
     ):

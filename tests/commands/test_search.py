@@ -26,8 +26,10 @@ from ledger_lab.ledger import Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.search.declaration import load_search
+from ledger_lab.search.prediction import FEWEST_REACHED, ScoredTraining
 from ledger_lab.search.trials import Place, cohort_of
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
+from ledger_lab.units import duration
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.searches import FILE, Trainer, replace_trainings, search_file, searched, train
@@ -104,6 +106,29 @@ def test_a_search_ends_with_a_comparison_and_a_recipe(ended: Path) -> None:
     before = decided(log_root)
     assert searched(path, log_root) == 0, "an ended search starts nothing"
     assert decided(log_root) == before
+
+
+def test_the_json_says_what_early_predictions_would_have_done(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last training is behind, and it missed the target."""
+    trials = told(ended / "s.toml", ended / "logs")["trials"]
+    raced = [
+        (trial["trial"], run["seed"])
+        for trial in trials
+        for run in trial["runs"]
+        if not run["sealed"] and not run["repeat"]
+    ]
+    scored = [
+        ScoredTraining(
+            trial=trial, seed=seed, started_s=100.0 * place, wall_s=50.0, reached=(trial, seed) != raced[-1],
+            scores=((10.0, 0.1 if (trial, seed) == raced[-1] else 0.5),),
+        )
+        for place, (trial, seed) in enumerate(raced)
+    ]  # fmt: skip
+    monkeypatch.setattr(program, "scored_trainings", lambda runs: scored)
+    judged = len(raced) - FEWEST_REACHED
+    assert told(ended / "s.toml", ended / "logs")["early_prediction"] == {
+        "trainings": judged, "ended": 1, "wrong": 0, "saved_s": 40.0, "wall_s": 50.0 * judged, "is_trusted": True,
+    }  # fmt: skip
 
 
 def test_no_training_of_the_race_uses_a_sealed_seed(ended: Path) -> None:
@@ -486,6 +511,10 @@ def test_a_page_and_figures_show_the_search(tmp_path: Path) -> None:
     assert written.count("data:image/svg+xml;base64,") == 3, "the race, the sealed seeds, and the importance"
     assert "<script" not in written and "&lt;script&gt;alert(1)" in written
     assert "it is repaid after" in written
+    stock = told(path, log_root)["trials"][0]["runs"][0]
+    cell = f"{duration(stock['wall_s'])} of {duration(stock['cap_s'])}"
+    assert f'<td data-label="seed 1"><bdi>{cell}</bdi></td>' in written, "each training has its cap"
+    assert '<td data-label="importance">' in written
     searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))
     names = sorted(each.name.rpartition("-")[2] for each in (tmp_path / "figures").iterdir())
     assert names == [f"{name}.{kind}" for name in ("importance", "race", "sealed") for kind in ("png", "svg")]

@@ -16,25 +16,9 @@ from ledger_lab.launch.local import ENGINE
 from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import read_ledger
 from ledger_lab.search.declaration import load_search
-from tests.conftest import ROOT
-from tests.fakes.searches import population_file, search_file
+from tests.fakes.searches import population_file, search_file, trainer
 from tests.fakes.waiting import wait_until
 
-TRAINER = """
-import sys, time
-sys.path.insert(0, {root!r})
-from ledger_lab.ledger import Status
-from tests.fakes.searches import train
-if {early_status} and any(each.endswith("-t0001") for each in sys.argv):
-    sys.exit({early_status})
-if "--resume" in sys.argv:
-    sys.exit(1)
-time.sleep({sleep_s})
-if not {resumes}:
-    sys.exit(train([sys.executable, *sys.argv], interrupted_after_s=1.0))
-status = Status.LIMIT_REACHED if "--recipe" in sys.argv and not {recipes_work} else None
-sys.exit(train([sys.executable, *sys.argv], status=status))
-"""
 PROGRAM = """
 import sys
 sys.argv = {argv!r}
@@ -54,24 +38,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(f'version = 1\nengine = "local"\nlog_root = "{tmp_path}/ledger"\n')
     trainer(tmp_path)
     return path
-
-
-def trainer(
-    folder: Path, sleep_s: float = 0.0, early_status: int = 0, resumes: bool = True, recipes_work: bool = False
-) -> None:
-    """Write the trainer.
-
-    Args:
-        folder: Folder of the cluster.
-        sleep_s: How long a training takes before it writes its run [s].
-        early_status: Exit status of trial 1, which then leaves no run; 0 to train it.
-        resumes: Whether trainings go to their end; if not, they are interrupted, and can't be resumed.
-        recipes_work: Whether trainings with a recipe go as the formula says; if not, they reach their limits.
-    """
-    text = TRAINER.format(
-        root=str(ROOT), sleep_s=sleep_s, early_status=early_status, resumes=resumes, recipes_work=recipes_work
-    )
-    (folder / "scripts" / "train.py").write_text(text)
 
 
 def test_trainings_are_submitted_until_the_search_ends(

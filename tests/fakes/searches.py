@@ -33,6 +33,7 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.recipes.recipe_file import check_recipe
+from tests.conftest import ROOT
 from tests.fakes.ledgers import SECOND, declared, outcomes, result, sha256_of, window
 
 type Trainer = Callable[[Sequence[str], float | None], int]
@@ -63,6 +64,24 @@ log = true
 type = "choice"
 choices = ["fixed", "adaptive"]
 """
+
+
+_TRAINER = """
+import sys, time
+sys.path.insert(0, {root!r})
+from ledger_lab.ledger import Status
+from tests.fakes.searches import train
+if {early_status} and any(each.endswith("-t0001") for each in sys.argv):
+    sys.exit({early_status})
+if "--resume" in sys.argv:
+    sys.exit(1)
+time.sleep({sleep_s})
+if not {resumes}:
+    sys.exit(train([sys.executable, *sys.argv], interrupted_after_s=1.0))
+status = Status.LIMIT_REACHED if "--recipe" in sys.argv and not {recipes_work} else None
+sys.exit(train([sys.executable, *sys.argv], status=status))
+"""
+"""A program in place of ``train.py`` that writes its run at once."""
 
 
 def search_file(
@@ -236,3 +255,21 @@ def replace_trainings(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Tra
 def searched(path: Path, log_root: Path, *more: str) -> int:
     """Run a search in this process, and return its exit status."""
     return run_search([str(path), "--log_root", str(log_root), *more])
+
+
+def trainer(
+    folder: Path, sleep_s: float = 0.0, early_status: int = 0, resumes: bool = True, recipes_work: bool = False
+) -> None:
+    """Write the trainer.
+
+    Args:
+        folder: Folder of the cluster.
+        sleep_s: How long a training takes before it writes its run [s].
+        early_status: Exit status of trial 1, which then leaves no run; 0 to train it.
+        resumes: Whether trainings go to their end; if not, they are interrupted, and can't be resumed.
+        recipes_work: Whether trainings with a recipe go as the formula says; if not, they reach their limits.
+    """
+    text = _TRAINER.format(
+        root=str(ROOT), sleep_s=sleep_s, early_status=early_status, resumes=resumes, recipes_work=recipes_work
+    )
+    (folder / "scripts" / "train.py").write_text(text)

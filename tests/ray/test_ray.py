@@ -1,6 +1,7 @@
 """Trainings on a real Ray cluster of three nodes: several at once, lost nodes, cancelling, refusals.
 
-The trainings are those of :mod:`tests.fakes.planned_training`, which write real rows; one test trains the cart-pole.
+The trainings are those of :mod:`tests.fakes.planned_training` and :mod:`tests.fakes.searches`, which write real rows;
+one test trains the cart-pole.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.ledger import read_ledger
 from tests.conftest import ROOT
+from tests.fakes.searches import population_file, trainer
 from tests.fakes.waiting import wait_until
 from tests.ray.cluster import NODES, RAY, Cluster, running_cluster, why_not
 
@@ -162,6 +165,20 @@ def test_a_study_is_trained_two_at_once_and_reported(cluster: Cluster, tmp_path:
     assert "cohort some-fast: 3 runs" in reported.stdout and "queue" in reported.stdout
     assert site.exits() == dict.fromkeys(range(6), 0)
     assert len(site.attempts()) == 6
+
+
+def test_a_search_trains_each_generation_of_its_population_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    site = Site(cluster, tmp_path)
+    (site.folder / "scripts" / "train.py").unlink()
+    trainer(site.folder, recipes_work=True)
+    path = str(population_file(tmp_path, budget_h=0.03))
+    finished = site.script("search", path, "--at_once", "4")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "does not buy another generation" in finished.stdout
+    assert finished.stdout.count("submitted to three as job") == len(read_ledger(site.log_root).runs) == 8, (
+        "two generations of four"
+    )
+    assert "population: 8 trainings in 2 generations of 4 members" in site.script("search", path, "--status").stdout
 
 
 def test_a_cancelled_training_saves_its_state_and_resumes_when_it_is_submitted_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,8 @@ def test_power_and_use_are_shown_for_each_gpu() -> None:
     columns, (cells,) = shown_table(LoadRow, [row])
     shown = {name: cell.text for (name, _), cell in zip(columns, cells, strict=True)}
     assert shown == {"size": "2 × 64", "mean_power_w": "210 100", "mean_utilization": "90 % 50 %"}
+    partly = scaled(2, mean_power_w=(None, 100.0), peak_device_memory_gb=(None, 3.25))
+    row = summarize(LoadRow, PointFacts(replace(point, runs=(partly,)), None))
+    columns, (cells,) = shown_table(LoadRow, [row])
+    shown = {name: cell.text for (name, _), cell in zip(columns, cells, strict=True)}
+    assert shown == {"size": "2 × 64", "peak_device_memory_gb": "– 3.2", "mean_power_w": "– 100"}, "each in its place"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+
 import pytest
 
 from ledger_lab.reports.scaling_view import render_studies, studies_json
@@ -13,7 +16,7 @@ from ledger_lab.reports.scaling_words import (
     rate_fit_lines,
 )
 from ledger_lab.scaling import ScaledRun, find_studies
-from ledger_lab.scaling.laws import Law, RateFit
+from ledger_lab.scaling.laws import Figure, Law, RateFit
 from ledger_lab.terminal.console import make_console
 from tests.fakes.scaled import HORIZON, scaled
 
@@ -68,18 +71,26 @@ def test_sizes_on_several_machines_are_told_apart(machines: int, capfd: pytest.C
 
 
 def test_gradient_noise_scales_stand_beside_the_critical_batch() -> None:
-    runs = [scaled(2, 64, run_id=f"{scale}", gradient_noise_scale=scale) for scale in (900.0, 1000.0, 5000.0, None)]
-    runs += [scaled(4, 64, gradient_noise_scale=2000.0), scaled(1, 64)]
+    """A run whose gradient is hidden by noise counts as larger than all others, and is not left out."""
+    intervals = {900.0: (700.0, 1200.0), 1000.0: (800.0, 1500.0), 5000.0: (4000.0, math.inf), math.inf: (6e3, math.inf)}
+    noises = [Figure(value=value, interval=interval) for value, interval in intervals.items()]
+    runs = [scaled(2, 64, run_id=f"{noise.value}", gradient_noise=noise) for noise in noises]
+    runs += [scaled(4, 64, gradient_noise=Figure(value=2000.0, interval=None)), scaled(1, 64)]
     told = noise_line(runs)
     assert told == (
-        "gradient noise scale in the last third, median of the runs: 1 k samples (a gradient step averages 2.05 k), "
-        "2 k samples (a gradient step averages 4.1 k)"
+        "gradient noise scale in the last third, median of the runs: 3 k [700, ∞] samples (a gradient step averages "
+        "2.05 k), 2 k samples (a gradient step averages 4.1 k)"
     )
     console = make_console()
     with console.capture() as shown:
         console.print(render_studies(find_studies(runs), 250), soft_wrap=True)
     assert told in shown.get()
     assert noise_line([scaled(1, 64)]) is None
+    without = [*runs[:4], scaled(2, 64, gradient_noise=Figure(value=3000.0, interval=None))]
+    assert "3 k samples (a" in str(noise_line(without)), "a run without an interval could lie beside those of the others"
     (weak,) = studies_json(find_studies(runs))
-    assert [size["gradient_noise_scale"] for size in weak["sizes"]] == [None, 1000.0, 2000.0]
-    assert [run["gradient_noise_scale"] for run in weak["sizes"][1]["runs"]] == [900.0, 1000.0, 5000.0, None]
+    sizes = [size["gradient_noise"] for size in weak["sizes"]]
+    assert sizes[0] is None and sizes[1] == {"value": 3000.0, "interval": [700.0, "infinite"]}
+    values = [run["gradient_noise"]["value"] for run in weak["sizes"][1]["runs"]]
+    assert values == [900.0, 1000.0, 5000.0, "infinite"]
+    json.dumps(weak, allow_nan=False)

@@ -75,11 +75,31 @@ def test_a_law_that_does_not_fit_predicts_nothing() -> None:
     assert right.at(64).value < right.at(8).value, "too many processes slow each other down"
 
 
+def test_the_universal_law_has_coherency_from_six_sizes_on() -> None:
+    few = RateFit(Law.UNIVERSAL, *runs(Law.AMDAHL, [1, 2, 4, 8, 16], 0.1, 0.0, 0.01))
+    amdahl = RateFit(Law.AMDAHL, *runs(Law.AMDAHL, [1, 2, 4, 8, 16], 0.1, 0.0, 0.01))
+    assert few.coherency is None and few.full_name == "universal scalability law without coherency"
+    assert few.contention == amdahl.contention and few.at(32) == amdahl.at(32)
+    assert RateFit(Law.UNIVERSAL, *runs(Law.AMDAHL, [1, 2, 4, 8, 16, 32], 0.1, 0.0, 0.01)).coherency is not None
+
+
+def test_where_the_coherency_may_be_0_the_contention_may_be_that_without_it() -> None:
+    """Coherency can't be below 0, so on average it takes a part of the contention."""
+    simulated = runs(Law.AMDAHL, [1, 2, 4, 8, 16, 32, 64], 0.05, 0.0, 0.01)
+    with_it, without = (RateFit(law, *simulated).contention.interval for law in (Law.UNIVERSAL, Law.AMDAHL))
+    assert with_it is not None and without is not None
+    assert with_it[0] <= without[0] and without[1] <= with_it[1]
+    low, high = RateFit(
+        Law.UNIVERSAL, *runs(Law.UNIVERSAL, [1, 2, 4, 8, 16, 32], 0.05, 0.01, 0.001)
+    ).contention.interval or (0, 1)
+    assert 0.04 < low < 0.05 < high < 0.06, "a coherency that is surely there leaves the interval as it is"
+
+
 @pytest.mark.parametrize(
     ("law", "sizes", "rates", "said"),
     [
         (Law.AMDAHL, [1, 2, 2], [1.0, 2.0, 2.0], "Amdahl.s law needs 3 sizes, and there are 2"),
-        (Law.UNIVERSAL, [1, 2, 4, 8, 16], [1.0] * 5, "universal scalability law needs 6 sizes"),
+        (Law.UNIVERSAL, [1, 2], [1.0] * 2, "universal scalability law needs 3 sizes"),
         (Law.AMDAHL, [1, 2, 4], [1.0, 2.0], "each run needs"),
         (Law.AMDAHL, [0, 2, 4], [1.0, 2.0, 3.0], "each run needs"),
         (Law.AMDAHL, [1, 2, 4], [1.0, 2.0, math.nan], "each run needs"),

@@ -18,7 +18,8 @@ def test_the_published_rates_are_analysed_like_a_study() -> None:
     assert amdahl.contention.value == pytest.approx(0.175, abs=0.001)
     assert amdahl.contention.interval is None, "one figure per size has no spread"
     assert "needs 6 sizes" in refusal.reason
-    (gustafson,), _ = ant.fit()
+    (gustafson, universal), _ = ant.fit()
+    assert universal.full_name == "universal scalability law without coherency"
     assert 0 < gustafson.contention.value < 1 and gustafson.largest_deviation > 0.1, "four GPUs were nearly linear"
     assert published.fewest_envs == 1024
     assert "no address" in published.source

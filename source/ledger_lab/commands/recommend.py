@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, Run, Status
 from ledger_lab.meters import Phase
 from ledger_lab.recommend.choice import Limits
+from ledger_lab.recommend.drawing import draw_recommendation
 from ledger_lab.recommend.options import PricedRun
 from ledger_lab.recommend.recommendation import of_one_yardstick, recommend
 from ledger_lab.recommend.spot import SpotHistory
@@ -17,6 +19,7 @@ from ledger_lab.recommend.view import recommendation_json, render_recommendation
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.scaled_runs import scaled_runs
 from ledger_lab.terminal.console import make_console, write_json
 
@@ -32,8 +35,9 @@ def show_recommendation(
     book: Mapping[str, Price],
     price: Price | None = None,
     json_file: str | None = None,
+    figures: Path | None = None,
 ) -> None:
-    """Show which configuration to train a task with, or write it as JSON.
+    """Show which configuration to train a task with, write it as JSON, or draw it.
 
     Args:
         ledger: The whole ledger: the overhead of spot machines is measured on all of its runs.
@@ -45,9 +49,10 @@ def show_recommendation(
         book: The price book.
         price: Price that replaces the declared prices.
         json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
+        figures: Folder for the figure; ``None`` for none.
 
     Raises:
-        UserError: If there is nothing to rank.
+        UserError: If there is nothing to rank or to draw, or Matplotlib is not installed.
     """
     if budget_usd is not None and not 0 < budget_usd < math.inf:
         raise UserError(f"--budget {budget_usd:g}: give an amount of more than 0 [USD]")
@@ -73,6 +78,14 @@ def show_recommendation(
         write_json(json_file, report)
         return
     console = make_console()
+    if figures is not None:
+        drawing = draw_recommendation(found)
+        if drawing is None:
+            raise UserError(
+                f"--figures: no configuration of {task} has both a time and a cost of more than 0 to the target"
+            )
+        console.print(f"wrote {', '.join(map(str, save_drawings(figures, [drawing])))}", soft_wrap=True)
+        return
     if price is not None:
         ids = {each.run.run_id for each in chosen}
         console.print(render_repricing(price, [each for each in contents.summaries if each.run_id in ids]))

@@ -74,7 +74,7 @@ def build_report(argv: Sequence[str]) -> int:
         from ledger_lab.commands.query import answer_sql
 
         answer_sql(contents, request.sql, json_file=request.json, csv_file=request.csv)
-    elif request.figures is not None:
+    elif request.figures is not None and request.recommend is None:
         from ledger_lab.commands.figures import write_figures
 
         write_figures(request.figures, contents, price)
@@ -96,6 +96,7 @@ def build_report(argv: Sequence[str]) -> int:
             book=load_price_book(request.prices),
             price=price,
             json_file=request.json,
+            figures=request.figures,
         )
     elif request.html is not None:
         from ledger_lab.commands.page import draw_page

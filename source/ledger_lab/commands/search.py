@@ -24,6 +24,7 @@ from ledger_lab.reports.page.search import write_search_page
 from ledger_lab.reports.search_view import (
     end_lines,
     importance_table,
+    past_predictions,
     prediction_lines,
     search_json,
     search_lines,
@@ -225,7 +226,10 @@ def _show(search: Search, request: SearchRequest, console: Console) -> None:
     runs, _ = search.look()
     result = search.result(runs)
     if request.json is not None:
-        write_json(request.json, search_json(result))
+        race = search.declaration.population is None
+        write_json(
+            request.json, search_json(result, past_predictions(result, scored_trainings(runs)) if race else None)
+        )
         return
     if request.html is not None:
         write_search_page(request.html, result, str(search.log_root))

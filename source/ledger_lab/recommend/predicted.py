@@ -131,7 +131,7 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
     low, high = (start_up_s + training_s * math.exp(sign * Z * deviation) for sign in (-1, 1))
     time = Estimate(value=start_up_s + training_s, interval=(low, high), run_spread=_spread(study))
     cost = _cost(time, study, price, configuration)
-    notes = [f"{law.law.full_name} from {len(law.sizes)} sizes, {behind}"]
+    notes = [f"{law.full_name} from {len(law.sizes)} sizes, {behind}"]
     notes += ["beyond the measured sizes"] if rate.extrapolated else []
     notes += ["no cost: unpriced"] if cost is None else []
     notes += ["nothing was measured on this machine"] if elsewhere else []

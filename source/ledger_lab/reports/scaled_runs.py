@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,8 +13,10 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.clock import target_moment
 from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.phase_times import Moment, time_until
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.scaling.laws import Figure
 from ledger_lab.scaling.points import Identity, RankWait, ScaledRun
 from ledger_lab.studies import has_finished
 
@@ -105,16 +108,26 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
         billable_usd=summary.billable_usd,
         peak_gpu_memory_gb=summary.peak_gpu_memory_gb,
         peak_host_memory_gb=summary.peak_host_memory_gb,
-        mean_power_w=tuple(each.mean_power_w for each in summary.devices if each.mean_power_w is not None),
-        mean_utilization=tuple(each.mean_utilization for each in summary.devices if each.mean_utilization is not None),
+        peak_device_memory_gb=tuple(each.peak_memory_gb for each in summary.devices),
+        mean_power_w=tuple(each.mean_power_w for each in summary.devices),
+        mean_utilization=tuple(each.mean_utilization for each in summary.devices),
         waits=tuple(
             RankWait(rank=each.rank, host=each.host, synchronize_share=each.synchronize_share)
             for each in summary.ranks
             if each.synchronize_share is not None
         ),
         interrupted=bool(run.attempts) and moment is None and not has_finished(run),
-        gradient_noise_scale=summary.gradient_noise_scale,
+        gradient_noise=_noise(summary.gradient_noise[-1]) if summary.gradient_noise else None,
     )
+
+
+def _noise(part: NoisePart) -> Figure:
+    """Return the noise of a part of a training; what is unlimited is infinite."""
+    value = math.inf if part.scale is None else part.scale
+    if part.interval is None:
+        return Figure(value=value, interval=None)
+    low, high = part.interval
+    return Figure(value=value, interval=(low, math.inf if high is None else high))
 
 
 def _code(declared: RunDeclared) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ledger_lab.reports.columns import Shown, TableCell, figure
+from ledger_lab.scaling.laws import Figure
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint
 from ledger_lab.scaling.rates import Growth, SizeRates, growth
 from ledger_lab.scaling.studies import Efficiency, efficiency
@@ -122,6 +123,25 @@ class RateRow:
     """The same, per process."""
 
 
+def median_noise(runs: Iterable[ScaledRun]) -> Figure | None:
+    """Return the median of the gradient noise scales of runs, from the smallest to the largest end of their intervals.
+
+    Args:
+        runs: The runs. One whose gradient is hidden by noise counts as larger than all others.
+
+    Returns:
+        The median [samples], without an interval if a run has none; ``None`` if no run has a noise scale.
+    """
+    found = [run.gradient_noise for run in runs if run.gradient_noise is not None]
+    if not found:
+        return None
+    value = statistics.median(each.value for each in found)
+    intervals = [each.interval for each in found if each.interval is not None]
+    if len(intervals) < len(found):  # those of the others could lie beside the median
+        return Figure(value=value, interval=None)
+    return Figure(value=value, interval=(min(low for low, _ in intervals), max(high for _, high in intervals)))
+
+
 def _reached_cell(row: TargetRow) -> str:
     return f"{row.reached} of {row.runs}"
 
@@ -142,8 +162,9 @@ class TargetRow:
         lambda of: of.point.batch, Shown("batch", "samples per iteration", lambda row: f"{row.batch}", priority=2)
     )
     """Samples per iteration, over all processes."""
-    gradient_noise_scale: float | None = _point(lambda of: of.point.median(lambda run: run.gradient_noise_scale))
-    """Median of the gradient noise scale in the last third of the training [samples]."""
+    gradient_noise: Figure | None = _point(lambda of: median_noise(of.point.runs))
+    """Median of the gradient noise scale in the last third of the training [samples], from the smallest to the largest
+    end of the runs' intervals."""
     steps_to_target: float | None = _point(
         lambda of: of.point.median_to_target(lambda run: run.steps_to_target),
         Shown("steps to target", "median", lambda row: quantity(row.steps_to_target), priority=3),
@@ -192,17 +213,21 @@ class EfficiencyRow:
     """Time to the target of the smallest size ÷ time to the target, per process; with start-up and judging."""
 
 
-def _each(values: Iterable[float], show: Callable[[float], str]) -> str:
+type _Devices = tuple[float | None, ...]
+
+
+def _each(values: _Devices | None, show: Callable[[float], str]) -> str:
     """Return the figures of each accelerator; one figure if there is only one."""
-    return " ".join(show(value) for value in values) or MISSING
+    return " ".join(MISSING if value is None else show(value) for value in values or ()) or MISSING
 
 
-def _by_device(runs: Iterable[ScaledRun], read: Callable[[ScaledRun], tuple[float, ...]]) -> tuple[float, ...] | None:
-    """Return the median of each accelerator's figure over runs that measured equally many; ``None`` without any."""
-    measured = [values for run in runs if (values := read(run))]
-    most = max((len(values) for values in measured), default=0)
-    columns = zip(*(values for values in measured if len(values) == most), strict=True)
-    return tuple(statistics.median(column) for column in columns) or None
+def _by_device(runs: Iterable[ScaledRun], read: Callable[[ScaledRun], _Devices]) -> _Devices | None:
+    """Return the median of each accelerator's figure over runs that metered the most; ``None`` without any figure."""
+    metered = [values for run in runs if (values := read(run))]
+    most = max((len(values) for values in metered), default=0)
+    columns = zip(*(values for values in metered if len(values) == most), strict=True)
+    known = [[value for value in column if value is not None] for column in columns]
+    return tuple(statistics.median(values) if values else None for values in known) if any(known) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,24 +261,35 @@ class LoadRow:
         ),
     )
     """Peak memory on the host of the process with the largest peak [GB]."""
-    mean_power_w: tuple[float, ...] | None = _point(
-        lambda of: _by_device(of.point.runs, lambda run: run.mean_power_w),
+    peak_device_memory_gb: tuple[float | None, ...] | None = _point(
+        lambda of: _by_device(of.point.runs, lambda run: run.peak_device_memory_gb),
         Shown(
-            "power per GPU [W]",
-            "mean",
-            lambda row: _each(row.mean_power_w or (), lambda value: f"{value:.0f}"),
+            "in use per GPU [GB]",
+            "peak, all programs",
+            lambda row: _each(row.peak_device_memory_gb, lambda value: f"{value:.1f}"),
             priority=3,
             if_measured=True,
         ),
     )
+    """Peak memory in use on each accelerator, by all programs [GB]."""
+    mean_power_w: tuple[float | None, ...] | None = _point(
+        lambda of: _by_device(of.point.runs, lambda run: run.mean_power_w),
+        Shown(
+            "power per GPU [W]",
+            "mean",
+            lambda row: _each(row.mean_power_w, lambda value: f"{value:.0f}"),
+            priority=4,
+            if_measured=True,
+        ),
+    )
     """Mean power of each accelerator [W]."""
-    mean_utilization: tuple[float, ...] | None = _point(
+    mean_utilization: tuple[float | None, ...] | None = _point(
         lambda of: _by_device(of.point.runs, lambda run: run.mean_utilization),
         Shown(
             "busy per GPU",
             "mean",
-            lambda row: _each(row.mean_utilization or (), lambda value: percent(value, 0)),
-            priority=4,
+            lambda row: _each(row.mean_utilization, lambda value: percent(value, 0)),
+            priority=5,
             if_measured=True,
         ),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import Any
+from typing import Any, overload
 
 from rich.console import Group
 from rich.text import Text
@@ -224,9 +224,11 @@ def _identity(runs: Sequence[ScaledRun], width: int) -> list[Text]:
 def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]:
     """Return a size of a study with its runs as plain JSON values."""
     rates, facts = SizeFacts(point.rates, None if base is None else base.rates), PointFacts(point, base)
+    target = summarize(TargetRow, facts)
     runs = [
         {
             **asdict(run),
+            "gradient_noise": _figure_json(run.gradient_noise),
             "batch": run.batch,
             "minibatch": run.minibatch,
             "identity": asdict(summarize(IdentityRow, run)),
@@ -238,7 +240,8 @@ def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]
         "machines": point.machines,
         "num_envs": point.num_envs,
         **asdict(summarize(RateRow, rates)),
-        **asdict(summarize(TargetRow, facts)),
+        **asdict(target),
+        "gradient_noise": _figure_json(target.gradient_noise),
         **asdict(summarize(EfficiencyRow, facts)),
         **asdict(summarize(LoadRow, facts)),
         "runs": runs,
@@ -259,7 +262,7 @@ def _rate_fit_json(fit: RateFit) -> dict[str, Any]:
         "fits": fit.fits,
         "misfit_p_value": fit.misfit_p_value,
         "contention": _figure_json(fit.contention),
-        "coherency": None if fit.coherency is None else _figure_json(fit.coherency),
+        "coherency": _figure_json(fit.coherency),
         "single_rate": _figure_json(fit.single_rate),
         "predictions": [
             {"processes": size, **_figure_json(found), "extrapolated": found.extrapolated}
@@ -285,8 +288,14 @@ def _batch_fit_json(fit: BatchFit) -> dict[str, Any]:
     }
 
 
-def _figure_json(figure: Figure) -> dict[str, Any]:
+@overload
+def _figure_json(figure: Figure) -> dict[str, Any]: ...
+@overload
+def _figure_json(figure: None) -> None: ...
+def _figure_json(figure: Figure | None) -> dict[str, Any] | None:
     """Return a figure with its interval as plain JSON values."""
+    if figure is None:
+        return None
 
     def plain(value: float) -> float | str:
         return value if math.isfinite(value) else "infinite"

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 
-from ledger_lab.reports.scaling_rows import ROUNDING_S, size_name
+from ledger_lab.reports.scaling_rows import ROUNDING_S, median_noise, size_name
 from ledger_lab.scaling.batch import BatchFit
 from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
@@ -134,7 +134,7 @@ def rate_fit_lines(fit: RateFit) -> list[str]:
         found.append(f"coherency {_figure(fit.coherency, _share_of_time)}")
     found.append(f"one process {_figure(fit.single_rate, quantity)} steps/s")
     found.append(f"largest deviation of a size {percent(fit.largest_deviation)}")
-    lines = [f"{fit.law.full_name}, from {len(fit.sizes)} sizes: {' · '.join(found)}"]
+    lines = [f"{fit.full_name}, from {len(fit.sizes)} sizes: {' · '.join(found)}"]
     if fit.misfit_p_value is None:
         lines.append("  no interval: no two runs have the same size, so the spread between runs is unknown")
     farthest = int(FARTHEST * fit.sizes[-1])
@@ -172,17 +172,12 @@ def noise_line(runs: Sequence[ScaledRun]) -> str | None:
     Args:
         runs: Runs of one setting.
     """
-    scales: dict[int, list[float]] = {}
-    for run in runs:
-        if run.gradient_noise_scale is not None:
-            scales.setdefault(run.minibatch, []).append(run.gradient_noise_scale)
-    if not scales:
-        return None
-    told = [
-        f"{_samples(statistics.median(found))} samples (a gradient step averages {quantity(minibatch)})"
-        for minibatch, found in sorted(scales.items())
-    ]
-    return f"gradient noise scale in the last third, median of the runs: {', '.join(told)}"
+    told: list[str] = []
+    for minibatch in sorted({run.minibatch for run in runs}):
+        noise = median_noise(run for run in runs if run.minibatch == minibatch)
+        if noise is not None:
+            told.append(f"{_figure(noise, _samples)} samples (a gradient step averages {quantity(minibatch)})")
+    return f"gradient noise scale in the last third, median of the runs: {', '.join(told)}" if told else None
 
 
 def refusal_line(refusal: Refusal) -> str:

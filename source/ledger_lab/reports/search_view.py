@@ -14,13 +14,15 @@ from ledger_lab.reports.search_words import counted, trial_words, values_words
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import Comparison
 from ledger_lab.search.population import by_generation
-from ledger_lab.search.prediction import MOST_WRONG, ScoredTraining, is_behind, replay
+from ledger_lab.search.prediction import MOST_WRONG, Replay, ScoredTraining, is_behind, replay
 from ledger_lab.search.result import SearchResult
 from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, generation_of, member_of
 from ledger_lab.units import MISSING, duration, percent, usd
 
 _MOST_SHOWN = 12
 """Number of the best trials in the table without --all. The stock recipe and those under way are there in any case."""
+IMPORTANCE_TITLES = ("parameter", "importance", "in 95 % of resamples")
+"""Titles of the columns of the table of importances."""
 _MARKS = {
     Outcome.MISSED: "missed",
     Outcome.CRASHED: "crashed",
@@ -132,8 +134,8 @@ def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
         ]
     left_out = len(result.trials) - len(_shown(result, every=every))
     notes = [
-        "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed counts "
-        "as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
+        "seeds: wall-clock time of the training, of its cap; after >, it was ended without the target · mean: what a "
+        "seed counts as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
     ]
     return [*notes, f"{counted(left_out, 'more trial')}: --all shows all"] if left_out else notes
 
@@ -145,12 +147,35 @@ def importance_table(result: SearchResult) -> Table:
         result: The search.
     """
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("parameter")
-    table.add_column("importance", justify="right", no_wrap=True)
-    table.add_column("in 95 % of resamples", justify="right", no_wrap=True)
-    for each in result.importances:
-        table.add_row(each.parameter, percent(each.share, 0), f"{percent(each.low, 0)} to {percent(each.high, 0)}")
+    first, *narrow = IMPORTANCE_TITLES
+    table.add_column(first)
+    for title in narrow:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in importance_rows(result):
+        table.add_row(*row)
     return table
+
+
+def importance_rows(result: SearchResult) -> list[list[str]]:
+    """Return the rows of the table of importances, with the columns of :data:`IMPORTANCE_TITLES`.
+
+    Args:
+        result: The search.
+    """
+    return [
+        [each.parameter, percent(each.share, 0), f"{percent(each.low, 0)} to {percent(each.high, 0)}"]
+        for each in result.importances
+    ]
+
+
+def past_predictions(result: SearchResult, trainings: Sequence[ScoredTraining]) -> Replay:
+    """Return what predictions would have done to the ended trainings of a race.
+
+    Args:
+        result: The search.
+        trainings: The trainings of its race, with their scores.
+    """
+    return replay(_ended(result, trainings))
 
 
 def prediction_lines(result: SearchResult, trainings: Sequence[ScoredTraining]) -> list[str]:
@@ -160,9 +185,7 @@ def prediction_lines(result: SearchResult, trainings: Sequence[ScoredTraining]) 
         result: The search.
         trainings: The trainings of its race, with their scores.
     """
-    ended = {(trial.number, run.seed) for trial in result.trials for run in trial.runs if run.outcome.is_final}
-    over = [each for each in trainings if (each.trial, each.seed) in ended]
-    past = replay(over)
+    over, past = _ended(result, trainings), past_predictions(result, trainings)
     if not past.trainings:
         return []
     lines = [
@@ -202,11 +225,12 @@ def end_lines(result: SearchResult) -> list[str]:
     return lines
 
 
-def search_json(result: SearchResult) -> dict[str, Any]:
+def search_json(result: SearchResult, past: Replay | None) -> dict[str, Any]:
     """Return a search as JSON values.
 
     Args:
         result: The search.
+        past: The result of :func:`past_predictions`; ``None`` for a population.
     """
     declaration = result.declaration
     return {
@@ -227,6 +251,7 @@ def search_json(result: SearchResult) -> dict[str, Any]:
         "winner": None if result.winner is None else result.winner.trial,
         "comparisons": [_finite(asdict(each)) for each in result.comparisons],
         "importances": [asdict(each) for each in result.importances],
+        "early_prediction": None if past is None else {**asdict(past), "is_trusted": past.is_trusted},
         "steps": [asdict(each) for each in result.steps],
         "chains": {str(number): [asdict(link) for link in result.chain(number)] for number in result.finalists},
         "trials": [
@@ -266,11 +291,18 @@ def _shown(result: SearchResult, *, every: bool) -> Sequence[Trial]:
     return [trial for trial in ranked if trial.number in kept]
 
 
+def _ended(result: SearchResult, trainings: Sequence[ScoredTraining]) -> list[ScoredTraining]:
+    """Return the trainings that have ended."""
+    ended = {(trial.number, run.seed) for trial in result.trials for run in trial.runs if run.outcome.is_final}
+    return [each for each in trainings if (each.trial, each.seed) in ended]
+
+
 def _run_cell(run: SeedRun) -> str:
-    """Return the cell of a training: its time, or why it has none."""
+    """Return the cell of a training: its time or why it has none, and its cap."""
+    cap = "" if run.cap_s is None else f" of {duration(run.cap_s)}"
     if run.outcome is Outcome.REACHED:
-        return duration(run.wall_s)
-    return f"> {duration(run.wall_s)}" if run.outcome is Outcome.CAPPED else _MARKS[run.outcome]
+        return f"{duration(run.wall_s)}{cap}"
+    return f"{f'> {duration(run.wall_s)}' if run.outcome is Outcome.CAPPED else _MARKS[run.outcome]}{cap}"
 
 
 def _spend_words(result: SearchResult) -> str:

@@ -4,7 +4,7 @@ With ``X(N)`` the environment steps per second of N processes, ``λ = X(1)``, co
 
 - Amdahl (1967): ``X(N) = λ N / (1 + σ (N - 1))``, for a problem whose size stays the same (strong scaling).
 - Gustafson (1988): ``X(N) = λ (N - σ (N - 1))``, for a problem that grows with N (weak scaling).
-- Universal scalability law (Gunther 1993): ``X(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))``.
+- Universal scalability law (Gunther 1993): ``X(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))``. With few sizes, κ is 0.
 
 In each law, a time per unit of work or a rate is a sum with coefficients of at least 0.
 """
@@ -22,7 +22,7 @@ from ledger_lab.scaling.positive_fit import Floats, PositiveFit, fit_positive
 FEWEST_SIZES = 3
 """Fewest sizes for a law with contention alone: with two sizes, every such law fits exactly."""
 FEWEST_SIZES_OF_COHERENCY = 6
-"""Fewest sizes for the universal scalability law. With fewer, coherency can't be told from contention."""
+"""Fewest sizes for coherency. With fewer, it can't be told from contention."""
 FARTHEST = 2.0
 """Farthest size that a fit predicts, as a multiple of the largest measured size."""
 MISFIT_P_VALUE = 0.01
@@ -30,6 +30,8 @@ MISFIT_P_VALUE = 0.01
 
 _DRAWS = 2000
 _LEVELS = (0.025, 0.975)
+_NEGLIGIBLE = 1e-3
+"""Share of the time at the largest size below which a term may as well be 0; a fitted one is never quite 0."""
 
 
 class Law(StrEnum):
@@ -43,11 +45,6 @@ class Law(StrEnum):
     def full_name(self) -> str:
         """Its name in a sentence."""
         return f"{self} law" if self is Law.UNIVERSAL else f"{self}'s law"
-
-    @property
-    def fewest_sizes(self) -> int:
-        """Fewest sizes that the law can be fitted to."""
-        return FEWEST_SIZES_OF_COHERENCY if self is Law.UNIVERSAL else FEWEST_SIZES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,20 +83,28 @@ class RateFit:
         self.law, self.sizes = law, tuple(sorted(set(sizes)))
         if len(sizes) != len(rates) or min(sizes, default=0) < 1 or not all(0 < rate < np.inf for rate in rates):
             raise ValueError("each run needs a size of at least 1 and a positive rate")
-        if len(self.sizes) < law.fewest_sizes:
-            raise ValueError(f"{law.full_name} needs {law.fewest_sizes} sizes, and there are {len(self.sizes)}")
+        if len(self.sizes) < FEWEST_SIZES:
+            raise ValueError(f"{law.full_name} needs {FEWEST_SIZES} sizes, and there are {len(self.sizes)}")
+        self._has_coherency = law is Law.UNIVERSAL and len(self.sizes) >= FEWEST_SIZES_OF_COHERENCY
         counts, speeds = np.asarray(sizes, float), np.asarray(rates, float)
         measured = speeds if law is Law.GUSTAFSON else counts / speeds
-        self._fit = fit_positive(
-            _terms(law, counts), measured, None, draws=_DRAWS, generator=np.random.default_rng(seed)
-        )
-        logs, fitted = np.log(measured), np.log(self._fit.at(_terms(law, counts)))
+        terms = self._terms(counts)
+        self._fit = fit_positive(terms, measured, None, draws=_DRAWS, generator=np.random.default_rng(seed))
+        logs, fitted = np.log(measured), np.log(self._fit.at(terms))
         self.misfit_p_value = _misfit(logs, fitted, counts, self._fit)
         """p-value of the deviations from the law; ``None`` without runs of the same size."""
         self.largest_deviation = max(
             float(np.expm1(abs((logs - fitted)[counts == size].mean()))) for size in self.sizes
         )
         """Largest relative deviation of a size from the law, by the geometric mean of its runs."""
+        self._without = RateFit(Law.AMDAHL, sizes, rates, seed=seed) if self._coherency_may_be_0() else None
+        """The same law without coherency."""
+
+    @property
+    def full_name(self) -> str:
+        """The law's name in a sentence, and whether its coherency is left out."""
+        left_out = self.law is Law.UNIVERSAL and not self._has_coherency
+        return f"{self.law.full_name}{' without coherency' if left_out else ''}"
 
     @property
     def fits(self) -> bool:
@@ -114,13 +119,23 @@ class RateFit:
 
     @property
     def contention(self) -> Figure:
-        """σ: the share of the work that does not become faster with more processes."""
-        return self._share(0 if self.law is Law.GUSTAFSON else 1)
+        """σ: the share of the work that does not become faster with more processes.
+
+        Coherency can't be below 0, so it takes a part of the contention where there is none. If it may be 0, the
+        interval also contains that of the law without coherency.
+        """
+        share = self._share(0 if self.law is Law.GUSTAFSON else 1)
+        without = None if self._without is None else self._without.contention.interval
+        if share.interval is None or without is None:
+            return share
+        return Figure(
+            value=share.value, interval=(min(share.interval[0], without[0]), max(share.interval[1], without[1]))
+        )
 
     @property
     def coherency(self) -> Figure | None:
-        """κ: the additional time per pair of processes; ``None`` for laws without it."""
-        return self._share(2) if self.law is Law.UNIVERSAL else None
+        """κ: the additional time per pair of processes; ``None`` for laws without it, and with too few sizes."""
+        return self._share(2) if self._has_coherency else None
 
     def at(self, processes: int) -> Prediction:
         """Return the rate of a number of processes.
@@ -132,7 +147,7 @@ class RateFit:
             ValueError: If the law does not fit, or the size is too far from the measured ones.
         """
         if not self.fits:
-            raise ValueError(f"{self.law.full_name} does not fit the runs (p = {self.misfit_p_value:.2g})")
+            raise ValueError(f"{self.full_name} does not fit the runs (p = {self.misfit_p_value:.2g})")
         if not 1 <= processes <= FARTHEST * self.sizes[-1]:
             raise ValueError(
                 f"{processes} processes are more than {FARTHEST:g} times the largest measured number, {self.sizes[-1]}"
@@ -145,12 +160,12 @@ class RateFit:
 
     def _rate(self, coefficients: Floats, processes: float) -> Floats:
         """Return the rate for each set of coefficients."""
-        sums = coefficients @ _terms(self.law, np.array([processes]))[0]
+        sums = coefficients @ self._terms(np.array([processes]))[0]
         return sums if self.law is Law.GUSTAFSON else processes / sums
 
     def _share(self, term: int) -> Figure:
         """Return a coefficient relative to one process."""
-        single = _terms(self.law, np.ones(1))[0]
+        single = self._terms(np.ones(1))[0]
         of_draws = self._fit.draws[:, term] / (self._fit.draws @ single)
         value = self._fit.coefficients[term] / (self._fit.coefficients @ single)
         return Figure(value=float(value), interval=self._interval(of_draws))
@@ -162,17 +177,20 @@ class RateFit:
         low, high = np.quantile(draws, _LEVELS)
         return float(low), float(high)
 
+    def _coherency_may_be_0(self) -> bool:
+        """Whether the draws do not tell the coherency from 0."""
+        if not self._has_coherency:
+            return False
+        largest = self._terms(np.array([float(self.sizes[-1])]))[0]
+        shares = self._fit.draws[:, 2] * largest[2] / (self._fit.draws @ largest)
+        return float(np.quantile(shares, _LEVELS[0])) < _NEGLIGIBLE
 
-def _terms(law: Law, processes: Floats) -> Floats:
-    """Return the terms of a law's sum; shape (sizes, terms)."""
-    others = processes - 1
-    match law:
-        case Law.AMDAHL:
-            return np.stack([np.ones_like(processes), others], axis=1)
-        case Law.GUSTAFSON:
-            return np.stack([np.ones_like(processes), processes], axis=1)
-        case Law.UNIVERSAL:
-            return np.stack([np.ones_like(processes), others, processes * others], axis=1)
+    def _terms(self, processes: Floats) -> Floats:
+        """Return the terms of the law's sum; shape (sizes, terms)."""
+        ones, others = np.ones_like(processes), processes - 1
+        if self.law is Law.GUSTAFSON:
+            return np.stack([ones, processes], axis=1)
+        return np.stack([ones, others, *([processes * others] if self._has_coherency else [])], axis=1)
 
 
 def _misfit(measured: Floats, fitted: Floats, sizes: Floats, fit: PositiveFit) -> float | None:

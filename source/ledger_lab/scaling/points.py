@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ledger_lab.scaling.batch import BatchFit
-from ledger_lab.scaling.laws import RateFit
+from ledger_lab.scaling.laws import Figure, RateFit
 from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
 
 
@@ -144,19 +144,21 @@ class ScaledRun:
     peak_gpu_memory_gb: float | None
     """Peak of the process with the largest peak [GB]."""
     peak_host_memory_gb: float | None
-    mean_power_w: tuple[float, ...]
-    """Mean power of each accelerator that was measured [W]."""
-    mean_utilization: tuple[float, ...]
-    """Share of the time in which a kernel ran, of each accelerator that was measured, in [0, 1]."""
+    peak_device_memory_gb: tuple[float | None, ...]
+    """Peak memory in use on each metered accelerator, by all programs [GB]."""
+    mean_power_w: tuple[float | None, ...]
+    """Mean power of each metered accelerator [W]."""
+    mean_utilization: tuple[float | None, ...]
+    """Share of the time in which a kernel ran, of each metered accelerator, in [0, 1]."""
     waits: tuple[RankWait, ...]
     """By rank; empty for a run of one process."""
     interrupted: bool = False
     """Whether something outside of it ended it short of the target."""
     repeated: bool = False
     """Whether something outside of it ended it, and the same training was started again."""
-    gradient_noise_scale: float | None = None
-    """Gradient noise scale in the last third of the training [samples]; ``None`` for a run of one process, or if the
-    noise hides the gradient."""
+    gradient_noise: Figure | None = None
+    """Gradient noise scale in the last third of the training [samples], infinite if the noise hides the gradient;
+    ``None`` for a run of one process."""
 
     @property
     def setting(self) -> Setting:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ledger_lab.scaling.laws import Law, RateFit
+from ledger_lab.scaling.laws import FEWEST_SIZES_OF_COHERENCY, Law, RateFit
 
 
 class Kind(StrEnum):
@@ -83,6 +83,8 @@ def growth(processes: int, rate: float | None, base_processes: int, base_rate: f
 def fit_rates(kind: Kind, measured: Sequence[tuple[int, float]]) -> tuple[tuple[RateFit, ...], tuple[Refusal, ...]]:
     """Fit the laws that suit a kind of scaling: the one with contention alone, and the universal scalability law.
 
+    Without coherency, which needs many sizes, the universal scalability law is Amdahl's, and is not fitted twice.
+
     Args:
         kind: The kind.
         measured: Processes and rate of each run, or of each size.
@@ -97,7 +99,14 @@ def fit_rates(kind: Kind, measured: Sequence[tuple[int, float]]) -> tuple[tuple[
         return (), (Refusal(fit="laws of the rate", reason="no run has trained an iteration"),)
     fits: list[RateFit] = []
     refusals: list[Refusal] = []
+    sizes = len({size for size, _ in measured})
     for law in (kind.law, Law.UNIVERSAL):
+        if law is Law.UNIVERSAL and kind.law is Law.AMDAHL and sizes < FEWEST_SIZES_OF_COHERENCY:
+            reason = (
+                f"the coherency of the {law.full_name} needs {FEWEST_SIZES_OF_COHERENCY} sizes, and there are {sizes}"
+            )
+            refusals.append(Refusal(fit=law.full_name, reason=reason))
+            continue
         try:
             fits.append(RateFit(law, [size for size, _ in measured], [rate for _, rate in measured]))
         except ValueError as error:

@@ -20,7 +20,7 @@ from ledger_lab.meters import Phase
 from ledger_lab.reports.figures import Drawing, draw_published, draw_studies, save_drawings
 from ledger_lab.reports.figures.money import PricedSize, medians
 from ledger_lab.reports.figures.phase_shares import PHASE_LOOKS
-from ledger_lab.scaling import ScaledRun, find_studies
+from ledger_lab.scaling import Figure, ScaledRun, find_studies
 from ledger_lab.scaling.published import read_published
 from tests.fakes.scaled import HORIZON, scaled
 from tests.fakes.scaling_studies import noisy_run, weak_and_strong
@@ -67,6 +67,20 @@ def test_all_sizes_together_hold_each_run_once(
 ) -> None:
     expected = {f"{'run' if run.reached else 'missed'}-{run.run_id}": 1 for run in runs}
     assert marks(pictures[f"ledgerlab-ant-{name}"]) == expected
+
+
+def test_the_ideal_the_laws_their_bands_and_the_front_are_drawn(pictures: dict[str, ElementTree.Element]) -> None:
+    def ids(name: str) -> set[str]:
+        return {each.get("id", "") for each in pictures[f"ledgerlab-ant-{name}"].iter()}
+
+    parts = ("measured", "extrapolated")
+    laws = {
+        f"{what}-{panel}-0-{part}" for what in ("law", "band") for panel in ("rate", "efficiency") for part in parts
+    }
+    ideals = {"ideal-0", "ideal-1", "ideal-2", "ideal-efficiency"}
+    for kind in ("strong", "weak"):
+        assert laws | ideals <= ids(f"rsl-rl-{kind}-rate")
+    assert "front" in ids("cost-against-time")
 
 
 def test_a_study_holds_each_of_its_runs_once_in_each_panel(
@@ -228,7 +242,8 @@ def test_a_missing_law_of_the_batch_is_told_and_machines_are_named() -> None:
 
 
 def test_cautions_and_the_noise_scale_stand_below_the_figures_that_they_concern() -> None:
-    runs = [noisy_run(n, 64, s, gradient_noise_scale=900.0 if n > 1 else None) for n in (1, 2) for s in (1, 2)]
+    noise = Figure(value=900.0, interval=None)
+    runs = [noisy_run(n, 64, s, gradient_noise=noise if n > 1 else None) for n in (1, 2) for s in (1, 2)]
     runs[0] = replace(runs[0], usd_per_hour=1.0, env_steps=HORIZON * 64)
     notes = {drawing.name: group.notes for group in draw_studies(find_studies(runs)) for drawing in group.drawings}
 

@@ -93,7 +93,10 @@ def draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
             named = len(sizes) <= _MOST_NAMED or each in front
             _paint_median(axes, each, seconds, hue(place), shown(each.label, 24) if named else "", number % 2 == 1)
         corners = [(t / seconds, c) for each in front if (t := each.median_time_s) and (c := each.median_usd)]
-        axes.step([x for x, _ in corners], [y for _, y in corners], where="post", color=INK, linewidth=1.1, zorder=2)
+        axes.step(
+            [x for x, _ in corners], [y for _, y in corners], where="post", color=INK, linewidth=1.1, zorder=2,
+            gid="front",
+        )  # fmt: skip
         logarithmic(
             axes, "x", [run.time_s / seconds for run in runs], f"wall-clock time to the target [{symbol}]",
             lambda value: f"{value:.3g}",

@@ -98,10 +98,11 @@ def _paint_rates(axes: Axes, runs: Sequence[RatedRun], fits: Sequence[RateFit], 
         axes.plot(*_columns(medians), color=hue(place), alpha=0.45, zorder=2)
         if medians:
             first, rate = medians[0]
-            axes.plot([first, sizes[-1]], [rate, rate * sizes[-1] / first], color=SOFT, linestyle=":", zorder=1)
+            ends = [first, sizes[-1]], [rate, rate * sizes[-1] / first]
+            axes.plot(*ends, color=SOFT, linestyle=":", zorder=1, gid=f"ideal-{place}")
         known += [rate for _, rate in series]
     for place, fit in enumerate(fits):
-        _paint_law(axes, fit, _law_hue(place), lambda processes: 1.0)
+        _paint_law(axes, fit, _law_hue(place), lambda processes: 1.0, f"rate-{place}")
     size_axis(axes, _ticks(sizes, fits), "processes N")
     logarithmic(axes, "y", known, "environment steps per second of all processes [1/s]")
     axes.set_title("Rate")
@@ -120,19 +121,20 @@ def _paint_efficiency(axes: Axes, runs: Sequence[RatedRun], fits: Sequence[RateF
             axes, x, share, f"{run.run_id}-efficiency",
             colour=hue(_TOTAL), shape=mark(_TOTAL), crowded=is_crowded(counts),
         )  # fmt: skip
-    axes.axhline(1.0, color=SOFT, linestyle=":", zorder=1)
+    axes.axhline(1.0, color=SOFT, linestyle=":", zorder=1, gid="ideal-efficiency")
     for place, fit in enumerate(fits):
-        _paint_law(axes, fit, _law_hue(place), lambda processes: single * processes)
+        _paint_law(axes, fit, _law_hue(place), lambda processes: single * processes, f"efficiency-{place}")
     size_axis(axes, _ticks(sizes, fits), "processes N")
     axes.set_ylim(0, max(1.08, axes.get_ylim()[1]))
     axes.set_ylabel(f"total rate per process ÷ that of N = {first}")
     axes.set_title("Efficiency of the total rate")
 
 
-def _paint_law(axes: Axes, fit: RateFit, colour: str, divisor: Callable[[float], float]) -> None:
+def _paint_law(axes: Axes, fit: RateFit, colour: str, divisor: Callable[[float], float], name: str) -> None:
     """Paint a fitted law with its band: solid between the measured sizes, and dashed where it extrapolates."""
     smallest, largest = fit.sizes[0], fit.sizes[-1]
-    for ends, line in (((smallest, largest), "-"), ((largest, int(FARTHEST * largest)), "--")):
+    parts = (("measured", (smallest, largest), "-"), ("extrapolated", (largest, int(FARTHEST * largest)), "--"))
+    for part, ends, line in parts:
         counts = between(*ends)
         found = [fit.at(count) for count in counts]
         axes.plot(
@@ -141,11 +143,15 @@ def _paint_law(axes: Axes, fit: RateFit, colour: str, divisor: Callable[[float],
             color=colour,
             linestyle=line,
             zorder=3,
+            gid=f"law-{name}-{part}",
         )
         bands = [(n, each.interval) for each, n in zip(found, counts, strict=True) if each.interval is not None]
         if bands:
             lows, highs = ([interval[end] / divisor(n) for n, interval in bands] for end in (0, 1))
-            axes.fill_between([n for n, _ in bands], lows, highs, color=colour, alpha=0.16, linewidth=0, zorder=1)
+            axes.fill_between(
+                [n for n, _ in bands], lows, highs, color=colour, alpha=0.16, linewidth=0, zorder=1,
+                gid=f"band-{name}-{part}",
+            )  # fmt: skip
 
 
 def _ticks(sizes: Sequence[int], fits: Sequence[RateFit]) -> list[float]:
@@ -160,7 +166,7 @@ def _law_hue(place: int) -> str:
 
 def _law_words(fit: RateFit) -> list[str]:
     """Return a law and its coefficients."""
-    words = [fit.law.full_name, f"contention {_figure(fit.contention)}"]
+    words = [fit.full_name, f"contention {_figure(fit.contention)}"]
     if fit.coherency is not None:
         words.append(f"coherency {_figure(fit.coherency)}")
     if fit.misfit_p_value is None:  # then no test tells whether it may be right

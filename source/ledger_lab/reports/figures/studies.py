@@ -123,7 +123,7 @@ def _study_group(study: ScalingStudy, name: str, title: str) -> DrawingGroup:
         drawings.append(draw_phases(f"{name}-phases", f"{title}: phases", study.points))
     notes = [*cautions(study), *map(refusal_line, study.refusals)]
     notes += [
-        f"not drawn: {fit.law.full_name} does not fit the runs (p = {fit.misfit_p_value:.2g})"
+        f"not drawn: {fit.full_name} does not fit the runs (p = {fit.misfit_p_value:.2g})"
         for fit in study.rate_fits
         if not fit.fits
     ]

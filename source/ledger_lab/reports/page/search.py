@@ -12,7 +12,15 @@ from ledger_lab.reports.figures import can_draw
 from ledger_lab.reports.figures.searches import draw_search
 from ledger_lab.reports.page.document import hash_sources, page_part, page_template, save_page
 from ledger_lab.reports.page.scaling import picture_of
-from ledger_lab.reports.search_view import end_lines, search_lines, trial_notes, trial_rows, trial_titles
+from ledger_lab.reports.search_view import (
+    IMPORTANCE_TITLES,
+    end_lines,
+    importance_rows,
+    search_lines,
+    trial_notes,
+    trial_rows,
+    trial_titles,
+)
 from ledger_lab.search.importance import FEWEST_TRIALS
 from ledger_lab.search.result import SearchResult
 
@@ -58,6 +66,8 @@ def render_search_page(result: SearchResult, source: str) -> str:
         titles=trial_titles(result),
         rows=trial_rows(result, every=True),
         notes=trial_notes(result, every=True),
+        importance_titles=IMPORTANCE_TITLES,
+        importances=importance_rows(result),
         pictures=pictures,
         can_draw=can_draw(),
         fewest=FEWEST_TRIALS,

@@ -1,0 +1,127 @@
+"""A recommendation as a figure: cost against time to the target of every configuration, with the Pareto front."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ledger_lab.recommend.estimates import Estimate
+from ledger_lab.recommend.options import Basis, Option
+from ledger_lab.recommend.recommendation import Recommendation
+from ledger_lab.recommend.view import names_of
+from ledger_lab.reports.figures.drawing import INK, PAPER, SOFT, Drawing
+from ledger_lab.reports.figures.look import head, hue, key_of_marks, logarithmic, mark, shown, time_unit
+from ledger_lab.units import quantity, target_share, usd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_NAMED = 16
+"""With more configurations than these, only those on the Pareto front have their names in the figure."""
+
+
+def draw_recommendation(found: Recommendation) -> Drawing | None:
+    """Draw a recommendation.
+
+    Args:
+        found: The recommendation.
+
+    Returns:
+        The figure; ``None`` if no configuration has both a time and a cost of more than 0.
+    """
+    points = [*_points(found)]
+    if not points:
+        return None
+    names = {option: shown(name) for option, name in names_of(found.options).items()}
+    title = f"{shown(found.task)}: cost and time until {target_share(found.yardstick.target_success)} is proven"
+    on_front = {id(option) for option in found.front}
+    front = sorted((time.value, cost.value) for option, time, cost in points if id(option) in on_front)
+    all_named = len(points) <= _MOST_NAMED
+
+    def paint(canvas: Figure) -> None:
+        axes = canvas.subplots()
+        times = [end for _, time, _ in points for end in (time.value, *_finite(time.interval))]
+        costs = [end for _, _, cost in points for end in (cost.value, *_finite(cost.interval))]
+        limits = found.limits
+        seconds, symbol = time_unit(max(times))
+        for place, (option, time, cost) in enumerate(points):
+            kind = [*Basis].index(option.basis)
+            at = (time.value / seconds, cost.value)
+            _paint_interval(axes, option, time, cost, seconds)
+            axes.plot(
+                *[[each] for each in at], linestyle="none", marker=mark(kind), markersize=7.0, zorder=4,
+                markerfacecolor=hue(kind) if option.ranked else PAPER, markeredgecolor=hue(kind), gid=f"option-{place}",
+            )  # fmt: skip
+            if all_named or id(option) in on_front:
+                axes.annotate(
+                    names[option.configuration], at, xytext=(7, 5), textcoords="offset points", fontsize=8, color=SOFT
+                )
+        if front:
+            ends = zip(*((time_s / seconds, amount) for time_s, amount in front), strict=True)
+            axes.plot(*ends, color=INK, linewidth=1.2, drawstyle="steps-post", zorder=3, gid="front")
+        if limits.deadline_s is not None:
+            axes.axvline(limits.deadline_s / seconds, color=SOFT, linestyle=":", gid="deadline")
+            times.append(limits.deadline_s)
+        if limits.budget_usd is not None:
+            axes.axhline(limits.budget_usd, color=SOFT, linestyle=":", gid="budget")
+            costs.append(limits.budget_usd)
+        logarithmic(axes, "x", [each / seconds for each in times], f"median time to the target [{symbol}]")
+        logarithmic(axes, "y", costs, "cost per target-reaching checkpoint [USD]", lambda value: f"${quantity(value)}")
+        head(canvas, title, _legend(found), columns=3)
+
+    best = "; ".join(
+        f"{names[option.configuration]}: {time.value:.4g} s, {usd(cost.value)}"
+        for option, time, cost in sorted(points, key=lambda point: point[1].value)
+        if id(option) in on_front
+    )
+    return Drawing(
+        name=f"recommend-{re.sub('[^a-z0-9]+', '-', found.task.lower()).strip('-') or 'task'}",
+        title=title,
+        description=f"Cost against time to the target of {len(points)} configurations, with 95 % intervals"
+        + (f". On the Pareto front, the fastest first: {best}" if best else ""),
+        paint=paint,
+        size_in=(7.5, 4.8),
+    )
+
+
+def _points(found: Recommendation) -> Iterator[tuple[Option, Estimate, Estimate]]:
+    """Yield the options that have both a time and a cost that a logarithmic axis can show."""
+    for option in found.options:
+        if option.time is not None and option.cost is not None and option.cost.value > 0:
+            yield option, option.time, option.cost
+
+
+def _paint_interval(axes: Axes, option: Option, time: Estimate, cost: Estimate, seconds: float) -> None:
+    """Paint the 95 % intervals; the cost has one only if there are enough runs to rank the option."""
+    low, high = time.interval
+    ends = _finite((low, high))
+    if len(ends) == 2:
+        axes.plot([each / seconds for each in ends], [cost.value] * 2, color=SOFT, linewidth=1.0, zorder=2)
+    ends = _finite(cost.interval) if option.ranked else []
+    if len(ends) == 2:
+        axes.plot([time.value / seconds] * 2, ends, color=SOFT, linewidth=1.0, zorder=2)
+
+
+def _finite(interval: tuple[float, float]) -> list[float]:
+    """Return the ends of an interval that an axis can show."""
+    return [each for each in interval if math.isfinite(each) and each > 0]
+
+
+def _legend(found: Recommendation) -> list[object]:
+    """Return the entries of the legend."""
+    points = [option for option, *_ in _points(found)]
+    bases = [basis for basis in Basis if any(option.basis is basis for option in points)]
+    entries = [
+        key_of_marks(colour=hue([*Basis].index(basis)), shape=mark([*Basis].index(basis)), label=str(basis))
+        for basis in bases
+    ]
+    if any(not option.ranked for option in points):
+        entries.append(key_of_marks(colour=SOFT, shape="o", label="too few runs to be ranked", missed=True))
+    if found.front:
+        entries.append(key_of_marks(colour=INK, shape="", label="Pareto front", line="-"))
+    if found.limits.deadline_s is not None or found.limits.budget_usd is not None:
+        entries.append(key_of_marks(colour=SOFT, shape="", label="deadline, budget", line=":"))
+    return entries
