@@ -61,7 +61,10 @@ def draw_recommendation(found: Recommendation) -> Drawing | None:
                 )
         if front:
             ends = zip(*((time_s / seconds, amount) for time_s, amount in front), strict=True)
-            axes.plot(*ends, color=INK, linewidth=1.2, drawstyle="steps-post", zorder=3, gid="front")
+            axes.plot(
+                *ends, color=INK, linewidth=1.2, drawstyle="steps-post", zorder=3, gid="front",
+                marker="o", markersize=13.0, markerfacecolor="none", markeredgecolor=INK,
+            )  # fmt: skip
         if limits.deadline_s is not None:
             axes.axvline(limits.deadline_s / seconds, color=SOFT, linestyle=":", gid="deadline")
             times.append(limits.deadline_s)
@@ -121,7 +124,7 @@ def _legend(found: Recommendation) -> list[object]:
     if any(not option.ranked for option in points):
         entries.append(key_of_marks(colour=SOFT, shape="o", label="too few runs to be ranked", missed=True))
     if found.front:
-        entries.append(key_of_marks(colour=INK, shape="", label="Pareto front", line="-"))
+        entries.append(key_of_marks(colour=INK, shape="o", label="Pareto front", missed=True, line="-"))
     if found.limits.deadline_s is not None or found.limits.budget_usd is not None:
         entries.append(key_of_marks(colour=SOFT, shape="", label="deadline, budget", line=":"))
     return entries
