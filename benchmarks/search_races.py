@@ -39,7 +39,7 @@ _PARTS = 100
 """Parts of a training in which its speed is taken to be constant."""
 _EPISODES = 256
 """Episodes of a held-out score."""
-_MEMBERS, _INTERVAL = 8, 40
+_MEMBERS, _ITERATIONS = 8, 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ def _middles(begun: float) -> NDArray[np.float64]:
 
 def declared(budget_h: float, strategy: str = "tpe", number: int = 0) -> SearchDeclaration:
     """Return a search of three to four parameters."""
-    population = Population(interval=_INTERVAL) if strategy == "population" else None
+    population = Population(iterations=_ITERATIONS) if strategy == "population" else None
     return SearchDeclaration(
         name=f"s{number}",
         about="simulated",

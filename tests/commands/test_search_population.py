@@ -90,7 +90,7 @@ def test_a_killed_search_goes_on_as_if_nothing_had_happened(tmp_path: Path, trai
     def killed(command: Sequence[str], longest_s: float | None) -> int:
         raise Terminated("SIGTERM")
 
-    path, one, other = population_file(tmp_path, interval=20), tmp_path / "one", tmp_path / "other"
+    path, one, other = population_file(tmp_path, iterations=20), tmp_path / "one", tmp_path / "other"
     searched(path, one)
     starts = 0
     while True:

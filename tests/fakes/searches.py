@@ -93,9 +93,9 @@ def search_file(
     return path
 
 
-def population_file(folder: Path, *, budget_h: float = 0.15, interval: int = 10) -> Path:
+def population_file(folder: Path, *, budget_h: float = 0.15, iterations: int = 10) -> Path:
     """Write a search with a population of four members, and return its path."""
-    more = f'strategy = "population"\n[population]\ninterval = {interval}'
+    more = f'strategy = "population"\n[population]\niterations = {iterations}'
     return search_file(folder, budget_h=budget_h, more=more, search_seeds="[1, 2, 3, 4]")
 
 

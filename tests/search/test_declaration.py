@@ -103,7 +103,7 @@ search_seeds = [1, 2, 3]
 sealed_seeds = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
 budget_h = 3
 [population]
-interval = 50
+iterations = 50
 [stock]
 num_envs = 64
 [space.learning_rate]
@@ -119,20 +119,20 @@ choices = [2, 4]
 
 def test_a_population_is_read(tmp_path: Path) -> None:
     search = load_search(written(tmp_path, POPULATION))
-    assert search.population == Population(interval=50, replaced=0.25, factors=(0.8, 1.25))
+    assert search.population == Population(iterations=50, replaced=0.25, factors=(0.8, 1.25))
     assert (search.members, search.seeds_of(5), search.seeds_of(0)) == (3, (2,), ())
-    other = load_search(written(tmp_path, POPULATION.replace("interval = 50", "interval = 51")))
+    other = load_search(written(tmp_path, POPULATION.replace("iterations = 50", "iterations = 51")))
     assert other.digest != search.digest
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[population]\ninterval = 50\n", "", r"needs a table [population] with interval"),
-        ("interval = 50", "interval = 0", "interval must be a whole number of at least 1"),
-        ("interval = 50", "interval = 50\nreplaced = 0.6", "replaced must be a number above 0 and up to 0.5"),
-        ("interval = 50", "interval = 50\nfactors = [1]", "factors must be positive numbers other than 1"),
-        ("interval = 50", "interval = 50\nfactor = [2]", "did you mean 'factors'"),
+        ("[population]\niterations = 50\n", "", r"needs a table [population] with iterations"),
+        ("iterations = 50", "iterations = 0", "iterations must be a whole number of at least 1"),
+        ("iterations = 50", "iterations = 50\nreplaced = 0.6", "replaced must be a number above 0 and up to 0.5"),
+        ("iterations = 50", "iterations = 50\nfactors = [1]", "factors must be positive numbers other than 1"),
+        ("iterations = 50", "iterations = 50\nfactor = [2]", "did you mean 'factors'"),
         ("[1, 2, 3]", "[1]", "a seed for each member: list at least 2"),
         ("budget_h = 3", "budget_h = 3\ncontrol_every = 4", "a population has no controls"),
         ("budget_h = 3", 'budget_h = 3\narguments = ["--checkpoint", "a"]', "because the search sets it"),

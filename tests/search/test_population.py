@@ -65,7 +65,7 @@ def test_the_first_generation_begins_with_random_networks_and_values() -> None:
     starts = next_generation([])
     assert [start.place.trial for start in starts] == [*range(1, MEMBERS + 1)]
     assert [start.seed for start in starts] == list(DECLARATION.search_seeds)
-    assert {start.iterations for start in starts} == {DECLARATION.interval}
+    assert {start.iterations for start in starts} == {DECLARATION.iterations}
     assert {start.begins_with for start in starts} == {None}
     assert len({str(start.values) for start in starts}) == MEMBERS
     assert all(DECLARATION.space.check(start.values) is None for start in starts)
@@ -112,7 +112,7 @@ def test_a_policy_that_no_run_can_begin_with_is_not_copied() -> None:
 
 def test_without_any_policy_the_population_ends() -> None:
     end = decide(trained(lambda member: run(member, outcome=Outcome.CRASHED)))
-    assert isinstance(end, End) and "no member of generation 1 trained its interval to the end" in end.reason
+    assert isinstance(end, End) and "no member of generation 1 trained its stage to the end" in end.reason
 
 
 def test_equal_members_are_not_replaced() -> None:
@@ -196,7 +196,7 @@ def test_equal_intervals_are_one_training_of_the_schedule() -> None:
     ]
     chain = chain_of(DECLARATION, trials, trials[-1])
     assert [(link.trial, link.values, link.iterations) for link in chain] == [
-        (numbers[1], rate[0], 2 * (DECLARATION.interval or 0)),
+        (numbers[1], rate[0], 2 * (DECLARATION.iterations or 0)),
         (numbers[3], rate[1], None),
     ]
     assert lineage(trials, trials[-1]) == trials

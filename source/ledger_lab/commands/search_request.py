@@ -34,7 +34,7 @@ class SearchRequest(Request):
             "soon as it can't win any more. When the budget is used up, up to three of the best trials and the stock "
             "recipe are trained on sealed seeds, and compared. If the best of these trials is proven to be better than "
             "the stock recipe, its recipe is written into a file for train.py --recipe. If the search file asks for a "
-            "population, its members are trained in intervals, and the worst are replaced by changed copies of better "
+            "population, its members are trained in stages, and the worst are replaced by changed copies of better "
             "ones. This finds a schedule, which is compared on sealed seeds in the same way. If you start the program "
             "again, it continues from the ledger, and the same ledger gives the same trainings. If a signal ends the "
             f"program, the exit status is {EXIT_REQUEUE}."

@@ -19,7 +19,7 @@ _MARKS = {
     Outcome.INTERRUPTED: "interrupted",
     Outcome.RUNNING: "running",
 }
-"""What the table shows for an interval that was not trained to its end."""
+"""What the table shows for a stage that was not trained to its end."""
 
 
 def members_shown(result: SearchResult, *, every: bool) -> list[Trial]:
@@ -49,7 +49,7 @@ def best_words(result: SearchResult, best: Trial) -> str:
 
     Args:
         result: The search.
-        best: The trial of its last interval.
+        best: The trial of its last stage.
     """
     name = trial_words(result.declaration, best.number)
     success = score(best)
@@ -60,11 +60,11 @@ def best_words(result: SearchResult, best: Trial) -> str:
 
 
 def lineage_lines(result: SearchResult, best: Trial) -> list[str]:
-    """Return the intervals that led to the policy of a member, one line each.
+    """Return the stages that led to the policy of a member, one line each.
 
     Args:
         result: The search.
-        best: The trial of the last interval.
+        best: The trial of the last stage.
     """
     return [
         f"generation {_generation(result, trial)}: member {member_of(result.declaration, trial.number)}"

@@ -128,9 +128,9 @@ def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
     if result.declaration.population is not None:
         left_out = sum(not trial.is_stock for trial in result.trials) - len(members_shown(result, every=every))
         return [
-            "policy of: member whose last policy the interval began with · held-out success: of the last policy on the "
-            "panel · time, cost: of the interval",
-            *([f"{counted(left_out, 'more interval')}: --all shows all"] if left_out else []),
+            "policy of: member whose last policy the stage began with · held-out success: of the last policy on the "
+            "panel · time, cost: of the stage",
+            *([f"{counted(left_out, 'more stage')}: --all shows all"] if left_out else []),
         ]
     left_out = len(result.trials) - len(_shown(result, every=every))
     notes = [

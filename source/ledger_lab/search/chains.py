@@ -34,20 +34,20 @@ type Chain = Sequence[Link]
 def chain_of(declaration: SearchDeclaration, trials: Sequence[Trial], trial: Trial) -> Chain:
     """Return the chain of a finalist, or of the stock recipe.
 
-    Intervals with equal values are one link, because a link costs a start-up. The last link is not limited to its
-    intervals: on another seed, the target may need more of them.
+    Stages with equal values are one link, because a link costs a start-up. The last link is not limited to its
+    stages: on another seed, the target may need more of them.
 
     Args:
         declaration: The search.
         trials: Its trials.
         trial: The finalist.
     """
-    if declaration.interval is None or trial.is_stock:
+    if declaration.iterations is None or trial.is_stock:
         return [Link(trial=trial.number, values=trial.values, iterations=None)]
     chain = []
     for values, each in itertools.groupby(lineage(trials, trial), key=lambda each: each.values):
-        intervals = list(each)
-        chain.append(Link(trial=intervals[-1].number, values=values, iterations=declaration.interval * len(intervals)))
+        stages = list(each)
+        chain.append(Link(trial=stages[-1].number, values=values, iterations=declaration.iterations * len(stages)))
     return [*chain[:-1], Link(trial=chain[-1].trial, values=chain[-1].values, iterations=None)]
 
 

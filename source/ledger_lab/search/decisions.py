@@ -136,7 +136,7 @@ class Situation:
                         cap_s=run.cap_s,
                         resumes=True,
                         begins_with=self.training_of(trial.parent),
-                        iterations=self.declaration.interval,
+                        iterations=self.declaration.iterations,
                     )
         return None
 

@@ -44,7 +44,7 @@ _KEYS = (
 )
 _FLAGS = (*STUDY_FLAGS, "--task", "--panel", "--recipe", "--limit_s", "--on")
 """Flags of ``train.py`` that a search sets itself."""
-_POPULATION_KEYS = ("interval", "replaced", "factors")
+_POPULATION_KEYS = ("iterations", "replaced", "factors")
 _CHANGEABLE = (
     *("learning_rate", "schedule", "kl_target", "epochs", "minibatches", "max_grad_norm", "clip", "value_clip"),
     *("value_coef", "entropy_coef", "discount", "gae_lambda", "timeout_bootstrap", "reward_scale"),
@@ -57,7 +57,7 @@ normalizers, to the beginning of a training, or to the length of an iteration.""
 class Population:
     """How the members of a population are trained, and replaced (Jaderberg et al. 2017, arXiv:1711.09846)."""
 
-    interval: int
+    iterations: int
     """Iterations that a member trains in each generation."""
     replaced: float = 0.25
     """Share of the members that are replaced after a generation, in (0, 0.5]; at least one member."""
@@ -131,9 +131,9 @@ class SearchDeclaration:
         return len(self.search_seeds)
 
     @property
-    def interval(self) -> int | None:
+    def iterations(self) -> int | None:
         """Iterations of a training before the sealed seeds; ``None`` for a race, which has those of its recipes."""
-        return None if self.population is None else self.population.interval
+        return None if self.population is None else self.population.iterations
 
     def seeds_of(self, trial: int) -> tuple[int, ...]:
         """Return the search seeds of a trial: all of them; in a population, that of the member.
@@ -232,14 +232,14 @@ def load_search(path: Path) -> SearchDeclaration:
 def _population(path: Path, content: dict[str, Any]) -> Population:
     """Check what a file says of its population: its table, its space, and keys that only a race has."""
     table = content.get("population")
-    if not isinstance(table, dict) or "interval" not in table:
-        raise UserError(f"{path}: a population needs a table [population] with interval = ITERATIONS")
+    if not isinstance(table, dict) or "iterations" not in table:
+        raise UserError(f"{path}: a population needs a table [population] with iterations = NUMBER")
     if unknown := next((key for key in table if key not in _POPULATION_KEYS), None):
         raise UserError(f"{path}, population: unknown key {unknown!r}: {nearest(unknown, _POPULATION_KEYS)}")
-    interval, replaced = table["interval"], table.get("replaced", Population.replaced)
+    iterations, replaced = table["iterations"], table.get("replaced", Population.replaced)
     factors = table.get("factors", list(Population.factors))
-    if type(interval) is not int or interval < 1:
-        raise UserError(f"{path}, population: interval must be a whole number of at least 1, not {interval!r}")
+    if type(iterations) is not int or iterations < 1:
+        raise UserError(f"{path}, population: iterations must be a whole number of at least 1, not {iterations!r}")
     if type(replaced) not in (int, float) or not 0 < replaced <= 0.5:
         raise UserError(f"{path}, population: replaced must be a number above 0 and up to 0.5, not {replaced!r}")
     if not isinstance(factors, list) or not factors or not all(map(_is_factor, factors)):
@@ -256,7 +256,7 @@ def _population(path: Path, content: dict[str, Any]) -> Population:
             raise UserError(
                 f"{path}, space.{name}: a population can't change {name} during a training: {instead} instead"
             )
-    return Population(interval=interval, replaced=float(replaced), factors=tuple(map(float, factors)))
+    return Population(iterations=iterations, replaced=float(replaced), factors=tuple(map(float, factors)))
 
 
 def _is_factor(value: object) -> bool:

@@ -66,7 +66,7 @@ def finalists(declaration: SearchDeclaration, trials: Sequence[Trial], charges: 
     """Return the finalists, best first.
 
     In a race, they are the best trials that reached the target on all search seeds; in a population, the members that
-    reached the target, each by the trial of its last interval.
+    reached the target, each by the trial of its last stage.
 
     Args:
         declaration: The search.

@@ -1,7 +1,7 @@
-"""The population: which member trains its next interval, with which values, and which member is replaced by a copy.
+"""The population: which member trains its next stage, with which values, and which member is replaced by a copy.
 
 Population-based training (Jaderberg et al. 2017, arXiv:1711.09846), in generations. In each generation, every member
-trains one interval, as a run of its own. The first interval begins with random networks and random values. Later ones
+trains one stage, as a run of its own. The first stage begins with random networks and random values. Later ones
 begin with the last policy of the generation before: a member goes on with its own policy and values, or it is replaced
 by a copy of a better member, with changed values. So the values along a lineage are a schedule.
 
@@ -33,7 +33,7 @@ from ledger_lab.search.trials import (
 DRAWN_ANEW: Final = 0.25
 """Probability that a value of a copied member is drawn from its whole range, instead of being changed by a factor."""
 _CAP_RATIO: Final = 4.0
-"""Largest cap of an interval ÷ the slowest interval of the generation before. A member is much slower than the others
+"""Largest cap of a stage ÷ the slowest stage of the generation before. A member is much slower than the others
 if it has more epochs, and much more so if it hangs."""
 _RANDOM_BYTES: Final = 6
 """Bytes of a hash that make a random number: a float holds them exactly, so that the number is less than 1."""
@@ -51,7 +51,7 @@ def decide_population(situation: Situation) -> Decision:
     declaration = situation.declaration
     if found := reached(situation.trials):
         if any(run.outcome is Outcome.RUNNING for run in situation.race_runs):
-            return Wait("a member has reached the target, and others still train their intervals")
+            return Wait("a member has reached the target, and others still train their stages")
         member, generation = (of(declaration, found[0].number) for of in (member_of, generation_of))
         return End(f"member {member} reached the target in generation {generation}")
     if interrupted := situation.interrupted():
@@ -63,7 +63,7 @@ def decide_population(situation: Situation) -> Decision:
         return Wait(f"generation {number - 1} has not ended yet")
     if before and all(score(trial) is None for trial in before):
         return End(
-            f"no member of generation {number - 1} trained its interval to the end: correct the cause, or raise the "
+            f"no member of generation {number - 1} trained its stage to the end: correct the cause, or raise the "
             "budget; move the runs of this generation away to train it again"
         )
     slowest_s = _slowest_s(before)
@@ -100,7 +100,7 @@ def reached(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def lineage(trials: Sequence[Trial], trial: Trial) -> list[Trial]:
-    """Return the trials whose intervals led to a policy, oldest first; the last one is the trial itself.
+    """Return the trials whose stages led to a policy, oldest first; the last one is the trial itself.
 
     Args:
         trials: All trials.
@@ -114,7 +114,7 @@ def lineage(trials: Sequence[Trial], trial: Trial) -> list[Trial]:
 
 
 def lineage_s(trials: Sequence[Trial], trial: Trial) -> float:
-    """Return the wall-clock time of the intervals that led to a policy [s].
+    """Return the wall-clock time of the stages that led to a policy [s].
 
     Args:
         trials: All trials.
@@ -133,7 +133,7 @@ def score(trial: Trial) -> float | None:
 
 
 _WITH_A_POLICY = (Outcome.REACHED, Outcome.MISSED)
-"""Outcomes of intervals that were trained to their end, so that their last policy was judged."""
+"""Outcomes of stages that were trained to their end, so that their last policy was judged."""
 
 
 @dataclass(frozen=True, order=True)
@@ -173,7 +173,7 @@ def ranked_members(declaration: SearchDeclaration, generation: Sequence[Trial]) 
 
 
 def _start(situation: Situation, number: int, before: Sequence[Trial], started: Sequence[Trial]) -> Decision:
-    """Start the interval of the next member of a generation.
+    """Start the stage of the next member of a generation.
 
     Args:
         situation: What the decision depends on.
@@ -199,12 +199,12 @@ def _start(situation: Situation, number: int, before: Sequence[Trial], started: 
         seed=declaration.search_seeds[missing[0] - 1],
         cap_s=cap_s,
         begins_with=situation.training_of(None if parent is None else parent.number),
-        iterations=declaration.interval,
+        iterations=declaration.iterations,
     )
 
 
 def _slowest_s(generation: Sequence[Trial]) -> float | None:
-    """Return the time of the slowest interval of a generation that was trained to its end [s]."""
+    """Return the time of the slowest stage of a generation that was trained to its end [s]."""
     runs = [run for trial in generation for run in trial.raced().values()]
     return max((run.wall_s for run in runs if run.outcome in _WITH_A_POLICY), default=None)
 
