@@ -512,7 +512,7 @@ def test_a_page_and_figures_show_the_search(tmp_path: Path) -> None:
     assert "<script" not in written and "&lt;script&gt;alert(1)" in written
     assert "it is repaid after" in written
     stock = told(path, log_root)["trials"][0]["runs"][0]
-    cell = f"{duration(stock['wall_s'])} of {duration(stock['cap_s'])}"
+    cell = f"{duration(stock['wall_s'])} (cap {duration(stock['cap_s'])})"
     assert f'<td data-label="seed 1"><bdi>{cell}</bdi></td>' in written, "each training has its cap"
     assert '<td data-label="importance">' in written
     searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))

@@ -175,6 +175,7 @@ def test_a_search_trains_each_generation_of_its_population_at_once(cluster: Clus
     finished = site.script("search", path, "--at_once", "4")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "does not buy another generation" in finished.stdout
+    assert finished.stdout.partition("waiting")[0].count("submitted to three as job") == 4, "a generation, at once"
     assert finished.stdout.count("submitted to three as job") == len(read_ledger(site.log_root).runs) == 8, (
         "two generations of four"
     )

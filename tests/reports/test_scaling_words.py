@@ -87,9 +87,7 @@ def test_gradient_noise_scales_stand_beside_the_critical_batch() -> None:
     assert told in shown.get()
     assert noise_line([scaled(1, 64)]) is None
     without = [*runs[:4], scaled(2, 64, gradient_noise=Figure(value=3000.0, interval=None))]
-    assert "3 k samples (a" in str(noise_line(without)), (
-        "a run without an interval could lie beside those of the others"
-    )
+    assert "3 k samples (a" in str(noise_line(without)), "its interval may lie beside those of the others"
     (weak,) = studies_json(find_studies(runs))
     sizes = [size["gradient_noise"] for size in weak["sizes"]]
     assert sizes[0] is None and sizes[1] == {"value": 3000.0, "interval": [700.0, "infinite"]}

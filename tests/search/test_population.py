@@ -131,7 +131,7 @@ def test_returns_only_count_while_nobody_succeeds() -> None:
     assert [trial.number for trial, _ in ranked_members(other, first)] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_an_interrupted_interval_goes_on_with_its_own_parent() -> None:
+def test_an_interrupted_stage_goes_on_with_its_own_parent() -> None:
     first = trained(by_success)
     start = decide(first)
     assert isinstance(start, Start)
@@ -185,7 +185,7 @@ def test_the_same_ledger_gives_the_same_decisions(number: int) -> None:
     assert isinstance(decide_next(Situation.of(declaration, again)), End)
 
 
-def test_equal_intervals_are_one_training_of_the_schedule() -> None:
+def test_equal_stages_are_one_training_of_the_schedule() -> None:
     rate = [{"learning_rate": each, "clip": 0.2, "schedule": "fixed"} for each in (1e-3, 5e-4)]
     numbers = [trial_of(DECLARATION, generation, member) for generation, member in ((1, 4), (2, 4), (3, 1), (4, 1))]
     values = [rate[0], rate[0], rate[1], rate[1]]

@@ -323,12 +323,13 @@ def test_the_trainings_of_a_search_are_jobs_of_which_two_run_at_once(cluster: Cl
     site = Site(cluster, tmp_path, "cpus = 1")
     (tmp_path / "scripts").mkdir()
     program = tmp_path / "scripts" / "search.py"
-    program.symlink_to(ROOT / "scripts" / "search.py")
+    shutil.copy(ROOT / "scripts" / "search.py", program)  # a link would be followed to the real train.py
     trainer(tmp_path, sleep_s=5.0)
     asked = [str(search_file(tmp_path, budget_h=0.08)), "--on", str(site.path), "--at_once", "2"]
     finished = cluster.script(sys.executable, str(program), *asked, cwd=ROOT)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "no trial besides the stock recipe reached the target" in finished.stdout
+    assert "waiting: 2 trainings under way" in finished.stdout
     jobs = re.findall(r"submitted to two as job (\d+)", finished.stdout)
     runs = site.runs()
     assert len(jobs) == len({*jobs}) == len(runs) == len({(run.cohort, run.declared.seed) for run in runs}) > 3

@@ -11,11 +11,11 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, Run, Status
 from ledger_lab.meters import Phase
 from ledger_lab.recommend.choice import Limits
-from ledger_lab.recommend.drawing import draw_recommendation
+from ledger_lab.recommend.drawing import draw_recommendation, drawable
 from ledger_lab.recommend.options import PricedRun
 from ledger_lab.recommend.recommendation import of_one_yardstick, recommend
 from ledger_lab.recommend.spot import SpotHistory
-from ledger_lab.recommend.view import recommendation_json, render_recommendation
+from ledger_lab.recommend.view import recommendation_json, render_notes, render_recommendation
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.facts import RunFacts
@@ -78,18 +78,20 @@ def show_recommendation(
         write_json(json_file, report)
         return
     console = make_console()
-    if figures is not None:
-        drawing = draw_recommendation(found)
-        if drawing is None:
-            raise UserError(
-                f"--figures: no configuration of {task} has both a time and a cost of more than 0 to the target"
-            )
-        console.print(f"wrote {', '.join(map(str, save_drawings(figures, [drawing])))}", soft_wrap=True)
-        return
     if price is not None:
         ids = {each.run.run_id for each in chosen}
         console.print(render_repricing(price, [each for each in contents.summaries if each.run_id in ids]))
-    console.print(render_recommendation(found, console.width))
+    if figures is None:
+        console.print(render_recommendation(found, console.width))
+        return
+    drawing = draw_recommendation(found)
+    if drawing is None:
+        raise UserError(f"--figures: no configuration of {task} has both a time and a cost of more than 0")
+    console.print(f"wrote {', '.join(map(str, save_drawings(figures, [drawing])))}", soft_wrap=True)
+    if hidden := len(found.options) - sum(1 for _ in drawable(found)):
+        console.print(f"not drawn: {hidden} without a time, or without a cost of more than 0", soft_wrap=True)
+    for line in render_notes(found):
+        console.print(line, soft_wrap=True)
 
 
 def _require_one_machine(runs: Sequence[Run], price: Price | None) -> None:

@@ -152,7 +152,7 @@ class ReportRequest(Request):
             UserError: If an argument has no effect together with another argument.
         """
         views = ("html", "figures", "compare", "sql", "scaling", "published", "recommend", "schema")
-        self.require_at_most_one(*(view for view in views if view != "figures" or self.recommend is None))
+        self.require_at_most_one(*(view for view in views if view != "figures" or not self.recommend))
         unused = next((name for name in ("deadline", "budget", "target") if getattr(self, name) is not None), None)
         if unused is not None and self.recommend is None:
             raise UserError(f"--{unused} needs --recommend TASK")

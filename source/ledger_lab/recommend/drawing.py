@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 16
 """With more configurations than these, only those on the Pareto front have their names in the figure."""
+_LONGEST_NAME, _LINE = 160, 44
+"""Longest name of a configuration, and of a line of it [characters]."""
+_FARTHEST_LIMIT = 100.0
+"""Largest ratio of a deadline or a budget to the figures beside which it is drawn."""
 
 
 def draw_recommendation(found: Recommendation) -> Drawing | None:
@@ -32,10 +37,10 @@ def draw_recommendation(found: Recommendation) -> Drawing | None:
     Returns:
         The figure; ``None`` if no configuration has both a time and a cost of more than 0.
     """
-    points = [*_points(found)]
+    points = [*drawable(found)]
     if not points:
         return None
-    names = {option: shown(name) for option, name in names_of(found.options).items()}
+    names = {option: shown(name, _LONGEST_NAME) for option, name in names_of(found.options).items()}
     title = f"{shown(found.task)}: cost and time until {target_share(found.yardstick.target_success)} is proven"
     on_front = {id(option) for option in found.front}
     front = sorted((time.value, cost.value) for option, time, cost in points if id(option) in on_front)
@@ -44,8 +49,9 @@ def draw_recommendation(found: Recommendation) -> Drawing | None:
     def paint(canvas: Figure) -> None:
         axes = canvas.subplots()
         times = [end for _, time, _ in points for end in (time.value, *_finite(time.interval))]
-        costs = [end for _, _, cost in points for end in (cost.value, *_finite(cost.interval))]
-        limits = found.limits
+        costs = [
+            end for each, _, cost in points for end in (cost.value, *(_finite(cost.interval) if each.ranked else ()))
+        ]
         seconds, symbol = time_unit(max(times))
         for place, (option, time, cost) in enumerate(points):
             kind = [*Basis].index(option.basis)
@@ -56,21 +62,20 @@ def draw_recommendation(found: Recommendation) -> Drawing | None:
                 markerfacecolor=hue(kind) if option.ranked else PAPER, markeredgecolor=hue(kind), gid=f"option-{place}",
             )  # fmt: skip
             if all_named or id(option) in on_front:
-                axes.annotate(
-                    names[option.configuration], at, xytext=(7, 5), textcoords="offset points", fontsize=8, color=SOFT
-                )
+                name = "\n".join(textwrap.wrap(names[option.configuration], _LINE))
+                axes.annotate(name, at, xytext=(7, 5), textcoords="offset points", fontsize=8, color=SOFT)
         if front:
             ends = zip(*((time_s / seconds, amount) for time_s, amount in front), strict=True)
             axes.plot(
                 *ends, color=INK, linewidth=1.2, drawstyle="steps-post", zorder=3, gid="front",
                 marker="o", markersize=13.0, markerfacecolor="none", markeredgecolor=INK,
             )  # fmt: skip
-        if limits.deadline_s is not None:
-            axes.axvline(limits.deadline_s / seconds, color=SOFT, linestyle=":", gid="deadline")
-            times.append(limits.deadline_s)
-        if limits.budget_usd is not None:
-            axes.axhline(limits.budget_usd, color=SOFT, linestyle=":", gid="budget")
-            costs.append(limits.budget_usd)
+        if (deadline_s := found.limits.deadline_s) is not None and _is_near(deadline_s, times):
+            axes.axvline(deadline_s / seconds, color=SOFT, linestyle=":", gid="deadline")
+            times.append(deadline_s)
+        if (budget_usd := found.limits.budget_usd) is not None and _is_near(budget_usd, costs):
+            axes.axhline(budget_usd, color=SOFT, linestyle=":", gid="budget")
+            costs.append(budget_usd)
         logarithmic(axes, "x", [each / seconds for each in times], f"median time to the target [{symbol}]")
         logarithmic(axes, "y", costs, "cost per target-reaching checkpoint [USD]", lambda value: f"${quantity(value)}")
         head(canvas, title, _legend(found), columns=3)
@@ -90,8 +95,15 @@ def draw_recommendation(found: Recommendation) -> Drawing | None:
     )
 
 
-def _points(found: Recommendation) -> Iterator[tuple[Option, Estimate, Estimate]]:
-    """Yield the options that have both a time and a cost that a logarithmic axis can show."""
+def drawable(found: Recommendation) -> Iterator[tuple[Option, Estimate, Estimate]]:
+    """Yield the options that have both a time and a cost that a logarithmic axis can show.
+
+    Args:
+        found: The recommendation.
+
+    Yields:
+        Each option, its time [s] and its cost [USD].
+    """
     for option in found.options:
         if option.time is not None and option.cost is not None and option.cost.value > 0:
             yield option, option.time, option.cost
@@ -108,6 +120,11 @@ def _paint_interval(axes: Axes, option: Option, time: Estimate, cost: Estimate, 
         axes.plot([time.value / seconds] * 2, ends, color=SOFT, linewidth=1.0, zorder=2)
 
 
+def _is_near(limit: float, figures: list[float]) -> bool:
+    """Tell whether a limit is so near to the figures of an axis that it can be drawn beside them."""
+    return min(figures) / _FARTHEST_LIMIT <= limit <= max(figures) * _FARTHEST_LIMIT
+
+
 def _finite(interval: tuple[float, float]) -> list[float]:
     """Return the ends of an interval that an axis can show."""
     return [each for each in interval if math.isfinite(each) and each > 0]
@@ -115,7 +132,7 @@ def _finite(interval: tuple[float, float]) -> list[float]:
 
 def _legend(found: Recommendation) -> list[object]:
     """Return the entries of the legend."""
-    points = [option for option, *_ in _points(found)]
+    points = [option for option, *_ in drawable(found)]
     bases = [basis for basis in Basis if any(option.basis is basis for option in points)]
     entries = [
         key_of_marks(colour=hue([*Basis].index(basis)), shape=mark([*Basis].index(basis)), label=str(basis))
@@ -123,7 +140,7 @@ def _legend(found: Recommendation) -> list[object]:
     ]
     if any(not option.ranked for option in points):
         entries.append(key_of_marks(colour=SOFT, shape="o", label="too few runs to be ranked", missed=True))
-    if found.front:
+    if any(option is each for option in points for each in found.front):
         entries.append(key_of_marks(colour=INK, shape="o", label="Pareto front", missed=True, line="-"))
     if found.limits.deadline_s is not None or found.limits.budget_usd is not None:
         entries.append(key_of_marks(colour=SOFT, shape="", label="deadline, budget", line=":"))

@@ -95,11 +95,21 @@ def render_recommendation(found: Recommendation, width: int) -> Group:
     for choice in found.choices:
         blocks += [Text(line) for line in choice_lines(choice, found.limits, names)]
     rows = [summarize(OptionRow, _Facts(each, names[each.configuration], found.front)) for each in found.options]
-    blocks += [Text(), *table_lines(OptionRow, rows, width)]
-    for option in found.options:
-        if option.notes:
-            name = names[option.configuration]
-            blocks.append(Text(f"{name} ({option.basis}): {'; '.join(option.notes)}", style="dim"))
+    return Group(*blocks, Text(), *table_lines(OptionRow, rows, width), *render_notes(found))
+
+
+def render_notes(found: Recommendation) -> list[Text]:
+    """Return what a reader must know about the figures of a recommendation, one line each.
+
+    Args:
+        found: The recommendation.
+    """
+    names = names_of(found.options)
+    notes = [
+        f"{names[option.configuration]} ({option.basis}): {'; '.join(option.notes)}"
+        for option in found.options
+        if option.notes
+    ]
     left_out = [
         f"left out: {count} {what}"
         for count, what in (
@@ -108,8 +118,8 @@ def render_recommendation(found: Recommendation, width: int) -> Group:
         )
         if count
     ]
-    blocks += [Text(line, style="yellow") for line in (*left_out, *found.remarks)]
-    return Group(*blocks)
+    warnings = [*left_out, *found.remarks]
+    return [*(Text(line, style="dim") for line in notes), *(Text(line, style="yellow") for line in warnings)]
 
 
 def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, str]) -> list[str]:

@@ -223,11 +223,11 @@ def _each(values: _Devices | None, show: Callable[[float], str]) -> str:
 
 def _by_device(runs: Iterable[ScaledRun], read: Callable[[ScaledRun], _Devices]) -> _Devices | None:
     """Return the median of each accelerator's figure over runs that metered the most; ``None`` without any figure."""
-    metered = [values for run in runs if (values := read(run))]
+    metered = [values for run in runs if (values := read(run)) != (None,) * len(values)]
     most = max((len(values) for values in metered), default=0)
     columns = zip(*(values for values in metered if len(values) == most), strict=True)
     known = [[value for value in column if value is not None] for column in columns]
-    return tuple(statistics.median(values) if values else None for values in known) if any(known) else None
+    return tuple(statistics.median(values) if values else None for values in known) or None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -258,6 +258,7 @@ def _rate_fit_json(fit: RateFit) -> dict[str, Any]:
     sizes = [*fit.sizes, int(FARTHEST * fit.sizes[-1])] if fit.fits else []
     return {
         "law": str(fit.law),
+        "full_name": fit.full_name,
         "sizes": list(fit.sizes),
         "fits": fit.fits,
         "misfit_p_value": fit.misfit_p_value,

@@ -80,19 +80,20 @@ def trial_titles(result: SearchResult) -> list[str]:
     return ["trial", *(f"seed {seed}" for seed in result.declaration.search_seeds), "mean", "cost", "values"]
 
 
-def trial_rows(result: SearchResult, *, every: bool = False) -> list[list[str]]:
+def trial_rows(result: SearchResult, *, every: bool = False, caps: bool = False) -> list[list[str]]:
     """Return the rows of the table of trials, best first; for a population, those of its members.
 
     Args:
         result: The search.
         every: Whether to return all trials, and not only the best ones and those under way, or the newest generations.
+        caps: Whether the time of a training is followed by its cap.
     """
     declaration, rows = result.declaration, []
     if declaration.population is not None:
         return member_rows(result, every=every)
     for trial in _shown(result, every=every):
         raced, own = trial.raced(), result.charges.by_trial[trial.number]
-        times = [_run_cell(raced[seed]) if seed in raced else "" for seed in declaration.search_seeds]
+        times = [_run_cell(raced[seed], caps=caps) if seed in raced else "" for seed in declaration.search_seeds]
         is_whole = own.keys() == set(declaration.search_seeds)
         mean = _amount(declaration, result.charges.mean(trial.number)) if is_whole else MISSING
         paid = [run.usd for run in trial.runs if run.usd is not None]
@@ -134,8 +135,8 @@ def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
         ]
     left_out = len(result.trials) - len(_shown(result, every=every))
     notes = [
-        "seeds: wall-clock time of the training, of its cap; after >, it was ended without the target · mean: what a "
-        "seed counts as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
+        "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed counts "
+        "as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
     ]
     return [*notes, f"{counted(left_out, 'more trial')}: --all shows all"] if left_out else notes
 
@@ -297,12 +298,12 @@ def _ended(result: SearchResult, trainings: Sequence[ScoredTraining]) -> list[Sc
     return [each for each in trainings if (each.trial, each.seed) in ended]
 
 
-def _run_cell(run: SeedRun) -> str:
-    """Return the cell of a training: its time or why it has none, and its cap."""
-    cap = "" if run.cap_s is None else f" of {duration(run.cap_s)}"
-    if run.outcome is Outcome.REACHED:
-        return f"{duration(run.wall_s)}{cap}"
-    return f"{f'> {duration(run.wall_s)}' if run.outcome is Outcome.CAPPED else _MARKS[run.outcome]}{cap}"
+def _run_cell(run: SeedRun, *, caps: bool) -> str:
+    """Return the cell of a training: its time, or why it has none; and its cap, if the time is not the cap."""
+    if run.outcome is Outcome.CAPPED:
+        return f"> {duration(run.wall_s)}"
+    cap = f" (cap {duration(run.cap_s)})" if caps and run.cap_s is not None else ""
+    return f"{duration(run.wall_s) if run.outcome is Outcome.REACHED else _MARKS[run.outcome]}{cap}"
 
 
 def _spend_words(result: SearchResult) -> str:

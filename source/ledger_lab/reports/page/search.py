@@ -64,7 +64,7 @@ def render_search_page(result: SearchResult, source: str) -> str:
         lines=search_lines(result),
         end=end_lines(result),
         titles=trial_titles(result),
-        rows=trial_rows(result, every=True),
+        rows=trial_rows(result, every=True, caps=True),
         notes=trial_notes(result, every=True),
         importance_titles=IMPORTANCE_TITLES,
         importances=importance_rows(result),
