@@ -488,7 +488,7 @@ def test_runs_on_other_panels_are_refused(tmp_path: Path, change: dict[str, Any]
 
 def test_optuna_is_missed_before_the_stock_recipe_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UserError, match=r"pip install ledger_lab\[search\]"):
+    with pytest.raises(UserError, match=r"pip install 'ledger_lab\[search\]'"):
         searched(search_file(tmp_path), tmp_path / "logs")
     assert not (tmp_path / "logs").exists()
 

@@ -71,7 +71,7 @@ class ReportRequest(Request):
         None,
         "Write the figures of scaling studies as SVG and PNG files into this folder: rate, efficiency, steps, time and "
         "cost to the target, and the share of each phase. With --recommend, write the cost and the time of each "
-        "configuration instead. Needs Matplotlib: pip install ledger_lab[figures].",
+        "configuration instead. Needs Matplotlib: pip install 'ledger_lab[figures]'.",
         metavar="DIR",
     )
     compare: tuple[str, str] | None = flag(
@@ -103,20 +103,21 @@ class ReportRequest(Request):
         None,
         "Show which machine, library, and number of processes and environments train a task in the least time and for "
         "the least money: from measured runs, and from what scaling laws predict. Also shows which next run would be "
-        "worth most. All runs must have the same target and panel; configurations are ranked from five runs on.",
+        "worth most. All runs must have the same target and panel; configurations are ranked if they have at least five "
+        "runs.",
         metavar="TASK",
     )
     deadline: float | None = flag(
         None,
-        "With --recommend: find the configuration for the least money with which a run reaches the target within this "
-        "wall-clock time, such as 90m or 2h, with a probability of at least 90 %%.",
+        "With --recommend: find the cheapest configuration whose runs reach the target within this wall-clock time, "
+        "such as 90m or 2h, with a probability of at least 90 %%.",
         metavar="TIME",
         parse=parse_duration,
     )
     budget: float | None = flag(
         None,
-        "With --recommend: find the configuration for the least time whose expected cost to reach the target, failed "
-        "runs included, is at most this [USD], with a probability of at least 90 %%.",
+        "With --recommend: find the fastest configuration whose expected cost to reach the target, failed runs "
+        "included, is at most this [USD], with a probability of at least 90 %%.",
         metavar="USD",
     )
     target: float | None = flag(

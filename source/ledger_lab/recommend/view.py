@@ -38,7 +38,7 @@ class OptionRow:
     name: str = _option(lambda of: of.name, Shown("configuration", "", lambda row: row.name, priority=0, align="left"))
     """Machine, library, processes × environments of each process, and what else differs between the options."""
     basis: str = _option(
-        lambda of: str(of.option.basis), Shown("figures", "", lambda row: row.basis, priority=1, align="left")
+        lambda of: str(of.option.basis), Shown("basis", "", lambda row: row.basis, priority=1, align="left")
     )
     """``measured``, ``predicted``, or ``spot``: measured on demand, with the overhead of preemption."""
     runs: str = _option(

@@ -123,7 +123,7 @@ def study_of(
     try:
         import optuna
     except ImportError as error:
-        raise UserError("a search needs Optuna: pip install ledger_lab[search]") from error
+        raise UserError("a search needs Optuna: pip install 'ledger_lab[search]'") from error
     from optuna.samplers import BaseSampler, RandomSampler, TPESampler
     from optuna.trial import TrialState, create_trial
 

@@ -219,7 +219,7 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
         save_drawings(tmp_path, [drawing])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", f"{drawing.name}.svg"]
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match=re.escape("pip install ledger_lab[figures]")):
+    with pytest.raises(UserError, match=re.escape("pip install 'ledger_lab[figures]'")):
         save_drawings(tmp_path / "new", [drawing])
     assert not (tmp_path / "new").exists()
 

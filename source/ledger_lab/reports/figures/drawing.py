@@ -106,7 +106,7 @@ def require_matplotlib() -> None:
         UserError: If it is not installed.
     """
     if not can_draw():
-        raise UserError("figures need the package matplotlib: pip install ledger_lab[figures]")
+        raise UserError("figures need the package matplotlib: pip install 'ledger_lab[figures]'")
 
 
 @contextmanager
