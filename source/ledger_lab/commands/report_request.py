@@ -103,8 +103,8 @@ class ReportRequest(Request):
         None,
         "Show which machine, library, and number of processes and environments train a task in the least time and for "
         "the least money: from measured runs, and from what scaling laws predict. Also shows which next run would be "
-        "worth most. All runs must have the same target and panel; configurations are ranked if they have at least five "
-        "runs.",
+        "worth most. All runs must have the same target and panel; configurations are ranked if they have at least "
+        "five runs.",
         metavar="TASK",
     )
     deadline: float | None = flag(
