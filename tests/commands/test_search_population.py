@@ -141,7 +141,7 @@ def test_status_page_and_figures_show_the_population(tmp_path: Path, capfd: pyte
 def test_a_policy_that_is_missing_is_told(tmp_path: Path) -> None:
     path, log_root = population_file(tmp_path, budget_h=0.025), tmp_path / "logs"
     searched(path, log_root)
-    runs = runs_of(log_root)
-    shutil.rmtree(runs["g01-m03", 3].directory)
+    copied = next(before for before in began_from(log_root).values() if before is not None)
+    shutil.rmtree(runs_of(log_root)[copied].directory)
     with pytest.raises(UserError, match="which is no training of this search, or is missing: restore it"):
         searched(path, log_root, "--status")
