@@ -203,7 +203,7 @@ def test_equal_stages_are_one_training_of_the_schedule() -> None:
 
 
 def test_a_schedule_is_replayed_as_chains_on_the_sealed_seeds() -> None:
-    declaration, landscape = declared(3.0, "population", 1), replace(LANDSCAPES["moving"], number=1)
+    declaration, landscape = declared(3.0, "population", 8), replace(LANDSCAPES["moving"], number=8)
     trials, starts = play(declaration, landscape, decide_next)
     result = summarize_search(Situation.of(declaration, trials))
     (number,) = result.finalists
