@@ -74,15 +74,6 @@ def build_report(argv: Sequence[str]) -> int:
         from ledger_lab.commands.query import answer_sql
 
         answer_sql(contents, request.sql, json_file=request.json, csv_file=request.csv)
-    elif request.figures is not None and request.recommend is None:
-        from ledger_lab.commands.figures import write_figures
-
-        write_figures(request.figures, contents, price)
-    elif request.scaling:
-        from ledger_lab.commands.scaling import show_scaling
-
-        declared = [cohort for cohort in ledger.cohorts if not request.runs or cohort.name in request.runs]
-        show_scaling(contents, price, request.json, declared)
     elif request.recommend is not None:
         from ledger_lab.commands.recommend import show_recommendation
 
@@ -98,6 +89,15 @@ def build_report(argv: Sequence[str]) -> int:
             json_file=request.json,
             figures=request.figures,
         )
+    elif request.figures is not None:
+        from ledger_lab.commands.figures import write_figures
+
+        write_figures(request.figures, contents, price)
+    elif request.scaling:
+        from ledger_lab.commands.scaling import show_scaling
+
+        declared = [cohort for cohort in ledger.cohorts if not request.runs or cohort.name in request.runs]
+        show_scaling(contents, price, request.json, declared)
     elif request.html is not None:
         from ledger_lab.commands.page import draw_page
 

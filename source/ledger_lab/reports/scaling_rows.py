@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from ledger_lab.reports.columns import Shown, TableCell, figure
 from ledger_lab.scaling.laws import Figure
@@ -230,6 +231,16 @@ def _by_device(runs: Iterable[ScaledRun], read: Callable[[ScaledRun], _Devices])
     return tuple(statistics.median(values) if values else None for values in known) or None
 
 
+def _per_gpu(
+    name: str, title: str, about: str, show: Callable[[float], str], *, priority: int
+) -> tuple[float | None, ...] | None:
+    """Return a column with a figure of each accelerator, which a run and the row have under the same name."""
+    return _point(
+        lambda of: _by_device(of.point.runs, attrgetter(name)),
+        Shown(title, about, lambda row: _each(getattr(row, name), show), priority=priority, if_measured=True),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadRow:
     """Memory, power and use of a size: medians over its runs."""
@@ -261,37 +272,16 @@ class LoadRow:
         ),
     )
     """Peak memory on the host of the process with the largest peak [GB]."""
-    peak_device_memory_gb: tuple[float | None, ...] | None = _point(
-        lambda of: _by_device(of.point.runs, lambda run: run.peak_device_memory_gb),
-        Shown(
-            "in use per GPU [GB]",
-            "peak, all programs",
-            lambda row: _each(row.peak_device_memory_gb, lambda value: f"{value:.1f}"),
-            priority=3,
-            if_measured=True,
-        ),
+    peak_device_memory_gb: _Devices | None = _per_gpu(
+        "peak_device_memory_gb", "in use per GPU [GB]", "peak, all programs", lambda value: f"{value:.1f}", priority=3
     )
     """Peak memory in use on each accelerator, by all programs [GB]."""
-    mean_power_w: tuple[float | None, ...] | None = _point(
-        lambda of: _by_device(of.point.runs, lambda run: run.mean_power_w),
-        Shown(
-            "power per GPU [W]",
-            "mean",
-            lambda row: _each(row.mean_power_w, lambda value: f"{value:.0f}"),
-            priority=4,
-            if_measured=True,
-        ),
+    mean_power_w: _Devices | None = _per_gpu(
+        "mean_power_w", "power per GPU [W]", "mean", lambda value: f"{value:.0f}", priority=4
     )
     """Mean power of each accelerator [W]."""
-    mean_utilization: tuple[float | None, ...] | None = _point(
-        lambda of: _by_device(of.point.runs, lambda run: run.mean_utilization),
-        Shown(
-            "busy per GPU",
-            "mean",
-            lambda row: _each(row.mean_utilization, lambda value: percent(value, 0)),
-            priority=5,
-            if_measured=True,
-        ),
+    mean_utilization: _Devices | None = _per_gpu(
+        "mean_utilization", "busy per GPU", "mean", lambda value: percent(value, 0), priority=5
     )
     """Share of the time in which a kernel ran, of each accelerator, in [0, 1]."""
 

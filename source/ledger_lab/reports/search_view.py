@@ -186,7 +186,8 @@ def prediction_lines(result: SearchResult, trainings: Sequence[ScoredTraining]) 
         result: The search.
         trainings: The trainings of its race, with their scores.
     """
-    over, past = _ended(result, trainings), past_predictions(result, trainings)
+    over = _ended(result, trainings)
+    past = replay(over)
     if not past.trainings:
         return []
     lines = [

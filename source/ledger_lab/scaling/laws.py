@@ -98,7 +98,7 @@ class RateFit:
         )
         """Largest relative deviation of a size from the law, by the geometric mean of its runs."""
         self._without = RateFit(Law.AMDAHL, sizes, rates, seed=seed) if self._coherency_may_be_0() else None
-        """The same law without coherency."""
+        """The same law without coherency; ``None`` if there is none, or it is surely above 0."""
 
     @property
     def full_name(self) -> str:
