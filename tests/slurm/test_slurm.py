@@ -290,7 +290,7 @@ def test_studies_of_sizes_of_two_tasks_and_three_libraries_train_on_two_nodes(
     submitted = site.script("study", *asked)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     wait_until(lambda: site.log_root.is_dir() and len(site.runs()) == 12, "all have begun", 1500, 5)
-    wait_until(lambda: {run.status for run in site.runs()} == {Status.COMPLETED}, "all end", 300, 5)
+    wait_until(lambda: {run.attempts[-1].status for run in site.runs()} == {Status.COMPLETED}, "all end", 300, 5)
     sizes = sorted({(run.declared.machines, run.declared.num_envs) for run in site.runs()})
     assert sizes == [(1, 64), (2, 32 if kind == "strong" else 64)]
     reported = site.script("study", *asked)
