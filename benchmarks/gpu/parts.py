@@ -11,6 +11,7 @@ from benchmarks.comparison import ROOT
 from benchmarks.gpu.checks import CHECKS
 from benchmarks.gpu.part import FIGURES, Part, read_figures
 from benchmarks.gpu.readers import read_output, read_speed, read_tests, read_training, read_without_cuda
+from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 
 ANYMAL = "LedgerLab-Velocity-Flat-AnymalC"
 _CARTPOLE, _ANT = "LedgerLab-Cartpole", "LedgerLab-Ant"
@@ -80,7 +81,10 @@ def _quick(device: str) -> Iterator[Part]:
     yield _tests(60)
     yield _waits(_CARTPOLE, device, 64, iterations=4, skip=2)
     yield _speed(64, device, scored=True, task=_CARTPOLE, iterations=4, skip=2)
-    yield next(each for each in _checks(device) if each.name == "check-memory")
+    yield from (each for each in _checks(device) if each.name in ("check-rays", "check-skrl", "check-memory"))
+    yield _start("start-warm", "start-up", device)
+    yield _trained(_CARTPOLE, "rsl_rl", device, limit_s=0)
+    yield _doctor()
     yield _overhead(device, num_envs=64, iterations=5, skip=2, extra=("--in_turn",))
 
 
@@ -147,11 +151,12 @@ def _tests(limit_s: float) -> Part:
 
 
 def _trained(task: str, library: str, device: str, *, limit_s: float) -> Part:
-    """Return a training until a policy is confirmed."""
+    """Return a training until a policy is confirmed, with mirrored samples where the recorded trainings have them."""
+    mirrored = library == "rsl_rl" and task == ANYMAL
     return Part(
         name=f"train-{_short(task)}-{library}",
-        what=f"{task} trained to its target with {library}",
-        command=_training(task, library, device),
+        what=f"{task} trained to its target with {library}" + (", mirrored samples" if mirrored else ""),
+        command=_training(task, library, device, *(("--agent", SYMMETRIC_AGENT) if mirrored else ())),
         read=read_training,
         limit_s=limit_s,
         least_s=30,

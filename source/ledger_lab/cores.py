@@ -1,4 +1,4 @@
-"""Work on all cores, and pauses of garbage collection, for slow work in pure Python and for imports."""
+"""Usable cores, work on all of them, and pauses of garbage collection."""
 
 from __future__ import annotations
 
@@ -11,12 +11,23 @@ from contextlib import contextmanager, suppress
 from multiprocessing import active_children, get_context
 from typing import Any
 
+from ledger_lab.control_groups import cpu_quota
+
 _inherited: tuple[Callable[[Any], Any], Sequence[Any]] | None = None
 """Function and items, in a process of a pool."""
 
 
 _GPU_FILES = ("/dev/nvidia", "/dev/dxg")
 """How the device files of NVIDIA's drivers begin, on Linux and in WSL."""
+
+
+def usable_cores() -> int:
+    """Return how many threads of this process can compute at a time: its cores, or the limit of its control group.
+
+    A limit that is not a whole number is rounded down, because the last thread would often wait, and others for it.
+    """
+    cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parallel: bool = True) -> Iterator[R]:
@@ -32,7 +43,7 @@ def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parall
             process that uses a GPU never does, because CUDA does not work after a fork, and its threads have locks,
             too.
     """
-    workers = min(len(os.sched_getaffinity(0)), len(items))
+    workers = min(usable_cores(), len(items))
     if not parallel or workers < 2 or threading.active_count() > 1 or _uses_gpu():
         yield from map(function, items)
         return

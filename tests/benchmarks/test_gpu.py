@@ -50,7 +50,8 @@ def test_a_training_of_the_kit_runs_on_a_cpu(tmp_path: Path) -> None:
 @pytest.mark.thorough  # tests below show what the kit does with parts
 def test_the_whole_kit_runs_on_a_cpu(tmp_path: Path) -> None:
     found = on_a_cpu(tmp_path)
-    parts = {"device", "compile", "tests", "waits-cartpole", "speed-64-scored", "check-memory", "overhead"}
+    parts = {"device", "compile", "tests", "waits-cartpole", "speed-64-scored", "overhead", "start-warm", "doctor"}
+    parts |= {"check-rays", "check-skrl", "check-memory", "train-cartpole-rsl_rl"}
     assert found["parts"].keys() == parts
     assert found["not_run"] == []
     require_speed(found)

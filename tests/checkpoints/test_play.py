@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
         ),
         (["--num_envs", "0"], r"--num_envs and --video_length must be at least 1"),
         (["--seed", "-2"], r"--seed -2: must lie between 0 and 4294967295"),
+        (["--action_range"], r"--action_range shows no pictures: leave out --video and --viz, or --action_range"),
     ],
 )
 def test_an_impossible_play_request_gives_an_error_of_one_line(arguments: list[str], complaint: str) -> None:
@@ -46,6 +48,22 @@ def test_an_impossible_play_request_gives_an_error_of_one_line(arguments: list[s
     with pytest.raises(UserError, match=complaint) as refused:
         play_run(["nothing", "--video", *arguments])
     assert "\n" not in str(refused.value)
+
+
+def test_the_range_of_the_actions_is_printed() -> None:
+    asked = ["--task", "LedgerLab-Ant", "--pretrained", "--action_range", "--video_length", "20", "--num_envs", "4"]
+    finished = script("play", *asked, "--device", "cpu")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    rows = [line.split() for line in finished.stdout.splitlines() if line.startswith("joint_effort · ")]
+    assert len(rows) == 8
+    for *_, low, middle, high in rows:
+        assert float(low) <= float(middle) <= float(high)
+    found = re.search(
+        r"of all 640 actions, 99 % are at most (\S+), 99.9 % at most (\S+), and the largest is (\S+)", finished.stdout
+    )
+    assert found is not None
+    first, second, largest = map(float, found.groups())
+    assert 0 < first <= second <= largest
 
 
 def test_a_window_without_a_display_is_refused_before_anything_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,20 +13,13 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.recipes.recipe_file import read_recipe
-from tests.fakes.searches import Trainer, population_file, replace_trainings, searched, train
+from tests.fakes.searches import Trainer, population_file, replace_trainings, searched, told, train
 
 
 @pytest.fixture(autouse=True)
 def trainings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Trainer]:
     """The next trainings; when the list is empty, trainings go as the formula says."""
     return replace_trainings(monkeypatch, tmp_path)
-
-
-def told(path: Path, log_root: Path) -> dict[str, Any]:
-    target = log_root.parent / "told.json"
-    searched(path, log_root, "--status", "--json", str(target))
-    content: dict[str, Any] = json.loads(target.read_text())
-    return content
 
 
 def runs_of(log_root: Path) -> dict[tuple[str, int], Run]:

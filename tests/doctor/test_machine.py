@@ -28,26 +28,6 @@ def test_a_quota_below_the_cores_is_told() -> None:
     assert machine.check_cores(2, None, {"OMP_NUM_THREADS": "16"}).level == "warn"
 
 
-@pytest.mark.parametrize(
-    ("group", "files", "quota"),
-    [
-        ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "250000 100000"}, 2.5),
-        ("0::/a", {"a/cpu.max": "max 100000"}, None),
-        ("4:cpu,cpuacct:/a", {"cpu/a/cpu.cfs_quota_us": "50000", "cpu/a/cpu.cfs_period_us": "100000"}, 0.5),
-        ("4:cpu,cpuacct:/a", {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"}, None),
-        ("", {}, None),
-    ],
-)
-def test_quotas_of_both_versions_of_control_groups_are_read(
-    tmp_path: Path, group: str, files: dict[str, str], quota: float | None
-) -> None:
-    contents = {"proc/self/cgroup": group, **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}}
-    for name, text in contents.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"{text}\n" if text else "")
-    assert machine.cpu_quota(tmp_path) == quota
-
-
 def test_threads_that_cannot_be_started_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.check_threads(3).level == "ok"
 

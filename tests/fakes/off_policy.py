@@ -44,6 +44,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "critics": {"critics": 4},
     "critics_of_which_all_count": {"critics": 3, "critics_in_target": 3},
     "critics_of_which_one_counts": {"critics_in_target": 1},
+    "fewer_updates": {"update_every": 2},
     "symlog": {"observation_symlog": True, "observation_normalization": False},
     "all": {
         "n_step": 3,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import math
 import secrets
 import socket
@@ -16,6 +17,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,6 +257,14 @@ def replace_trainings(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Tra
 def searched(path: Path, log_root: Path, *more: str) -> int:
     """Run a search in this process, and return its exit status."""
     return run_search([str(path), "--log_root", str(log_root), *more])
+
+
+def told(path: Path, log_root: Path) -> dict[str, Any]:
+    """Return what ``--status --json`` says of a search."""
+    target = log_root.parent / "told.json"
+    searched(path, log_root, "--status", "--json", str(target))
+    content: dict[str, Any] = json.loads(target.read_text())
+    return content
 
 
 def trainer(

@@ -42,6 +42,7 @@ CHANGED: dict[str, object] = {
     "critics_in_target": 1,
     "observation_symlog": True,
     "replay_on_host": True,
+    "update_every": 4,
 }
 ONLY: dict[str, dict[str, object]] = {
     "sac": {"initial_entropy_coef": 0.5, "entropy_target": -0.5},

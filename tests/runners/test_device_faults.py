@@ -36,12 +36,13 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda: session.environment("Task", cfg)
 
 
-def test_after_a_fault_warps_lack_of_memory_is_a_crash(simulated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("short", [SHORT, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"])
+def test_after_a_fault_lack_of_memory_is_a_crash(short: str, simulated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", failing(FAULT))
     with pytest.raises(RuntimeError) as raised, simulated():
-        raise RuntimeError(SHORT)
+        raise RuntimeError(short)
     assert status_of(raised.value) is Status.CRASHED
-    assert reason_of(raised.value) == f"RuntimeError: {FAULT.splitlines()[0]} (Warp: {SHORT})"
+    assert reason_of(raised.value) == f"RuntimeError: {FAULT.splitlines()[0]} (then: {short})"
 
 
 @pytest.mark.parametrize("sound", [lambda device: None, failing("operation not permitted when stream is capturing")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,8 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a GPU have room for 40 steps, and the host for 70."""
 
     def free(steps: int) -> int:
-        return ENVS * (steps * bytes_per_transition(OBSERVATIONS, ACTIONS, 101 * ENVS) + 4 * OBSERVATIONS)
+        needed = ENVS * (steps * bytes_per_transition(OBSERVATIONS, ACTIONS, 101 * ENVS) + 4 * OBSERVATIONS)
+        return math.ceil(needed / 0.9)  # a tenth is left for the rest
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free(40), free(1000)))
     monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: free(70))
@@ -39,12 +41,13 @@ def require(plan: ReplayPlan, device: torch.device) -> None:
         (
             PLAN,
             GPU,
-            "of cuda:0 are free: there is room for 40 steps, and with agent.replay_on_host=true for 70 in the memory "
+            "of cuda:0 are free, of which 10 % are left for networks and batches: there is room for 40 steps, and with "
+            "agent.replay_on_host=true for 70 in the memory "
             "of the host$",
         ),
-        (replace(PLAN, host_setting=None), GPU, "of cuda:0 are free: there is room for 40 steps$"),
-        (replace(PLAN, on_host=True), GPU, "of cpu are free: there is room for 70 steps$"),
-        (PLAN, torch.device("cpu"), "of cpu are free: there is room for 70 steps$"),
+        (replace(PLAN, host_setting=None), GPU, "of cuda:0 are free, .*: there is room for 40 steps$"),
+        (replace(PLAN, on_host=True), GPU, "of cpu are free, .*: there is room for 70 steps$"),
+        (PLAN, torch.device("cpu"), "of cpu are free, .*: there is room for 70 steps$"),
     ],
 )
 def test_a_memory_that_does_not_fit_is_refused(plan: ReplayPlan, device: torch.device, complaint: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,22 @@ def test_every_option_changes_what_is_learned(algorithm: str, option: str, tmp_p
         training.train()
         trained.append([*training.agent.policy.parameters()][-1])
     assert not torch.equal(*trained)
+
+
+@each_algorithm
+@pytest.mark.parametrize("overlap", [False, True])
+def test_updates_may_be_due_at_some_steps_only(algorithm: str, overlap: bool, tmp_path: Path) -> None:
+    steps: list[int] = []
+    training = Training(algorithm, tmp_path, settings={"overlap": overlap}, iterations=3, update_every=4)
+    update = training.trainer._library["update"]
+    training.trainer._library["update"] = lambda **when: (steps.append(when["timestep"]), update(**when))
+    training.train()
+    # of 48 steps, from step 20 on; an overlapped update waits for the next step, which the last one does not have
+    assert steps == [23, 27, 31, 35, 39, 43, 47][: -1 if overlap else None]
+    plan = training.adapter.plan(training.agent_cfg)
+    assert (plan.minibatches, plan.effective_batch(16)) == (4 * 2, 4 * 2 * 16)
+    with pytest.raises(UserError, match="update_every 5: agent.agent.experiment.write_interval 16 is not a multiple"):
+        Training(algorithm, tmp_path / "odd", update_every=5)
 
 
 @each_algorithm
@@ -234,11 +251,16 @@ def test_priorities_are_part_of_the_accounted_memory(
 ) -> None:
     plain = Training(algorithm, tmp_path / "first").trainer.replay
     held = plain.nbytes + 9 * plain.steps * plain.num_envs
-    monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: held)
+    monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
     assert Training(algorithm, tmp_path / "second", prioritized_sampling=True).trainer.replay.nbytes <= held
-    monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: held - 1)
+    monkeypatch.setattr("ledger_lab.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
     with pytest.raises(UserError, match="there is room for 47 steps"):
         Training(algorithm, tmp_path / "third", prioritized_sampling=True)
+
+
+def test_an_entropy_that_no_bounded_action_can_have_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"entropy_target 0\.7: must be below ln 2"):
+        replace(RECIPES["sac"], entropy_target=0.7)  # type: ignore[call-arg]
 
 
 def test_the_target_of_the_entropy_counts_per_action(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ TRAIN_MISTAKES = [
     (["--checkpoint", "absent"], r"no checkpoint, run directory or run id 'absent'"),
     (
         ["--rl_library", "skrl", "--checkpoint", POLICY],
-        r"run f49eac5e was trained by rsl_rl, whose networks skrl cannot read: use --rl_library rsl_rl",
+        r"f49eac5e was trained by rsl_rl \(ppo\), and skrl \(ppo\) cannot use its networks: use --rl_library rsl_rl",
     ),
+    (["--algorithm", "sac", "--checkpoint", POLICY], r"skrl \(sac\) .*: use --rl_library rsl_rl --algorithm ppo"),
+    (["--algorithm", "sac", "agent.action_bound=0"], r"agent.action_bound 0: .*Isaac Lab's action spaces have no bou"),
     (
         ["--task", "LedgerLab-Ant", "--checkpoint", POLICY],
         r"it was trained with policy.joint_pos where the task has 'base_height': its observations must come first",

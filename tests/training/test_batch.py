@@ -156,6 +156,7 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
 ) -> None:
     import torch
 
+    from ledger_lab.tasks.registration import SYMMETRIC_AGENT
     from ledger_lab.training import plan as planning
     from ledger_lab.training.show import show_settings
 
@@ -173,4 +174,10 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
         assert ("the defaults for a GPU" in console.export_text()) is plan.for_gpu
     assert [*found.values()] == [(4096, scaled, True), (512, rate, False), (512, rate, False), (4096, 0.25, True)]
     assert f"{key}={scaled}" in planned(log_root=tmp_path).overrides
+    go2 = "LedgerLab-Velocity-Flat-Go2"
+    mirrored = planned("--task", go2, "--agent", SYMMETRIC_AGENT, log_root=tmp_path)
+    assert (mirrored.env_cfg.scene.num_envs, mirrored.for_gpu) == (4096, True), "so have mirrored samples"
+    console = Console(record=True, width=200)
+    show_settings(mirrored, console)
+    assert "have not reached the target with them yet" in console.export_text()
     assert not torch.cuda.is_initialized()

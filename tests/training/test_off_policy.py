@@ -207,7 +207,5 @@ def test_its_checkpoints_are_scored_alike_and_exported(learner: Learner, root: P
     assert "policy.pt: largest error " in exported.stdout and "policy.onnx: largest error " in exported.stdout
     begun = script("train", "--rl_library", library, "--checkpoint", checkpoint, "--log_root", root, "--device", "cpu")
     assert begun.returncode == 2
-    complaint = (
-        f"was trained by {algorithm}, and another algorithm cannot use its networks: use --algorithm {algorithm}"
-    )
-    assert complaint in begun.stderr
+    assert f"was trained by {library} ({algorithm}), and {library} (ppo) cannot use its networks" in begun.stderr
+    assert f"use --rl_library {library} --algorithm {algorithm}" in begun.stderr

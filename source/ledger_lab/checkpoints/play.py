@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import torch
 
+from ledger_lab.checkpoints.action_range import ActionRange
 from ledger_lab.checkpoints.candidate import declared_configs, print_changed_code, resolve_candidate
 from ledger_lab.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
@@ -42,7 +43,7 @@ def play_run(argv: Sequence[str]) -> int:
     try:
         _play(request, best_checkpoint(request.source(), request.log_root), terminal)
     except KeyboardInterrupt:
-        if request.video:
+        if request.video or request.action_range:
             raise
     finally:
         terminal.restore()
@@ -50,7 +51,7 @@ def play_run(argv: Sequence[str]) -> int:
 
 
 def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> None:
-    """Step the policy until the video is complete, or until the user closes the viewer."""
+    """Step the policy until all that was asked for is known, or until the user closes the viewer."""
     declared = found.run.declared
     device = resolve_device(request.device)
     require_task(declared.task, declared.rl_library, declared.agent)
@@ -81,22 +82,29 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.inference_mode():
         observations, _ = env.reset()
         policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
-        if video is None:
+        asked = ActionRange() if request.action_range else None
+        last = request.video_length if video is not None or asked is not None else None
+        if last is None:
             console.print("press Ctrl+C to stop")
         with (
-            Progress(console, "recording" if video else "playing", request.video_length if video else None) as progress,
+            Progress(console, "recording" if video else "playing", last) as progress,
             recorded(env, video, flags["visualizer"][0], request.video_length) if video else nullcontext(),
         ):
             for step in itertools.count(1):
-                if video is None and not env.unwrapped.sim.is_running():
+                if last is None and not env.unwrapped.sim.is_running():
                     break
                 began_s = time.monotonic()
-                observations, *_ = env.step(policy(observations))
+                actions = policy(observations)
+                if asked is not None:
+                    asked.add(actions)
+                observations, *_ = env.step(actions)
                 progress.advance(step)
-                if video is not None and step == request.video_length:
+                if step == last:
                     break
-                if video is None:
+                if last is None:
                     time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
+        if asked is not None:
+            asked.show(env.unwrapped, console)
     if video is not None:
         console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
         console.print(f"picture: {picture_of(video)}", style="green", markup=False, soft_wrap=True)

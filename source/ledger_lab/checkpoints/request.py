@@ -101,6 +101,7 @@ class PlayRequest(_CheckpointRequest):
             "play.py RUN --video",
             "play.py --task LedgerLab-Ant --pretrained --video --num_envs 1",
             "play.py RUN --viz newton_gl",
+            "play.py RUN --action_range",
         ),
     )
 
@@ -109,7 +110,10 @@ class PlayRequest(_CheckpointRequest):
     num_envs: int = flag(16, "Number of environments (default: 16).")
     seed: int = flag(0, "Seed of the initial states (default: 0).")
     video: bool = flag(False, "Record an mp4 file, and a PNG with four moments of the first episode, then exit.")
-    video_length: int = flag(300, "Length of the video [environment steps] (default: 300).")
+    action_range: bool = flag(
+        False, "Print percentiles of the policy's actions, for the bound of algorithms that need one, then exit."
+    )
+    video_length: int = flag(300, "Environment steps of the video, or of --action_range (default: 300).")
 
     def __post_init__(self) -> None:
         """Refuse what can't be played. With ``--pretrained``, a first argument ``NAME=VALUE`` is an override.
@@ -130,6 +134,10 @@ class PlayRequest(_CheckpointRequest):
                 "env.PATH=VALUE is allowed"
             )
         viewers = self.launcher.get("visualizer") or ()
+        if self.action_range and (self.video or viewers):
+            raise UserError("--action_range shows no pictures: leave out --video and --viz, or --action_range")
+        if self.action_range:
+            return
         if not self.video and not viewers:
             raise UserError("nothing to see: record a video with --video, or open a viewer with --viz newton_gl")
         if not self.video and "newton_gl" in viewers and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():

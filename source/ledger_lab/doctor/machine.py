@@ -8,9 +8,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from ledger_lab.control_groups import read_text
 from ledger_lab.doctor.finding import Finding, fail, ok, warn
 
 _GIB = 1 << 30
@@ -22,38 +23,6 @@ _MOST_DRIFT_S = 0.05
 _OLDEST_S = 1_750_000_000
 """A time of day before this is wrong: it is before the first release [s since 1970]."""
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")
-
-
-def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return the processors that the control groups of this process allow at a time; ``None`` without a limit.
-
-    Args:
-        root: Folder that contains ``proc`` and ``sys`` (cgroups(7)).
-    """
-    return min(_quotas(root), default=None)
-
-
-def _quotas(root: Path) -> Iterator[float]:
-    """Yield the limits of all control groups of this process and of their parents."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
-        group = top / path.lstrip("/")
-        for folder in (each for each in (group, *group.parents) if each.is_relative_to(top)):
-            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
-            words = " ".join(_text(folder / name) for name in names).split()
-            if len(words) == 2 and all(word.isdecimal() for word in words):
-                yield int(words[0]) / int(words[1])
-
-
-def _text(path: Path) -> str:
-    """Return the text of a kernel file; empty if it can't be read."""
-    try:
-        return path.read_text("utf-8")
-    except OSError:
-        return ""
 
 
 def check_cores(allowed: int, quota: float | None, environ: Mapping[str, str] = os.environ) -> Finding:
@@ -139,7 +108,7 @@ def check_clock(now_s: float, drift_s: float, passed_s: float, source: str) -> F
 
 def clock_source() -> str:
     """Return the clock source of the kernel; empty if unknown."""
-    return _text(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")).strip()
+    return read_text(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")).strip()
 
 
 def check_files(limit: int | None = None) -> Finding:

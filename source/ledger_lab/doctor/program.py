@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ledger_lab.control_groups import cpu_quota
 from ledger_lab.doctor import disk, gpu, machine, packages
 from ledger_lab.doctor.child import Answer, Child
 from ledger_lab.doctor.finding import Check, Finding, within
@@ -179,7 +180,7 @@ def quick_checks(log_root: Path) -> Mapping[str, Check]:
             packages.installed_version("ledger_lab"), packages.version_of_tree(_ROOT)
         ),
         "git": lambda: packages.check_git(_ROOT),
-        "cores": lambda: machine.check_cores(len(os.sched_getaffinity(0)), machine.cpu_quota()),
+        "cores": lambda: machine.check_cores(len(os.sched_getaffinity(0)), cpu_quota()),
         "threads": lambda: machine.check_threads(4 * len(os.sched_getaffinity(0)) + 16),
         "memory": lambda: machine.check_memory(_usable_bytes()),
         "files": machine.check_files,
@@ -207,6 +208,6 @@ def gpu_checks(answers: Mapping[str, Answer], hardware: bool) -> Mapping[str, Ch
 
 def _usable_bytes() -> int:
     """Return the memory that this process can still take [B]."""
-    from ledger_lab.meters.control_groups import usable_bytes  # its package needs others, which may be broken
+    from ledger_lab.meters.memory_limits import usable_bytes  # its package needs others, which may be broken
 
     return usable_bytes()

@@ -19,6 +19,7 @@ from ledger_lab.panels.scoring import score_policies
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.physics import exactness
 from ledger_lab.runners.cpu_graphs import recorded_physics
+from ledger_lab.runners.memory import fitting_environments
 from ledger_lab.runners.session import environment, held_out_config
 from ledger_lab.terminal.progress import Progress
 
@@ -82,7 +83,10 @@ def score_checkpoints(
     for candidate in candidates:
         require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     episodes = len(panel.episodes)
-    places = min(len(candidates), max(1, MAX_SLOTS // episodes))
+    most = MAX_SLOTS
+    if (fitting := fitting_environments(simulation.task, simulation.env_cfg)) is not None:
+        most = min(most, fitting)
+    places = min(len(candidates), max(1, most // episodes))
     rounds = -(-len(candidates) // places)
     cfg = simulation.config(places * episodes)
     title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {episodes} episodes"

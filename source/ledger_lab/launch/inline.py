@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
 from ledger_lab.launch import requested_processes, torchrun_argv, torchrun_environ
 from ledger_lab.terminal.console import tell_error
@@ -29,4 +30,4 @@ def launch_processes() -> None:
         sys.argv = [program, *arguments]
         return
     command = torchrun_argv(processes, program, arguments)
-    os.execve(command[0], command, torchrun_environ(processes, len(os.sched_getaffinity(0)), os.environ))
+    os.execve(command[0], command, torchrun_environ(processes, usable_cores(), os.environ))

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Place, load_engine
 from ledger_lab.launch.job import job_environ
@@ -53,7 +54,7 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
         command = training_command(training, place, limit_s=None if run is None else run.limit_left_s)
     environ = {**os.environ, **job_environ(place.job, run_file(folder, index)), **_writable_home(os.environ)}
     if training.nodes > 1 or training.processes > 1:
-        environ = torchrun_environ(training.processes, len(os.sched_getaffinity(0)), environ)
+        environ = torchrun_environ(training.processes, usable_cores(), environ)
     try:
         os.chdir(training.directory)
         os.execve(command[0], command, environ)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 
+from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
 from ledger_lab.physics import NATIVE, physics_name
 
@@ -130,6 +131,6 @@ def require_fit(env_cfg: ManagerBasedRLEnvCfg, cpu_threads: int | None) -> None:
 
 
 def own_cores() -> int:
-    """Return how many cores this process may use: those that it is bound to, shared among the ranks of the machine."""
+    """Return how many cores this process may use: the usable ones, shared among the ranks of the machine."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, len(os.sched_getaffinity(0)) // ranks)
+    return max(1, usable_cores() // ranks)

@@ -52,7 +52,7 @@ struct Job {
     const unsigned char* active; i64 n_active;  // an input too: which equality constraints of each world act
     Rows* held; i64 n_held;  // inputs that are zero after a world has become unstable: velocities, warm start
     i32* status;             // of each world: bits of mjtWarning, ERROR, UNSEEN
-    i64 unstable;            // bits of a status that mean that the result of a step cannot be used
+    i64 unusable;            // bits of a status that mean that the result of a step cannot be used
     // where mjData and mjContact keep their members, in bytes
     i64 at_warning, warnings, at_ncon, at_nefc, at_contact, at_efc_force;
     i64 contact_size, at_dist, at_pos, at_frame, at_friction, at_dim, at_geom, at_efc_address;
@@ -196,7 +196,8 @@ struct Step {
                 set_fields(j, t, world);
                 set_inputs(j, t, world);
                 i32 status = try_step(j, t);
-                if (status & j.unstable) {
+                if (status & j.unusable) {
+                    status |= ERROR;
                     hold(j, world);
                 } else {
                     get_outputs(j, t, world);

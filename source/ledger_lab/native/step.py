@@ -58,8 +58,11 @@ _UNANNOUNCED = ("geom_friction",)
 """Fields of the model that perturbations change without a notice to the solver."""
 
 _ERROR, _UNSEEN = 1 << 30, 1 << 29
-"""Bits of a world's status, beside those of ``mjtWarning``: an error of MuJoCo, and contacts that found no room in the
-arrays that sensors read."""
+"""Bits of a world's status, beside those of ``mjtWarning``: a step whose result cannot be used, and contacts that found
+no room in the arrays that sensors read."""
+
+_FULL = ("CONTACTFULL", "CNSTRFULL")
+"""Warnings of MuJoCo that contacts or constraints were lost for lack of memory."""
 
 _CONTACT_NUMBERS = 22
 """Numbers of a contact before it is put in the order of the worlds; ``NUMBERS`` in ``step.cpp``."""
@@ -88,10 +91,12 @@ class Stepper:
     """Steps the worlds of a Newton scene."""
 
     UNSTABLE = _ERROR | _bits("BADQPOS", "BADQVEL", "BADQACC")
-    """Bits of a status that mean that a world could not be stepped. It stays where it was, without velocity."""
+    """Bits of a status that mean that a world could not be stepped: MuJoCo gave up with an error, called the state
+    unstable, or had no memory for all contacts and constraints. The world stays where it was, without velocity."""
 
-    DROPPED = _UNSEEN | _bits("CONTACTFULL", "CNSTRFULL")
-    """Bits of a status that mean that contacts or constraints were lost for lack of memory."""
+    DROPPED = _UNSEEN | _bits(*_FULL)
+    """Bits of a status that mean that there was no room for all contacts or constraints: in MuJoCo's memory, or in the
+    arrays that sensors read."""
 
     def __init__(self, model: MjModel, warp_model: Any, warp_data: Any, threads: int) -> None:  # noqa: ANN401
         """Make a model and data for each thread.
@@ -242,7 +247,7 @@ class Stepper:
             active=data.eq_active.ptr or 0,
             n_active=model.neq,
             status=self.status.ptr,
-            unstable=self.UNSTABLE,
+            unusable=self.UNSTABLE | _bits(*_FULL),
             warnings=of_data.warning.size // ctypes.sizeof(layout("mjWarningStat")),
             **{
                 f"at_{name}": getattr(of_data, name).offset

@@ -46,7 +46,7 @@ struct Threads {
     enum { SPINS = 400, WAIT = 128, WAKE = 129, SMALLEST = 128 };  // futex(2): private to the process
     struct Narrow { i32 shape[2]; unsigned long size, mult; };      // Warp's launch_bounds_t
     struct Wide { i32 shape[4]; unsigned long size, mult; };
-    struct Worker { Pool* pool; i64 number; };
+    struct Worker { Pool* pool; i64 number, seen; };  // seen: tasks that had been handed out when it was started
 
     static Pool*& pool() { static Pool* p = 0; return p; }
 
@@ -71,7 +71,7 @@ struct Threads {
     static void* work(void* of) {
         Worker* worker = (Worker*)of;
         Pool& p = *worker->pool;
-        for (i64 seen = 0;;) {
+        for (i64 seen = worker->seen;;) {
             wait(p, &p.turn, seen);
             seen = __atomic_load_n(&p.turn, __ATOMIC_ACQUIRE);
             if (worker->number < p.threads) p.task(p.of, worker->number);
@@ -99,11 +99,13 @@ struct Threads {
     static void hand_out(Pool& p, void (*task)(void*, i64), void* of) {
         if (p.threads < 2 || __atomic_exchange_n(&p.taken, 1, __ATOMIC_ACQUIRE)) { task(of, 0); return; }
         static Worker workers[1024];
+        if (p.threads > 1024) p.threads = 1024;
         while (p.started + 1 < p.threads) {
             unsigned long long thread;
             Worker& worker = workers[p.started];
             worker.pool = &p;
             worker.number = p.started + 1;
+            worker.seen = p.turn;  // its first task is the next one
             unsigned long long all[16], before[16];
             for (i32 i = 0; i < 16; ++i) all[i] = ~0ull;
             p.block_signals(0, all, before);  // signals are for the threads of Python

@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -79,9 +79,15 @@ def pool() -> Any:  # noqa: ANN401 - a ctypes structure made from threads.cpp
         futex=_FUTEX[platform.machine()],
         threads=1,
     )
-    os.register_at_fork(after_in_child=lambda: setattr(made, "threads", 1))  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=partial(_forget_threads, made))
     wp.launch(_make, dim=1, inputs=[wp.uint64(ctypes.addressof(made))], device="cpu")
     return made
+
+
+def _forget_threads(made: Any) -> None:  # noqa: ANN401 - see pool
+    """Let only the calling thread work: a forked process has none of the other threads."""
+    made.threads = 1
+    made.started = made.working = made.asleep = made.taken = 0
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Ends the episodes of environments whose physics became unstable.
 
-MuJoCo calls a state unstable if a position, velocity or acceleration is not finite or is very large, and may also give
-up with an error. Such an environment stays where it was before the step, without velocity. Its episode ends then, as if
-a termination of the task had ended it; of a held-out episode, it is a failure with a name of its own.
+MuJoCo calls a state unstable if a position, velocity or acceleration is not finite or is very large. It may also give
+up with an error, or have no memory for all contacts and constraints. Such an environment stays where it was before the
+step, without velocity. Its episode ends then, as if a termination of the task had ended it; of a held-out episode, it
+is a failure with a name of its own.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def ended_when_unstable(env: ManagerBasedRLEnv) -> Iterator[None]:
         done: torch.Tensor = compute()
         if unstable.look().any():
             manager._terminated_buf |= unstable.last
+            manager._truncated_buf &= ~unstable.last  # nothing is expected after the end
             done = done | unstable.last
         return done
 

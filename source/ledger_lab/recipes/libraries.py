@@ -109,6 +109,15 @@ def algorithm_of(library: str, agent: str | None) -> str:
     return PPO if agent is None else known.get(agent, PPO)
 
 
+def replays(algorithm: str | None) -> bool:
+    """Tell whether an algorithm learns from a replay memory.
+
+    Args:
+        algorithm: Its name; ``None`` if unknown.
+    """
+    return algorithm not in (PPO, None)
+
+
 def module_of(library: str, algorithm: str, name: str) -> ModuleType:
     """Import the module of a library that is particular to an algorithm.
 

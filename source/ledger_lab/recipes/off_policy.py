@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ def _at_least_two(value: Any) -> str | None:  # noqa: ANN401 - whatever stands i
 OPTIONS = (
     *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
     *("reward_normalization", "prioritized_sampling", "critics", "critics_in_target", "observation_symlog"),
-    "replay_on_host",
+    *("replay_on_host", "update_every"),
 )
 """Fields that no library has. LedgerLab adds them to some, and the others train with their defaults."""
 
@@ -43,6 +44,7 @@ _SHARED_RULES: Mapping[str, Rule] = {
     "warm_up_steps": count,
     "batch_size": count,
     "updates_per_step": count,
+    "update_every": count,
     "polyak": share,
     "n_step": count,
     "value_atoms": count,
@@ -98,7 +100,7 @@ class OffPolicyRecipe:
     """Transitions per gradient step. Many environments add many transitions per step, so batches are larger than the
     256 of the papers (Seo et al. 2025, arXiv:2505.22642)."""
     updates_per_step: int = 1
-    """Gradient steps of the critics after each step of all environments."""
+    """Gradient steps of the critics after each step of all environments; see also :attr:`update_every`."""
     activation: Activation = "relu"
     """Activation between the layers; that of the papers."""
     observation_normalization: bool = False
@@ -147,6 +149,10 @@ class OffPolicyRecipe:
     """Whether the replay memory of a training on a GPU is in the memory of the host, which is often larger. Each batch
     then reaches the GPU through pinned memory. In a training on a CPU, it is there anyway."""
 
+    update_every: int = 1
+    """Steps of all environments from one group of :attr:`updates_per_step` gradient steps to the next. With 2, there
+    are half as many gradient steps. :attr:`horizon` must be a multiple of it."""
+
     def __post_init__(self) -> None:
         """Refuse values that no library could train with.
 
@@ -157,6 +163,13 @@ class OffPolicyRecipe:
             value = getattr(self, name)
             if wrong := rule(value):
                 raise ValueError(f"recipe {self.experiment_name!r}: {name} {value!r}: {wrong}")
+
+
+def _reachable_entropy(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Accept entropies below that of uniformly distributed actions, which is the largest."""
+    if wrong := finite(value):
+        return wrong
+    return None if value < math.log(2) else "must be below ln 2 = 0.693, the entropy of uniform actions"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +183,7 @@ class SacRecipe(OffPolicyRecipe):
     rules: ClassVar[Mapping[str, Rule]] = {
         **_SHARED_RULES,
         "initial_entropy_coef": positive,
-        "entropy_target": finite,
+        "entropy_target": _reachable_entropy,
     }
 
     initial_entropy_coef: float = 0.2

@@ -73,7 +73,7 @@ def _num_envs(study: ScalingStudy, processes: int) -> int | None:
     if study.kind is Kind.WEAK:
         return first.num_envs
     each, rest = divmod(first.num_envs * first.processes, processes)
-    return None if rest or not each or each * study.runs[0].horizon < study.runs[0].minibatches else each
+    return None if rest or not each or each * study.runs[0].horizon < (study.runs[0].minibatches or 1) else each
 
 
 def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Price]) -> Price | None:

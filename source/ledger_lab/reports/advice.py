@@ -12,6 +12,7 @@ from typing import Literal
 from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
+from ledger_lab.recipes.libraries import replays
 from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
@@ -212,7 +213,7 @@ def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
     """Advise half as many minibatches of twice the size if one of these costs less than twice as much."""
     learn_s = work.phase_s(Phase.LEARN)
     fit = peers.fit(_update_group(work), "minibatch_size", "minibatch_s")
-    if fit is None or learn_s is None or work.minibatches % 2:
+    if fit is None or learn_s is None or work.minibatches % 2 or replays(work.algorithm):
         return None
     size, twice = work.minibatch_size, 2 * work.minibatch_size
     beyond = ", beyond what was measured" if twice > fit.sizes[-1] else ""
@@ -231,7 +232,7 @@ def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
 def _fewer_epochs(work: Workload) -> Advice | None:
     """Advise one epoch less, only if the learner takes the largest share of the loop."""
     learn_s = work.phase_s(Phase.LEARN)
-    if learn_s is None or work.epochs < 2:
+    if learn_s is None or work.epochs < 2 or replays(work.algorithm):
         return None
     if any(work.phases.get(phase, 0.0) > learn_s for phase in TRAINING_PHASES):
         return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.ledger import Status
+from ledger_lab.recipes.libraries import replays
 from ledger_lab.reports.columns import TableCell
 from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, usd
@@ -25,6 +26,11 @@ def run_cell(run: RunSummary) -> TableCell:
     """Return a run's id, its cohort and its seed."""
     seed = f"seed {run.seed}"
     return TableCell(run.run_id, details=(f"{run.cohort}, {seed}" if run.cohort else seed,))
+
+
+def library_cell(run: RunSummary) -> str:
+    """Return the library that trained the policy, and the algorithm if it is not PPO."""
+    return f"{run.rl_library} · {run.algorithm}" if replays(run.algorithm) else run.rl_library
 
 
 def status_cell(run: RunSummary) -> TableCell:

@@ -10,6 +10,7 @@ from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
 from ledger_lab.ledger import Attempt, AttemptEnded, Evaluation, Outcomes, PanelResult, Run
 from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
+from ledger_lab.recipes.libraries import LIBRARIES, algorithm_of
 from ledger_lab.reports.checkpoints import (
     CheckpointSummary,
     Confirmation,
@@ -45,6 +46,12 @@ class RunFacts:
         self.updates, self.env_steps = self._progress()
         spent_ns = phase_times(run)
         self.phase_ns = {str(phase): spent_ns[phase] for phase in Phase if spent_ns[phase]}
+
+    @property
+    def algorithm(self) -> str | None:
+        """The algorithm that trained the policy; ``None`` if the library is none of ours."""
+        library = self.declared.rl_library
+        return algorithm_of(library, self.declared.agent) if library in LIBRARIES else None
 
     def spent_s(self, phases: Iterable[Phase]) -> float | None:
         """Return the seconds in some phases; ``None`` before the first iteration."""

@@ -11,6 +11,7 @@ from ledger_lab.costs import Price, billable_usd
 from ledger_lab.ledger import Run, RunDeclared, Status
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.recipes.libraries import replays
 from ledger_lab.reports.clock import target_moment
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.gradient_noise import NoisePart
@@ -84,7 +85,7 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
         machines=declared.machines or (1 if declared.world_size == 1 else None),
         num_envs=summary.num_envs,
         horizon=declared.horizon,
-        minibatches=declared.minibatches,
+        minibatches=None if replays(summary.algorithm) else declared.minibatches,
         instance=summary.instance,
         usd_per_hour=summary.usd_per_hour,
         accelerators=declared.devices if on_gpu else 0,

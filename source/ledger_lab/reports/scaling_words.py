@@ -173,7 +173,7 @@ def noise_line(runs: Sequence[ScaledRun]) -> str | None:
         runs: Runs of one setting.
     """
     told: list[str] = []
-    for minibatch in sorted({run.minibatch for run in runs}):
+    for minibatch in sorted({run.minibatch for run in runs if run.minibatch is not None}):
         noise = median_noise(run for run in runs if run.minibatch == minibatch)
         if noise is not None:
             told.append(f"{_figure(noise, _samples)} samples (a gradient step averages {quantity(minibatch)})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 import re
 import resource
 import sys
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.meters.control_groups import usable_bytes
+from ledger_lab.meters.memory_limits import usable_bytes
 from ledger_lab.reports.columns import Type
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.ledger_tables import TABLES, Table
@@ -75,7 +75,7 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
     except UnicodeEncodeError as error:
         raise UserError("--sql: the query is not valid UTF-8") from error
     limit = max(_LEAST_MEMORY_BYTES, usable_bytes() // 2) if memory_bytes is None else memory_bytes
-    threads = len(os.sched_getaffinity(0))
+    threads = usable_cores()
     with duckdb.connect() as connection, _limited_memory(2 * limit):
         try:
             connection.execute(f"SET memory_limit = '{limit // 1024} KiB'")

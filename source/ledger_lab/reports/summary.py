@@ -48,9 +48,11 @@ class RunSummary:
     """Runs that were declared together carry the same name; ``None`` for a run without a cohort."""
     task: str = _figure(lambda of: of.declared.task)
     rl_library: str = _figure(
-        lambda of: of.declared.rl_library, Shown("library", "", lambda run: run.rl_library, priority=6, align="left")
+        lambda of: of.declared.rl_library, Shown("library", "", cells.library_cell, priority=6, align="left")
     )
-    """The reinforcement learning library that trained the policy."""
+    """The reinforcement learning library that trained the policy. The report names the algorithm if it is not PPO."""
+    algorithm: str | None = _figure(lambda of: of.algorithm)
+    """``ppo``, ``sac`` or ``td3``; ``None`` for trainers that LedgerLab does not start."""
     num_envs: int = _figure(
         lambda of: of.declared.num_envs,
         Shown("envs", "of each process", lambda run: environments(run.num_envs, run.world_size), priority=13),
@@ -124,7 +126,13 @@ class RunSummary:
     )
     """The same iterations ÷ ``loop_s``, per minute."""
     gradient_steps_per_env_step: float = _figure(
-        lambda of: of.declared.epochs * of.declared.minibatches / of.declared.env_steps_per_iteration
+        lambda of: of.declared.epochs * of.declared.minibatches / of.declared.env_steps_per_iteration,
+        Shown(
+            "gradient steps",
+            "÷ 1,000 env steps",
+            lambda run: quantity(1000 * run.gradient_steps_per_env_step),
+            priority=14,
+        ),
     )
     """Update-to-data ratio: gradient steps of an iteration ÷ its environment steps, over all processes."""
     wall_to_target_s: float | None = _figure(

@@ -39,9 +39,12 @@ class Workload:
 
     run_id: str
     surroundings: bytes
-    """Must be equal before times are compared: task, library, device, physics, host, packages, overrides."""
+    """Must be equal before times are compared: task, library, algorithm, device, physics, host,
+    packages, overrides."""
     agent: str | None
     """Hash of the agent's configuration."""
+    algorithm: str | None
+    """``None`` if the library is none of ours."""
     code: bytes
     """Identifies the source code, which also contains the recipes: its hash, or version and commit if no hash was
     recorded."""
@@ -82,6 +85,7 @@ class Workload:
         surroundings = [
             declared.task,
             declared.rl_library,
+            summary.algorithm,
             declared.device,
             declared.world_size,
             declared.physics,
@@ -93,6 +97,7 @@ class Workload:
             run_id=declared.run_id,
             surroundings=canonical_json(surroundings),
             agent=declared.config_sha256.get("agent"),
+            algorithm=summary.algorithm,
             code=canonical_json(declared.code_sha256 or [declared.versions.get("ledger_lab"), declared.git]),
             graphs=not any(o.lower() in (NO_GRAPH + "false", NO_GRAPH + "0") for o in declared.overrides),
             timing=declared.timing,

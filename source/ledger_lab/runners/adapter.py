@@ -75,7 +75,8 @@ class BatchPlan:
             num_envs: Number of environments of all processes.
         """
         if self.replay is not None:
-            return self.horizon * self.replay.updates_per_step * self.replay.batch_size
+            updates = self.horizon // self.replay.update_every
+            return updates * self.replay.updates_per_step * self.replay.batch_size
         return num_envs * self.horizon * self.epochs
 
     def minibatches_of(self, num_envs: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ledger_lab.errors import UserError
-from ledger_lab.meters.control_groups import usable_bytes
+from ledger_lab.meters.memory_limits import usable_bytes
 from ledger_lab.native.choose import NATIVE_CHOICE
 from ledger_lab.physics import NATIVE, physics_name
 
@@ -32,6 +32,22 @@ _LEAST = min(BYTES_PER_ENVIRONMENT.values())
 """Memory of an environment of any other task, at least."""
 
 
+def fitting_environments(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1) -> int | None:
+    """Return how many environments of MuJoCo's C code each process has memory for; for tasks of others, at most.
+
+    Args:
+        task: Gymnasium id.
+        env_cfg: Resolved configuration.
+        processes: Processes on this machine.
+
+    Returns:
+        The number of environments, held-out slots included; ``None`` for other physics, of which nothing is known.
+    """
+    if physics_name(env_cfg) != NATIVE:
+        return None
+    return max(0, int((usable_bytes() / processes - _PROCESS_BYTES) // BYTES_PER_ENVIRONMENT.get(task, _LEAST)))
+
+
 def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1) -> None:
     """Refuse environments of MuJoCo's C code that do not fit into the memory of this machine.
 
@@ -43,16 +59,13 @@ def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1)
     Raises:
         UserError: If they need more than the process can still take.
     """
-    if physics_name(env_cfg) != NATIVE:
+    num_envs, fitting = env_cfg.scene.num_envs, fitting_environments(task, env_cfg, processes)
+    if fitting is None or num_envs <= fitting:
         return
-    num_envs, known = env_cfg.scene.num_envs, task in BYTES_PER_ENVIRONMENT
-    each = BYTES_PER_ENVIRONMENT.get(task, _LEAST)
-    needed, free = processes * (_PROCESS_BYTES + num_envs * each), usable_bytes()
-    if needed > free:
-        several = f" in each of {processes} processes" if processes > 1 else ""
-        fitting = max(0, int((free / processes - _PROCESS_BYTES) // each))
-        raise UserError(
-            f"{NATIVE_CHOICE}: {num_envs} environments{several} need {'about' if known else 'at least'} "
-            f"{needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free: there is room for "
-            f"{fitting}, held-out slots included"
-        )
+    needed = processes * (_PROCESS_BYTES + num_envs * BYTES_PER_ENVIRONMENT.get(task, _LEAST))
+    several = f" in each of {processes} processes" if processes > 1 else ""
+    raise UserError(
+        f"{NATIVE_CHOICE}: {num_envs} environments{several} need "
+        f"{'about' if task in BYTES_PER_ENVIRONMENT else 'at least'} {needed / 1e9:.1f} GB of memory, and "
+        f"{usable_bytes() / 1e9:.1f} GB are free: there is room for {fitting}, held-out slots included"
+    )

@@ -21,7 +21,8 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from ledger_lab.assets.check import require_assets
 from ledger_lab.errors import FirstErrorStack, UserError, first_line
 from ledger_lab.launch import World
-from ledger_lab.ledger.endings import is_device_fault
+from ledger_lab.ledger import Status
+from ledger_lab.ledger.endings import is_device_fault, status_of
 from ledger_lab.native.choose import require_fit
 from ledger_lab.native.unstable import ended_when_unstable
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
@@ -216,26 +217,26 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
 
 @contextmanager
 def _gpu_faults_raised(device: str) -> Iterator[None]:
-    """Raise the fault of a GPU in place of Warp's error that memory could not be allocated.
+    """Raise the fault of a GPU in place of an error that memory could not be allocated.
 
-    After a fault, such as an illegal memory access, every later call fails. If the first of them asks Warp for memory,
-    Warp raises the same error as if there was too little memory.
+    After a fault, such as an illegal memory access, every later call fails. If the first of them asks for memory, Warp
+    and cuBLAS raise the same error as if there was too little memory.
 
     Args:
         device: The device.
 
     Raises:
-        RuntimeError: In place of Warp's error, if torch finds a fault.
+        RuntimeError: In place of that error, if torch finds a fault.
     """
     try:
         yield
     except RuntimeError as error:
-        if device != "cpu" and str(error).startswith("Failed to allocate"):
+        if device != "cpu" and status_of(error) is Status.OUT_OF_MEMORY:
             try:
                 torch.cuda.synchronize(device)
             except RuntimeError as fault:
                 if is_device_fault(str(fault)):
-                    raise RuntimeError(f"{first_line(fault)} (Warp: {first_line(error)})") from error
+                    raise RuntimeError(f"{first_line(fault)} (then: {first_line(error)})") from error
         raise
 
 

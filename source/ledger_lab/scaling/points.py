@@ -101,8 +101,8 @@ class ScaledRun:
     num_envs: int
     """Environments of each process."""
     horizon: int
-    minibatches: int
-    """Minibatches per epoch."""
+    minibatches: int | None
+    """Minibatches per epoch; ``None`` if the algorithm learns from a replay memory."""
     instance: str
     """Entry of the price book."""
     usd_per_hour: float | None
@@ -192,9 +192,9 @@ class ScaledRun:
         return self.num_envs * self.horizon * self.processes
 
     @property
-    def minibatch(self) -> int:
-        """Samples per gradient step, over all processes."""
-        return self.batch // self.minibatches
+    def minibatch(self) -> int | None:
+        """Samples per gradient step, over all processes; ``None`` as for :attr:`minibatches`."""
+        return None if self.minibatches is None else self.batch // self.minibatches
 
     @property
     def start_up_s(self) -> float:

@@ -127,6 +127,10 @@ def _points(runs: Iterable[ScaledRun]) -> list[ScalingPoint]:
 def _fit_batch(runs: Sequence[ScaledRun]) -> tuple[BatchFit | None, Refusal | None]:
     """Fit the steps to the target against the batch; runs that missed it, or were interrupted, count as censored."""
     trained = [run for run in runs if run.identity.steps and not run.repeated]
+    law = "law of the steps to the target"
+    if any(run.minibatches is None for run in trained):
+        reason = "with a replay memory, the size of a gradient step does not follow from the environments"
+        return None, Refusal(fit=law, reason=reason)
     try:
         fit = BatchFit(
             [
@@ -141,5 +145,5 @@ def _fit_batch(runs: Sequence[ScaledRun]) -> tuple[BatchFit | None, Refusal | No
             ]
         )
     except ValueError as error:
-        return None, Refusal(fit="law of the steps to the target", reason=str(error))
+        return None, Refusal(fit=law, reason=str(error))
     return fit, None

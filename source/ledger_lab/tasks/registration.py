@@ -8,8 +8,11 @@ from ledger_lab.recipes import OFF_POLICY_RECIPES, RECIPES
 from ledger_lab.tasks.translations import agent_entry_points
 
 NUM_ENVS_ON_GPU = 4096
-"""Environments on a GPU: the most frequent number in the configurations of ``isaaclab_tasks`` (Isaac Lab 3.0). With
-RSL-RL, cart-pole and ant have reached their targets with it; the other tasks have not."""
+"""Environments on a GPU: the most frequent number in the configurations of ``isaaclab_tasks`` (Isaac Lab 3.0)."""
+REACHED_ON_GPU = {"LedgerLab-Cartpole": ("rsl_rl",), "LedgerLab-Ant": ("rsl_rl",)}
+"""Libraries with which a task has reached its target on a GPU with the defaults (``records/gpu-h100``)."""
+SYMMETRIC_AGENT = "rsl_rl_with_symmetry_cfg_entry_point"
+"""Name of the agent configuration of a task that also learns from mirrored samples."""
 
 
 def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:
@@ -30,7 +33,7 @@ def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: st
     """
     if task in gym.registry:
         raise ValueError(f"{task} is registered already")
-    mirrored = {} if symmetric is None else {"rsl_rl_with_symmetry_cfg_entry_point": f"{package}.agents:{symmetric}"}
+    mirrored = {} if symmetric is None else {SYMMETRIC_AGENT: f"{package}.agents:{symmetric}"}
     gym.register(
         id=task,
         entry_point="isaaclab.envs:ManagerBasedRLEnv",

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.settings import read_setting, write_setting
 from ledger_lab.runners import Adapter, BatchPlan
@@ -46,7 +47,7 @@ def plan_threads(adapter: Adapter, agent_cfg: Any, batch: BatchPlan, num_envs: i
     known = isinstance(widths, list | tuple) and len(widths) > 0 and all(type(width) is int for width in widths)
     samples = num_envs * batch.horizon // batch.minibatches_of(num_envs)
     minibatch = samples if batch.replay is None else batch.replay.batch_size
-    available, known_widths = torch.get_num_threads(), widths if known else None
+    available, known_widths = min(torch.get_num_threads(), usable_cores()), widths if known else None
     return threads_for(available, known_widths, num_envs, minibatch, device, overlaps=batch.overlaps)
 
 

@@ -25,7 +25,7 @@ from ledger_lab.panels import Panel, VerdictRule, few_differences
 from ledger_lab.panels.carried import left_budget
 from ledger_lab.physics import is_newton
 from ledger_lab.pretrained import shipped_checkpoint
-from ledger_lab.recipes.libraries import algorithm_of
+from ledger_lab.recipes.libraries import LIBRARIES, algorithm_of
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
@@ -37,8 +37,8 @@ from ledger_lab.units import percent
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
-_NETWORK_FIELDS = ("hidden_dims", "activation", "observation_normalization")
-"""Fields of a recipe that must be equal for two networks to be alike."""
+_NETWORK_FIELDS = ("hidden_dims", "activation", "observation_normalization", "action_bound", "value_range")
+"""Fields of a recipe that must be equal for two networks to mean the same; not all algorithms have all of them."""
 _GROUP_SETTINGS = ("agent.obs_groups", "agent.params.env.obs_groups")
 """Settings that name the observation groups of each network, in order."""
 _WITHOUT_MEANING = ("noise", "enable_corruption", "debug_vis")
@@ -102,16 +102,13 @@ def find_beginning(
     """
     found = best_checkpoint(str(shipped_checkpoint(name)) if name in gym.registry else name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
-    if declared.rl_library != adapter.library:
+    library = declared.rl_library
+    algorithm = algorithm_of(library, declared.agent) if library in LIBRARIES else None
+    if (library, algorithm) != (adapter.library, adapter.dialect.algorithm):
+        needed = f"--rl_library {library}" + (f" --algorithm {algorithm}" if algorithm else "")
         raise UserError(
-            f"--checkpoint {name}: run {declared.run_id} was trained by {declared.rl_library}, whose networks "
-            f"{adapter.library} cannot read: use --rl_library {declared.rl_library}"
-        )
-    then = algorithm_of(declared.rl_library, declared.agent)
-    if then != adapter.dialect.algorithm:
-        raise UserError(
-            f"--checkpoint {name}: run {declared.run_id} was trained by {then}, and another algorithm cannot use its "
-            f"networks: use --algorithm {then}"
+            f"--checkpoint {name}: run {declared.run_id} was trained by {library} ({algorithm or 'another trainer'}), "
+            f"and {adapter.library} ({adapter.dialect.algorithm}) cannot use its networks: use {needed}"
         )
     what = f"--checkpoint {path}"
     require_recorded_hash(path, found.saved, declared.run_id)
@@ -125,7 +122,8 @@ def find_beginning(
     _require_known_first(_observation_groups(then_env), _observation_groups(env_cfg), inputs, what)
     if differences := few_differences(_actions(env_cfg), _actions(then_env)):
         raise UserError(f"{what}: its actions would mean something else: {differences} (now != then)")
-    for setting in (*(adapter.dialect.overrides[field] for field in _NETWORK_FIELDS), *_GROUP_SETTINGS):
+    own = (adapter.dialect.overrides[field] for field in _NETWORK_FIELDS if field in adapter.dialect.overrides)
+    for setting in (*own, *_GROUP_SETTINGS):
         now, then = read_setting(agent_cfg, setting), read_setting(then_agent, setting)
         if now != then:
             raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")

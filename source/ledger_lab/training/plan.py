@@ -31,6 +31,7 @@ from ledger_lab.runners.physics_engine import with_default_physics
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
 from ledger_lab.runners.threads import Threads
+from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu
 from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.beginning import Beginning, find_beginning
@@ -328,8 +329,10 @@ def _num_envs_for_gpu(request: TrainRequest, device: str) -> int | None:
     """Return the task's default number of environments for a GPU; the learning rate is then scaled to the batch.
 
     Returns:
-        ``None`` on a CPU, or if the user chose an agent configuration or the number of environments.
+        ``None`` on a CPU, or if the user chose the number of environments, or an agent configuration other than that of
+        PPO, with or without mirrored samples.
     """
     names = [override.partition("=")[0].lstrip("+") for override in request.overrides]
-    chosen = request.agent is not None or request.num_envs is not None or "env.scene.num_envs" in names
+    other_agent = request.agent not in (None, SYMMETRIC_AGENT)
+    chosen = other_agent or request.num_envs is not None or "env.scene.num_envs" in names
     return None if device == "cpu" or chosen else num_envs_on_gpu(request.task)

@@ -17,6 +17,7 @@ from ledger_lab.panels.checks import Prospects
 from ledger_lab.physics import physics_name
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.supervision.attempt import Attempt, resume_command
+from ledger_lab.tasks.registration import REACHED_ON_GPU
 from ledger_lab.terminal.console import Terminal, tell_error
 from ledger_lab.units import percent
 
@@ -31,10 +32,13 @@ def describe_batch(plan: TrainPlan) -> str:
     num_envs, batch = plan.env_cfg.scene.num_envs, plan.batch
     rate = read_setting(plan.agent_cfg, plan.adapter.dialect.overrides["learning_rate"])
     if (replay := batch.replay) is not None:
+        every = replay.update_every
+        used = replay.updates_per_step * replay.batch_size / (every * num_envs)
         return (
             f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions · "
-            f"{replay.updates_per_step} updates of {replay.batch_size} transitions per step: each transition is used "
-            f"{replay.updates_per_step * replay.batch_size / num_envs:g} times · learning rate {rate}"
+            f"{replay.updates_per_step} updates of {replay.batch_size} transitions per "
+            f"{'step' if every == 1 else f'{every} steps'}: each transition is used {used:g} times · learning rate "
+            f"{rate}"
         )
     in_all = num_envs * plan.world.size
     environments = str(num_envs) if in_all == num_envs else f"{plan.world.size} × {num_envs}"
@@ -101,11 +105,11 @@ def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
     """Return a line about the defaults for a GPU, if they are used."""
     if not plan.for_gpu:
         return []
-    line = (
-        "number of environments and learning rate are the defaults for a GPU, with which only cart-pole and ant have "
-        "reached their targets so far, with RSL-RL: to choose others, use --num_envs"
-    )
-    return [Text(line, style="yellow")]
+    line = "number of environments and learning rate are the defaults for a GPU: to choose others, use --num_envs"
+    reached = plan.request.agent is None and plan.adapter.library in REACHED_ON_GPU.get(plan.request.task, ())
+    if reached:
+        return [Text(line)]
+    return [Text(f"{line}. This task and library have not reached the target with them yet", style="yellow")]
 
 
 def _grounds(plan: TrainPlan) -> list[str]:

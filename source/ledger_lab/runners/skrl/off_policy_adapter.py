@@ -108,6 +108,8 @@ class OffPolicyTrainer(SkrlTrainer):
     """Names of the library and of the algorithm."""
     _overlap: Overlap | None = None
     """Lets gradient steps run beside the simulation; ``None`` if they take turns."""
+    _skips = False
+    """Whether no update is due at the present step."""
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build agent and trainer."""
@@ -119,12 +121,14 @@ class OffPolicyTrainer(SkrlTrainer):
         self.replay = memory.replay
         self._random_steps = self._agent.cfg.random_timesteps
         metered.append((memory, "add_samples", Phase.REPLAY_WRITE))
-        if not self._batch.overlaps:
-            return [*metered, (memory, "sample", Phase.REPLAY_SAMPLE)]
         assert self._batch.replay is not None
+        if self._batch.overlaps or self._batch.replay.update_every > 1:
+            self._library["track_data"], self._agent.track_data = self._agent.track_data, self._track_data
+        if not self._batch.overlaps:
+            rewritten = [(memory, "prioritize", Phase.REPLAY_WRITE)] if self._batch.replay.prioritized else []
+            return [*metered, (memory, "sample", Phase.REPLAY_SAMPLE), *rewritten]
         self._overlap = Overlap(self._learn, self._batch.replay.updates_per_step, self.replay, self._clock)
         self.replay.stream = self._overlap.stream
-        self._library["track_data"], self._agent.track_data = self._agent.track_data, self._track_data
         self._wrapper.step = self._overlap.with_update(self._wrapper.step)
         return metered  # without what the learner's thread calls: the clock belongs to the main thread
 
@@ -209,11 +213,14 @@ class OffPolicyTrainer(SkrlTrainer):
         return True
 
     def _update(self, **when: int) -> None:
-        """Update, now or beside the next step, and keep the figures of the last update of an iteration."""
-        if self._overlap is None:
-            self._library["update"](**when)
-        else:
-            self._overlap.schedule_update(**when)
+        """Update if it is due, now or beside the next step, and keep the figures of an iteration's last update."""
+        assert self._batch.replay is not None
+        self._skips = (when["timestep"] + 1) % self._batch.replay.update_every != 0
+        if not self._skips:
+            if self._overlap is None:
+                self._library["update"](**when)
+            else:
+                self._overlap.schedule_update(**when)
         if (when["timestep"] + 1) % self._batch.horizon == 0:
             if self._overlap is None:
                 self._figures |= self._read_figures()
@@ -221,9 +228,10 @@ class OffPolicyTrainer(SkrlTrainer):
                 self._figures |= self._read_figures() | self._overlap.take_figures()
 
     def _track_data(self, tag: str, value: float) -> None:
-        """Track a figure for TensorBoard. The library only measures how long it takes to make an update due."""
-        assert self._overlap is not None
-        true_value = self._overlap.update_ms if tag == _UPDATE_TIME else value
+        """Track a figure for TensorBoard, but not the time of an update that is not due or runs on another thread."""
+        true_value: float | None = value
+        if tag == _UPDATE_TIME and (self._skips or self._overlap is not None):
+            true_value = None if self._overlap is None else self._overlap.update_ms
         if true_value is not None:
             self._library["track_data"](tag, true_value)
 
@@ -285,7 +293,10 @@ class OffPolicyAdapter(SkrlAdapter):
                 raise UserError(f"agent.models.{role} is missing: {self.name} of SKRL needs this network")
         cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
         require_bound(self.dialect, cfg.get("action_bound"))
-        Options.of(cfg, self.dialect)
+        every, horizon = Options.of(cfg, self.dialect).update_every, cfg["agent"]["experiment"]["write_interval"]
+        if horizon % every:
+            names = self.dialect.overrides
+            raise UserError(f"{names['update_every']} {every}: {names['horizon']} {horizon} is not a multiple of it")
         if type(overlaps := cfg.get(_OVERLAP, False)) is not bool:
             raise UserError(f"agent.{_OVERLAP} {overlaps!r}: must be true or false")
         if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
@@ -306,12 +317,12 @@ class OffPolicyAdapter(SkrlAdapter):
         agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
         horizon, interval = agent["experiment"]["write_interval"], agent["experiment"]["checkpoint_interval"]
         steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
-        settings = self.dialect.overrides
+        settings, every = self.dialect.overrides, Options.of(agent_cfg, self.dialect).update_every
         return BatchPlan(
             max_iterations=timesteps // horizon,
             horizon=horizon,
             epochs=1,
-            minibatches=horizon * agent["gradient_steps"],
+            minibatches=horizon // every * agent["gradient_steps"],
             minibatch_setting=settings["updates_per_step"],
             save_interval=max(1, steps // horizon),
             replay=ReplayPlan(
@@ -319,6 +330,7 @@ class OffPolicyAdapter(SkrlAdapter):
                 setting=settings["replay_steps"],
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
+                update_every=every,
                 prioritized=agent_cfg.get("prioritized_sampling", False),
                 on_host=agent_cfg.get("replay_on_host", False),
                 host_setting=settings["replay_on_host"],

@@ -31,6 +31,7 @@ class Options:
     critics_in_target: int
     observation_symlog: bool
     replay_on_host: bool
+    update_every: int
 
     @classmethod
     def of(cls, agent_cfg: Mapping[str, Any], dialect: Dialect) -> Self:

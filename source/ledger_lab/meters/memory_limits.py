@@ -1,4 +1,4 @@
-"""Memory limits of the control groups that this process belongs to, such as those of a container (cgroups(7))."""
+"""Memory limits of the control groups that this process belongs to."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ledger_lab.control_groups import control_groups, read_text
 from ledger_lab.meters.process_tree import available_bytes
 
 
@@ -56,28 +57,11 @@ def usable_bytes(root: Path = Path("/")) -> int:
 
 def _memory_groups(root: Path) -> Iterator[tuple[Path, _Version]]:
     """Yield the folders of the control groups of this process and of their parents, the nearest first."""
-    mount = root / "sys" / "fs" / "cgroup"
-    for line in read_text(root / "proc" / "self" / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            top, version = mount, _V2
-        elif "memory" in controllers.split(","):
-            top, version = mount / "memory", _V1
-        else:
-            continue
-        group = top / path.lstrip("/")  # in a container, only the upper levels may be visible
-        yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(top))
+    versions = {1: _V1, 2: _V2}
+    yield from ((folder, versions[version]) for folder, version in control_groups("memory", root))
 
 
 def _number(path: Path) -> int | None:
     """Return the number in a file; ``None`` if there is none, such as ``max``."""
     text = read_text(path).strip()
     return int(text) if text.isdecimal() else None
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a kernel file; empty if it can't be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""

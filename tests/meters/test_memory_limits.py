@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.meters.control_groups import usable_bytes
+from ledger_lab.meters.memory_limits import usable_bytes
 from ledger_lab.meters.process_tree import available_bytes
 
 V1 = {
