@@ -6,6 +6,7 @@ engine, time step, and the lengths of steps and episodes. So only the work of ma
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     registered_tasks()
     env_cfg = stock_config(task) if arm == "stock" else resolve_configs(task, "rsl_rl", [])[0]
     env_cfg.scene.num_envs, env_cfg.sim.device, env_cfg.seed = num_envs, device, 1
-    synchronize = torch.cuda.synchronize if device != "cpu" else None
+    synchronize = functools.partial(torch.cuda.synchronize, device) if device != "cpu" else None
     with (
         simulation_app(env_cfg, {"device": device}),
         environment(STOCK[task] if arm == "stock" else task, env_cfg) as env,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.stock_steps import STOCK, stock_config
 from ledger_lab.errors import UserError
 from ledger_lab.panels import load_panel
 from tests.fakes.held_out import WARP, Trial, task_cfg
@@ -335,6 +336,25 @@ def test_tasks_of_others_have_the_engine_with_their_settings_for_mujoco_warp(tas
         if name not in different:
             assert getattr(native.solver_cfg, name) == value, name
     assert native.num_substeps == warp.num_substeps
+
+
+@pytest.mark.parametrize("task", ["LedgerLab-Cartpole", "LedgerLab-Ant"])
+def test_isaac_labs_own_tasks_are_simulated(task: str) -> None:
+    from ledger_lab.native.solver import NativeSolver
+    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    cfg = stock_config(task)  # with our robot, because Isaac Lab's would have to be downloaded
+    cfg.sim.physics = task_cfg(STOCK[task], _CHOICE).sim.physics
+    cfg.sim.device, cfg.seed, cfg.scene.num_envs = "cpu", 5, 4
+    with simulation_app(cfg, {"device": "cpu"}), environment(STOCK[task], cfg) as env:
+        began = env.reset()[0]["policy"].clone()
+        for _ in range(8):
+            seen, rewards, *_ = env.step(torch.ones(4, env.unwrapped.action_manager.total_action_dim))
+        assert isinstance(solver_of(env), NativeSolver)
+        assert torch.isfinite(seen["policy"]).all() and torch.isfinite(rewards).all()
+        assert not torch.equal(began, seen["policy"])
 
 
 def test_processes_on_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,35 @@ def test_a_world_that_fails_leaves_nothing_behind() -> None:
             assert np.array_equal(getattr(warp_data, name).numpy()[world].reshape(-1), results[name].reshape(-1)), name
 
 
+@pytest.mark.parametrize(("memory", "lost"), [("40K", "CONTACTFULL"), ("60K", "CNSTRFULL"), ("1M", None)])
+def test_a_world_for_whose_contacts_there_is_no_memory_stays_where_it_was(memory: str, lost: str | None) -> None:
+    import mujoco_warp
+
+    from ledger_lab.native.step import Stepper
+
+    balls = "".join(
+        f'<body pos="{0.3 * number} 0 .09"><freejoint/><geom type="sphere" size=".1"/></body>' for number in range(60)
+    )
+    ground = '<geom type="plane" size="50 50 .1"/>'
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><size memory="{memory}"/><worldbody>{ground}{balls}</worldbody></mujoco>'
+    )
+    data = mujoco.MjData(model)
+    warp_data = mujoco_warp.put_data(model, data, nworld=2, nconmax=100, njmax=500)
+    stepper = Stepper(model, mujoco_warp.put_model(model), warp_data, 1)
+    places = warp_data.qpos.numpy()
+    places[1, 2::7] = 1.0  # the balls of world 1 are in the air
+    before = places.copy()
+    stepper.step()
+    status = stepper.status.numpy()
+    assert [bool(bits & stepper.UNSTABLE) for bits in status] == [lost is not None, False]
+    assert [bool(bits & stepper.DROPPED) for bits in status] == [lost is not None, False]
+    if lost is not None:
+        assert status[0] & 1 << int(getattr(mujoco.mjtWarning, f"mjWARN_{lost}"))
+        assert np.array_equal(warp_data.qpos.numpy()[0], before[0]) and not warp_data.qvel.numpy()[0].any()
+    assert not np.array_equal(warp_data.qpos.numpy()[1], before[1])
+
+
 LONG = """
 <mujoco>
   <worldbody>
