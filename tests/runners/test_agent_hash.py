@@ -39,7 +39,7 @@ OWN_DEFAULTS = (
     *("agent.n_step=1", "agent.value_atoms=1", "agent.value_range=[-10,10]", "agent.critic_layer_norm=false"),
     *("agent.policy_layer_norm=false", "agent.reward_normalization=false", "agent.prioritized_sampling=false"),
     *("agent.critics=2", "agent.critics_in_target=2", "agent.observation_symlog=false", "agent.replay_on_host=false"),
-    "agent.overlap=false",
+    *("agent.overlap=false", "agent.update_every=1"),
 )
 """Overrides of SKRL that repeat the defaults of settings of LedgerLab."""
 

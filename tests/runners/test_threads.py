@@ -12,6 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ledger_lab.recipes import RECIPES
 from ledger_lab.runners.threads import Threads, threads_for, torch_threads
+from ledger_lab.training import batch as batches
 from ledger_lab.training.batch import plan_threads
 from tests.fakes.observers import Heard
 from tests.runners.test_adapters import Training, configured, every_library
@@ -45,9 +46,16 @@ def test_the_recipes_learn_in_as_many_threads_as_their_minibatches_are_worth(tas
 
 
 @every_library
-def test_the_widths_are_read_from_the_configuration_of_each_library(library: str) -> None:
+def test_the_widths_are_read_from_the_configuration_of_each_library(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     adapter, agent_cfg = configured(library)
     batch = adapter.plan(agent_cfg)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(batches, "usable_cores", lambda: 2)
+    with torch_threads(3):
+        assert plan_threads(adapter, agent_cfg, batch, 2**20, "cpu") == Threads(act=2, learn=2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # the user's own number
     with torch_threads(3):
         assert plan_threads(adapter, agent_cfg, batch, 256, "cpu") == Threads(act=1, learn=1)
         assert plan_threads(adapter, agent_cfg, batch, 2**20, "cpu") == Threads(act=3, learn=3)

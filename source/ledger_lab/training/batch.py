@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import torch
@@ -47,7 +48,9 @@ def plan_threads(adapter: Adapter, agent_cfg: Any, batch: BatchPlan, num_envs: i
     known = isinstance(widths, list | tuple) and len(widths) > 0 and all(type(width) is int for width in widths)
     samples = num_envs * batch.horizon // batch.minibatches_of(num_envs)
     minibatch = samples if batch.replay is None else batch.replay.batch_size
-    available, known_widths = min(torch.get_num_threads(), usable_cores()), widths if known else None
+    available, known_widths = torch.get_num_threads(), widths if known else None
+    if "OMP_NUM_THREADS" not in os.environ:  # torch counts cores, and knows no limits of control groups
+        available = min(available, usable_cores())
     return threads_for(available, known_widths, num_envs, minibatch, device, overlaps=batch.overlaps)
 
 
