@@ -19,6 +19,11 @@ TRAIN_MISTAKES = [
         r"f49eac5e was trained by rsl_rl \(ppo\), and skrl \(ppo\) cannot use its networks: use --rl_library rsl_rl",
     ),
     (["--algorithm", "sac", "--checkpoint", POLICY], r"skrl \(sac\) .*: use --rl_library rsl_rl --algorithm ppo"),
+    (
+        ["--algorithm", "sac", "--rl_library", "rl_games", "agent.params.config.target_entropy_coef=-0.7"],
+        r"target_entropy_coef -0.7: with the opposite sign, it must be below ln 2",
+    ),
+    (["--algorithm", "sac", "agent.entropy_target=0.7"], r"agent.entropy_target 0.7: must be below ln 2"),
     (["--algorithm", "sac", "agent.action_bound=0"], r"agent.action_bound 0: .*Isaac Lab's action spaces have no bou"),
     (
         ["--task", "LedgerLab-Ant", "--checkpoint", POLICY],

@@ -213,6 +213,7 @@ class CapacityWatch:
         if not raises and physics_name(self._base.cfg) == NATIVE:
             return (
                 f"raise env.sim.physics.solver_cfg.nconmax from {self.contacts.capacity // slots}: sensors see at most "
-                "four times as many contacts of a slot"
+                "four times as many contacts of a slot. If that changes nothing, MuJoCo has no memory for so many: use "
+                "simpler shapes"
             )
         return " and ".join(raises) or "no setting helps: MuJoCo-Warp's own message names the buffer that was too small"

@@ -165,7 +165,7 @@ class OffPolicyRecipe:
                 raise ValueError(f"recipe {self.experiment_name!r}: {name} {value!r}: {wrong}")
 
 
-def _reachable_entropy(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+def reachable_entropy(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
     """Accept entropies below that of uniformly distributed actions, which is the largest."""
     if wrong := finite(value):
         return wrong
@@ -183,7 +183,7 @@ class SacRecipe(OffPolicyRecipe):
     rules: ClassVar[Mapping[str, Rule]] = {
         **_SHARED_RULES,
         "initial_entropy_coef": positive,
-        "entropy_target": _reachable_entropy,
+        "entropy_target": reachable_entropy,
     }
 
     initial_entropy_coef: float = 0.2

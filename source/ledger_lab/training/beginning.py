@@ -122,7 +122,10 @@ def find_beginning(
     _require_known_first(_observation_groups(then_env), _observation_groups(env_cfg), inputs, what)
     if differences := few_differences(_actions(env_cfg), _actions(then_env)):
         raise UserError(f"{what}: its actions would mean something else: {differences} (now != then)")
-    own = (adapter.dialect.overrides[field] for field in _NETWORK_FIELDS if field in adapter.dialect.overrides)
+    names = adapter.dialect.overrides
+    atoms = read_setting(agent_cfg, names["value_atoms"]) if "value_atoms" in names else None
+    unused = () if atoms not in (None, 1) else ("value_range",)
+    own = (names[field] for field in _NETWORK_FIELDS if field in names and field not in unused)
     for setting in (*own, *_GROUP_SETTINGS):
         now, then = read_setting(agent_cfg, setting), read_setting(then_agent, setting)
         if now != then:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledger_lab.recipes.dialect import Dialect, Only, Setting
-from ledger_lab.recipes.off_policy import OPTIONS, SacRecipe
+from ledger_lab.recipes.off_policy import OPTIONS, SacRecipe, reachable_entropy
 from ledger_lab.recipes.ppo import DEFAULT_SEED
 from ledger_lab.recipes.rules import finite
 from ledger_lab.runners.rl_games.dialect import DIALECT as PPO_DIALECT
@@ -45,6 +45,12 @@ def _template(_: SacRecipe) -> dict[str, Any]:
     }
 
 
+def _reachable_with_opposite_sign(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Accept a number of the library, which has the opposite sign of an entropy."""
+    wrong = finite(value) or reachable_entropy(-value)
+    return f"with the opposite sign, it {wrong}" if wrong and not finite(value) else wrong
+
+
 DIALECT = Dialect(
     library=PPO_DIALECT.library,
     title=PPO_DIALECT.title,
@@ -75,7 +81,7 @@ DIALECT = Dialect(
         "entropy_target": Setting(
             "agent.params.config.target_entropy_coef",
             "with the opposite sign",
-            rule=finite,
+            rule=_reachable_with_opposite_sign,
             write=lambda recipe: -recipe.entropy_target,
             optional=True,
         ),
