@@ -293,10 +293,7 @@ class OffPolicyAdapter(SkrlAdapter):
                 raise UserError(f"agent.models.{role} is missing: {self.name} of SKRL needs this network")
         cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
         require_bound(self.dialect, cfg.get("action_bound"))
-        every, horizon = Options.of(cfg, self.dialect).update_every, cfg["agent"]["experiment"]["write_interval"]
-        if horizon % every:
-            names = self.dialect.overrides
-            raise UserError(f"{names['update_every']} {every}: {names['horizon']} {horizon} is not a multiple of it")
+        every = Options.of(cfg, self.dialect).update_every
         if type(overlaps := cfg.get(_OVERLAP, False)) is not bool:
             raise UserError(f"agent.{_OVERLAP} {overlaps!r}: must be true or false")
         if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
@@ -307,6 +304,9 @@ class OffPolicyAdapter(SkrlAdapter):
         if seed is not None:
             cfg["seed"] = seed
         require_replay(cfg)
+        if (horizon := cfg["agent"]["experiment"]["write_interval"]) % every:
+            names = self.dialect.overrides
+            raise UserError(f"{names['update_every']} {every}: {names['horizon']} {horizon} is not a multiple of it")
         if max_iterations is not None:
             cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
         require_update(self.dialect, cfg["agent"]["learning_starts"], cfg["trainer"]["timesteps"])
