@@ -25,6 +25,7 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.panels.slot_count import slots_in_all
+from ledger_lab.recipes.libraries import agent_key
 from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
 from tests.fakes.ledgers import declared, result, sha256_of, window, write_further_rank, write_run
@@ -303,6 +304,17 @@ def test_larger_minibatches_and_fewer_epochs_are_advised(tmp_path: Path) -> None
     epochs = advised(found, "4 epochs instead of 5")
     assert epochs is not None and epochs.gain == pytest.approx(40 / 250)
     assert all(advice.caveat is not None for advice in (fewer, epochs))
+
+
+def test_minibatches_of_a_replay_memory_are_neither_advised_about_nor_compared(tmp_path: Path) -> None:
+    sac = agent_key("skrl", "sac")
+    for run_id, agent, minibatches, ms in (("aa", sac, 4, 200), ("bb", sac, 2, 110), ("cc", None, 4, 200)):
+        fields = {"num_envs": 64, "minibatches": minibatches, "config_sha256": {"agent": run_id}, "agent": agent}
+        phases = {"simulate": 50, "learn": ms}
+        write_phases(tmp_path, run_id, phases, startup_ms=0, rl_library="skrl", **fields)
+    found = bottlenecks(tmp_path)
+    assert advised(found["aa"], "minibatches instead") is None
+    assert advised(found["cc"], "minibatches instead") is None, "there is no other run of PPO to compare with"
 
 
 def test_fewer_epochs_are_not_advised_if_the_learner_is_not_slowest(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.panels import anytime_interval
 from ledger_lab.panels.slot_count import slots_in_all
+from ledger_lab.recipes.libraries import agent_key
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports.cells import library_cell
 from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, result, write_further_rank, write_run
 
@@ -263,3 +265,21 @@ def test_figures_are_formatted_for_reading() -> None:
         "3 G",
     ]
     assert [usd(x) for x in (None, 0, 0.0123, 12.5)] == ["–", "$0.00", "$0.012", "$12.50"]
+
+
+@pytest.mark.parametrize(
+    ("library", "agent", "algorithm", "cell"),
+    [
+        ("skrl", agent_key("skrl", "sac"), "sac", "skrl · sac"),
+        ("skrl", None, "ppo", "skrl"),
+        ("rsl_rl", "my_own_entry_point", "ppo", "rsl_rl"),
+        ("brax", None, None, "brax"),
+    ],
+)
+def test_the_algorithm_is_named_if_it_is_known(
+    library: str, agent: str | None, algorithm: str | None, cell: str, tmp_path: Path
+) -> None:
+    write_run(tmp_path, "aa", rl_library=library, agent=agent)
+    (run,) = read_ledger(tmp_path).runs
+    summary = summarize_run(run)
+    assert (summary.algorithm, library_cell(summary)) == (algorithm, cell)

@@ -41,7 +41,7 @@ def require(plan: ReplayPlan, device: torch.device) -> None:
         (
             PLAN,
             GPU,
-            "of cuda:0 are free, of which 10 % are left for networks and batches: there is room for 40 steps, and with "
+            "of cuda:0 are free, of which 10 % are kept for networks and batches: there is room for 40 steps, and with "
             "agent.replay_on_host=true for 70 in the memory "
             "of the host$",
         ),

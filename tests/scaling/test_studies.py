@@ -72,6 +72,10 @@ def test_steps_to_the_target_are_fitted_over_all_sizes_with_misses_as_censored()
         assert fit.critical_batch.value == pytest.approx(critical, rel=0.05)
     last_step = replace(scaled(1, 64, steps=1024), limit_steps=1024)
     assert find_studies([last_step])[0].batch_refusal is not None, "reached with its last step: nothing contradictory"
+    replaying = [replace(run, minibatches=None) for run in some]
+    for study in find_studies(replaying):
+        assert study.batch_fit is None and study.batch_refusal is not None
+        assert "with a replay memory" in study.batch_refusal.reason
 
 
 def test_a_missing_fit_says_why() -> None:

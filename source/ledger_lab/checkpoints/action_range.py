@@ -56,11 +56,12 @@ class ActionRange:
 
 
 def _names(env: ManagerBasedRLEnv) -> list[str]:
-    """Return the name of each action: that of its joint, where the term names one for each of its actions."""
+    """Return the name of each action: that of its joint, where each action moves one."""
+    from isaaclab.envs.mdp.actions.joint_actions import JointAction
+
     manager, found = env.action_manager, []
     for name in manager.active_terms:
         term = manager.get_term(name)
-        joints = getattr(term, "_joint_names", [])
-        own = joints if len(joints) == term.action_dim else range(1, term.action_dim + 1)
+        own = term._joint_names if isinstance(term, JointAction) else range(1, term.action_dim + 1)
         found += [f"{name} · {each}" for each in own]
     return found

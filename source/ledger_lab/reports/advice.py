@@ -232,7 +232,7 @@ def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
 def _fewer_epochs(work: Workload) -> Advice | None:
     """Advise one epoch less, only if the learner takes the largest share of the loop."""
     learn_s = work.phase_s(Phase.LEARN)
-    if learn_s is None or work.epochs < 2 or replays(work.algorithm):
+    if learn_s is None or work.epochs < 2:
         return None
     if any(work.phases.get(phase, 0.0) > learn_s for phase in TRAINING_PHASES):
         return None

@@ -39,8 +39,7 @@ class Workload:
 
     run_id: str
     surroundings: bytes
-    """Must be equal before times are compared: task, library, algorithm, device, physics, host,
-    packages, overrides."""
+    """Must be equal before times are compared: task, library, algorithm, device, physics, host, packages, overrides."""
     agent: str | None
     """Hash of the agent's configuration."""
     algorithm: str | None

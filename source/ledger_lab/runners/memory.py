@@ -33,7 +33,9 @@ _LEAST = min(BYTES_PER_ENVIRONMENT.values())
 
 
 def fitting_environments(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1) -> int | None:
-    """Return how many environments of MuJoCo's C code each process has memory for; for tasks of others, at most.
+    """Return for how many environments of MuJoCo's C code each process has memory.
+
+    For tasks that are not included, it is an upper bound, because their environments may take more.
 
     Args:
         task: Gymnasium id.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _FLOAT_BYTES = 4
 _PRIORITY_BYTES = 9
 """A priority of 64 bits, and its part of the sums, rounded up."""
-_LEFT = 0.1
-"""Share of the free memory that is left for networks, their optimizers, batches and policies that are judged."""
+_RESERVED = 0.1
+"""Share of the free memory that is kept for networks, their optimizers, batches and policies that are judged."""
 _LARGEST_INDEX = 2**31 - 1
 """Largest index that 32 bits hold."""
 
@@ -59,16 +59,16 @@ class ReplayPlan:
         newest = num_envs * observations * _FLOAT_BYTES
         needed = self.steps * each + newest
         free = _free_bytes(held_by)
-        usable = round((1 - _LEFT) * free)
+        usable = round((1 - _RESERVED) * free)
         if needed > usable:
             room = f"there is room for {max(0, usable - newest) // each} steps"
             if held_by.startswith("cuda") and self.host_setting is not None:
-                in_host = max(0, round((1 - _LEFT) * _free_bytes("cpu")) - newest) // each
+                in_host = max(0, round((1 - _RESERVED) * _free_bytes("cpu")) - newest) // each
                 room += f", and with {self.host_setting}=true for {in_host} in the memory of the host"
             raise UserError(
                 f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
                 f"{each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {held_by} are free, "
-                f"of which {100 * _LEFT:.0f} % are left for networks and batches: {room}"
+                f"of which {100 * _RESERVED:.0f} % are kept for networks and batches: {room}"
             )
 
 

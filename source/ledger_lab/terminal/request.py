@@ -135,8 +135,8 @@ class SimulationRequest(Request):
     """``cpu``, ``cuda`` or ``cuda:N``; ``None`` for CUDA where there is one, else the CPU."""
     cpu_threads: int | None = flag(
         None,
-        "Threads that step the environments with physics=newton_mujoco (default: the cores that the process may use, "
-        "divided by the number of training processes on the machine).",
+        "Threads that step the environments with physics=newton_mujoco (default: the cores that the process and its "
+        "control group may use, divided by the number of training processes on the machine).",
         metavar="N",
         each_attempt=True,
     )

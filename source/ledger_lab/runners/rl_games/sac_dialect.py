@@ -47,8 +47,10 @@ def _template(_: SacRecipe) -> dict[str, Any]:
 
 def _reachable_with_opposite_sign(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
     """Accept a number of the library, which has the opposite sign of an entropy."""
-    wrong = finite(value) or reachable_entropy(-value)
-    return f"with the opposite sign, it {wrong}" if wrong and not finite(value) else wrong
+    if wrong := finite(value):
+        return wrong
+    wrong = reachable_entropy(-value)
+    return wrong and f"with the opposite sign, it {wrong}"
 
 
 DIALECT = Dialect(
