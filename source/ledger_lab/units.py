@@ -50,6 +50,11 @@ def quantity(value: float | None) -> str:
     return f"{value / 1e9:.3g} G"
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words, with ``s`` for several."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share in percent."""
     return MISSING if share is None else f"{100 * share:.{digits}f} %"

@@ -24,7 +24,9 @@ def test_a_quota_below_the_cores_is_told() -> None:
     assert machine.check_cores(4, None, {}).level == "ok"
     assert machine.check_cores(4, 4.0, {"OMP_NUM_THREADS": "4"}).level == "ok"
     limited = machine.check_cores(8, 1.5, {})
-    assert (limited.level, "allows 1.5 at a time" in limited.text) == ("warn", True)
+    assert (limited.level, "allows 1.5 at a time" in limited.text) == ("ok", True), "LedgerLab starts one thread"
+    assert machine.check_cores(8, 1.5, {"OMP_NUM_THREADS": "2"}).level == "warn"
+    assert machine.check_cores(8, 0.5, {}).level == "warn"
     assert machine.check_cores(2, None, {"OMP_NUM_THREADS": "16"}).level == "warn"
 
 

@@ -75,7 +75,7 @@ def declared(run_id: str, **changes: object) -> RunDeclared:
         "physics": "newton/mjwarp",
         "timing": "host",
         "price": load_prices()["local"].to_dict(),
-        "config_sha256": {},
+        "config_sha256": {"env": "0", "agent": "0"},
         "versions": {},
         "git": {},
         "hardware": {},

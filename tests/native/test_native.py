@@ -393,6 +393,9 @@ def test_more_environments_than_memory_are_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError, match=r"1000000 environments need at least "):
         memory.require_memory("Own-Task", cfg)
     memory.require_memory(task, task_cfg(task, WARP))  # of MuJoCo-Warp, nothing is known
+    own, cautious = (memory.fitting_environments("Own-Task", cfg, cautious=each) for each in (False, True))
+    assert own is not None and cautious is not None and cautious < own / 10
+    assert memory.fitting_environments(task, cfg, cautious=True) == memory.fitting_environments(task, cfg)
 
 
 def test_what_the_engine_cannot_do_is_refused_by_name() -> None:

@@ -160,6 +160,7 @@ def test_a_world_for_whose_contacts_there_is_no_memory_stays_where_it_was(memory
     status = stepper.status.numpy()
     assert [bool(bits & stepper.UNSTABLE) for bits in status] == [lost is not None, False]
     assert [bool(bits & stepper.DROPPED) for bits in status] == [lost is not None, False]
+    assert [bool(bits & stepper.OUT_OF_MEMORY) for bits in status] == [lost is not None, False]
     if lost is not None:
         assert status[0] & 1 << int(getattr(mujoco.mjtWarning, f"mjWARN_{lost}"))
         assert np.array_equal(warp_data.qpos.numpy()[0], before[0]) and not warp_data.qvel.numpy()[0].any()

@@ -14,13 +14,13 @@ COUNT = 6
 
 
 @contextmanager
-def cartpoles(change: Callable[[Any], None]) -> Iterator[Any]:
+def cartpoles(change: Callable[[Any], None], *overrides: str) -> Iterator[Any]:
     from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
-    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])
+    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", overrides)
     cfg.sim.device, cfg.seed, cfg.scene.num_envs, cfg.scene.env_spacing = "cpu", 5, COUNT, 0.0
     cfg.terminations.cart_out_of_bounds = None
     change(cfg)
@@ -139,6 +139,28 @@ def test_an_overflow_of_a_shared_pool_affects_every_slot(mujoco_contacts: bool) 
         assert watch.overflowed().all()
         assert watch.contacts == Usage(needed=8, capacity=6)
         assert watch.advice() == "raise env.sim.physics.solver_cfg.nconmax from 1 to at least 2"
+
+
+def test_with_mujocos_own_code_the_advice_tells_sensors_from_memory() -> None:
+    from isaaclab_newton.physics import NewtonManager
+
+    from ledger_lab.panels.capacity import CapacityWatch
+
+    with cartpoles(boxes(contacts_per_slot=1), "physics=newton_mujoco") as env:
+        watch = CapacityWatch.attach(env)
+        assert watch is not None
+        put_on_the_ground(env, [1, 4])
+        step(env)
+        assert watch.overflowed().all(), "they share one array"
+        for_sensors = "raise env.sim.physics.solver_cfg.nconmax from 1 to at least 2"
+        assert watch.advice() == for_sensors
+        stepper = NewtonManager._solver.stepper
+        stepper.status.numpy()[3] |= stepper.OUT_OF_MEMORY
+        step(env)
+        assert watch.overflowed()[3]
+        assert watch.advice() == (
+            f"{for_sensors} and use fewer or simpler shapes, because MuJoCo had no memory for so many contacts"
+        )
 
 
 @pytest.mark.thorough  # the tests above have other capacities

@@ -235,7 +235,7 @@ def test_held_out_slots_are_part_of_a_step_but_not_charged_to_training(tmp_path:
         {"hardware": {"cpu": "other"}},
         {"versions": {"newton": "2"}},
         {"overrides": ["env.decimation=4"]},
-        {"config_sha256": {"agent": "other"}},
+        {"config_sha256": {"env": "0", "agent": "other"}},
         {"timing": "synchronized"},
         {"world_size": 2},
         {"rl_library": "skrl"},
@@ -293,7 +293,12 @@ def test_a_device_that_waits_for_one_thread_is_named(tmp_path: Path) -> None:
 def test_larger_minibatches_and_fewer_epochs_are_advised(tmp_path: Path) -> None:
     for run_id, minibatches, ms in (("aa", 4, 4 * 5 * 10), ("bb", 2, 2 * 5 * 11)):
         phases = {"simulate": 50, "learn": ms}
-        fields = {"num_envs": 64, "epochs": 5, "minibatches": minibatches, "config_sha256": {"agent": run_id}}
+        fields = {
+            "num_envs": 64,
+            "epochs": 5,
+            "minibatches": minibatches,
+            "config_sha256": {"env": "0", "agent": run_id},
+        }
         overrides = [f"agent.algorithm.num_mini_batches={minibatches}"]
         write_phases(tmp_path, run_id, phases, startup_ms=0, overrides=overrides, **fields)
     other_code = {"num_envs": 64, "epochs": 5, "minibatches": 1, "git": {"commit": "other", "changes_sha256": None}}
@@ -309,7 +314,12 @@ def test_larger_minibatches_and_fewer_epochs_are_advised(tmp_path: Path) -> None
 def test_minibatches_of_a_replay_memory_are_neither_advised_about_nor_compared(tmp_path: Path) -> None:
     sac = agent_key("skrl", "sac")
     for run_id, agent, minibatches, ms in (("aa", sac, 4, 200), ("bb", sac, 2, 110), ("cc", None, 4, 200)):
-        fields = {"num_envs": 64, "minibatches": minibatches, "config_sha256": {"agent": run_id}, "agent": agent}
+        fields = {
+            "num_envs": 64,
+            "minibatches": minibatches,
+            "config_sha256": {"env": "0", "agent": run_id},
+            "agent": agent,
+        }
         phases = {"simulate": 50, "learn": ms}
         write_phases(tmp_path, run_id, phases, startup_ms=0, rl_library="skrl", **fields)
     found = bottlenecks(tmp_path)

@@ -283,3 +283,9 @@ def test_the_algorithm_is_named_if_it_is_known(
     (run,) = read_ledger(tmp_path).runs
     summary = summarize_run(run)
     assert (summary.algorithm, library_cell(summary)) == (algorithm, cell)
+
+
+def test_a_run_that_another_trainer_recorded_has_no_known_algorithm(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", rl_library="skrl", config_sha256={"agent": "0" * 64})
+    (run,) = read_ledger(tmp_path).runs
+    assert (summarize_run(run).algorithm, library_cell(summarize_run(run))) == (None, "skrl")

@@ -42,7 +42,7 @@ def test_after_a_fault_lack_of_memory_is_a_crash(short: str, simulated: Any, mon
     with pytest.raises(RuntimeError) as raised, simulated():
         raise RuntimeError(short)
     assert status_of(raised.value) is Status.CRASHED
-    assert reason_of(raised.value) == f"RuntimeError: {FAULT.splitlines()[0]} (then: {short})"
+    assert reason_of(raised.value) == f"RuntimeError: {FAULT.splitlines()[0]} (what failed first: {short})"
 
 
 @pytest.mark.parametrize("sound", [lambda device: None, failing("operation not permitted when stream is capturing")])

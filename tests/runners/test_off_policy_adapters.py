@@ -20,7 +20,7 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, dialect_of
 from ledger_lab.runners.adapter import load_adapter
-from ledger_lab.runners.off_policy import first_update, short_refill
+from ledger_lab.runners.off_policy import first_update, require_update, short_refill
 from ledger_lab.runners.process_group import ALONE
 from tests.fakes.observers import Heard
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, translated
@@ -384,6 +384,16 @@ def test_the_agent_hash_ignores_device_length_and_name(library: str, algorithm: 
     own = hashed()
     assert hashed(max_iterations=9, save_interval=3, experiment_name="another") == own
     assert len({own, hashed(action_bound=3.0), hashed(updates_per_step=3), hashed(warm_up_steps=21)}) == 4
+
+
+def test_an_update_that_would_come_after_the_end_is_refused() -> None:
+    names = dialect_of("skrl", "sac")
+    require_update(names, 47, 48)
+    require_update(names, 32, 48, update_every=16)
+    require_update(names, 31, 48, update_every=16, overlaps=True)  # due after 32 steps, made beside the next one
+    for late, settings in ((48, {}), (47, {"overlaps": True}), (32, {"update_every": 16, "overlaps": True})):
+        with pytest.raises(UserError, match=f"learning_starts {late}: the training ends after 48 steps, before its"):
+            require_update(names, late, 48, **settings)
 
 
 @each_algorithm

@@ -94,6 +94,8 @@ def test_updates_may_be_due_at_some_steps_only(algorithm: str, overlap: bool, tm
     assert steps == [23, 27, 31, 35, 39, 43, 47][: -1 if overlap else None]
     plan = training.adapter.plan(training.agent_cfg)
     assert (plan.minibatches, plan.effective_batch(16)) == (4 * 2, 4 * 2 * 16)
+    if overlap:  # at the end of an iteration, the update that was due 4 steps before has been made
+        assert training.heard.figures[3]["policy_lag_steps"] == 4.0
     with pytest.raises(UserError, match="update_every 5: agent.agent.experiment.write_interval 16 is not a multiple"):
         Training(algorithm, tmp_path / "odd", update_every=5)
 

@@ -68,7 +68,8 @@ def test_an_attempt_without_an_error_is_completed(tmp_path: Path) -> None:
         (RuntimeError("CUDA error: an illegal memory access was encountered"), Status.CRASHED),
         (
             RuntimeError(
-                "CUDA error: unspecified launch failure (then: Failed to allocate 8 bytes on device 'cuda:0')"
+                "CUDA error: unspecified launch failure "
+                "(what failed first: Failed to allocate 8 bytes on device 'cuda:0')"
             ),
             Status.CRASHED,
         ),

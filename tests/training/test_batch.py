@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from ledger_lab.training.plan import TrainPlan
 
 
-def planned(*arguments: str, log_root: Path) -> TrainPlan:
+def planned(*arguments: str, log_root: Path, resumed: Any = None) -> TrainPlan:
     from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
 
-    return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]))
+    return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]), resumed=resumed)
 
 
 def batch(**changed: int | None) -> BatchPlan:
@@ -177,6 +178,14 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
     go2 = "LedgerLab-Velocity-Flat-Go2"
     mirrored = planned("--task", go2, "--agent", SYMMETRIC_AGENT, log_root=tmp_path)
     assert (mirrored.env_cfg.scene.num_envs, mirrored.for_gpu) == (4096, True), "so have mirrored samples"
+    own = RECIPES[go2].num_envs
+    then = SimpleNamespace(num_envs=own, price=mirrored.price.to_dict(), run_id="aa", recipe=None)
+    earlier = planned(
+        *("--task", go2, "--agent", SYMMETRIC_AGENT),
+        log_root=tmp_path,
+        resumed=SimpleNamespace(declared=then, run_dir=tmp_path),
+    )
+    assert (earlier.env_cfg.scene.num_envs, earlier.for_gpu) == (own, False), "that of an earlier version goes on"
     console = Console(record=True, width=200)
     show_settings(mirrored, console)
     assert "have not reached the target with them yet" in console.export_text()

@@ -198,7 +198,7 @@ def test_runs_with_other_settings_say_nothing(tmp_path: Path) -> None:
             reached=True,
             status=Status.TARGET_REACHED,
             ago_s=5000.0,
-            config_sha256={"agent": "other"},
+            config_sha256={"env": "0", "agent": "other"},
         )
     make_run(tmp_path, "live", took_s=700, host="n1")
     found = look(tmp_path)

@@ -32,14 +32,14 @@ from ledger_lab.reports.search_view import (
     trial_notes,
     trials_table,
 )
-from ledger_lab.reports.search_words import copy_words, counted, training_words, values_words
+from ledger_lab.reports.search_words import copy_words, training_words, values_words
 from ledger_lab.search.decisions import End, Start
 from ledger_lab.search.declaration import load_search
 from ledger_lab.search.result import SearchResult
 from ledger_lab.search.trials import Outcome, SearchTraining
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.units import duration
+from ledger_lab.units import counted, duration
 
 _LOOK_EVERY_S = 10.0
 """Time between two looks at the ledger and the cluster [s]."""

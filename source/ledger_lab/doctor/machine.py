@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ledger_lab.control_groups import read_text
 from ledger_lab.doctor.finding import Finding, fail, ok, warn
+from ledger_lab.units import counted
 
 _GIB = 1 << 30
 _LEAST_BYTES, _LITTLE_BYTES = int(1.5 * _GIB), 4 * _GIB
@@ -33,15 +34,14 @@ def check_cores(allowed: int, quota: float | None, environ: Mapping[str, str] = 
         quota: Limit of its control group [cores]; ``None`` without one.
         environ: Environment variables.
     """
-    text = f"{allowed} core{'' if allowed == 1 else 's'}"
+    text, usable = counted(allowed, "core"), allowed
     if quota is not None and quota < allowed:
-        return warn(
-            f"{text}, but the control group allows {quota:g} at a time: threads beyond this wait for each other",
-            f"start with taskset --cpu-list 0-{max(0, int(quota) - 1)}, or raise the limit of the container",
-        )
+        text, usable = f"{text}, of which the control group allows {quota:g} at a time", max(1, int(quota))
+    if quota is not None and quota < 1:
+        return warn(f"{text}: a thread has to wait even alone", "raise the limit of the container")
     threads = environ.get("OMP_NUM_THREADS", "")
-    if threads.isdecimal() and int(threads) > allowed:
-        return warn(f"{text}, but OMP_NUM_THREADS={threads}", f"set OMP_NUM_THREADS to at most {allowed}, or unset it")
+    if threads.isdecimal() and int(threads) > usable:
+        return warn(f"{text}, but OMP_NUM_THREADS={threads}", f"set OMP_NUM_THREADS to at most {usable}, or unset it")
     return ok(text)
 
 

@@ -22,6 +22,7 @@ from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.memory import fitting_environments
 from ledger_lab.runners.session import environment, held_out_config
 from ledger_lab.terminal.progress import Progress
+from ledger_lab.units import counted
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -84,12 +85,12 @@ def score_checkpoints(
         require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     episodes = len(panel.episodes)
     most = MAX_SLOTS
-    if (fitting := fitting_environments(simulation.task, simulation.env_cfg)) is not None:
+    if (fitting := fitting_environments(simulation.task, simulation.env_cfg, cautious=True)) is not None:
         most = min(most, fitting)
     places = min(len(candidates), max(1, most // episodes))
     rounds = -(-len(candidates) // places)
     cfg = simulation.config(places * episodes)
-    title = f"scoring {len(candidates)} checkpoint{'s' if len(candidates) != 1 else ''} × {episodes} episodes"
+    title = f"scoring {counted(len(candidates), 'checkpoint')} × {episodes} episodes"
     if simulation.name:
         title += f" with {simulation.name}"
     with (

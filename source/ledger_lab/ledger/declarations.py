@@ -60,6 +60,8 @@ class _Hardware(TypedDict, total=False):
 
     cpu: str | None
     cpu_cores: Count | None
+    cpu_quota: float
+    """How many of the cores the control group allows at a time; absent without a limit."""
     memory_bytes: Count | None
     torch_threads: Count | None
     """Threads of torch in the whole process; in rows of earlier versions."""
@@ -153,6 +155,11 @@ class RunDeclared(Row):
         msgspec.convert(self.hardware, _Hardware)
         msgspec.convert(self.began_from, _BeganFrom | None)
         msgspec.convert(self.recipe, _Recipe | None)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether another trainer recorded the run: ``train.py`` hashes a configuration of the environment, too."""
+        return "env" not in self.config_sha256
 
     @property
     def env_steps_per_iteration(self) -> int:

@@ -119,7 +119,10 @@ def require_fit(env_cfg: ManagerBasedRLEnvCfg, cpu_threads: int | None) -> None:
             )
     cores = own_cores()
     if cpu_threads is not None and not 1 <= cpu_threads <= cores:
-        raise UserError(f"--cpu_threads {cpu_threads}: must be between 1 and {cores}, the cores of this process")
+        raise UserError(
+            f"--cpu_threads {cpu_threads}: must be between 1 and {cores}, the cores that this process and its control "
+            "group may use"
+        )
     solver = env_cfg.sim.physics.solver_cfg
     solver.cpu_threads = cpu_threads or 0
     if solver.use_mujoco_cpu or not solver.use_mujoco_contacts or env_cfg.sim.physics.deterministic:

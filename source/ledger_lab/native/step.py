@@ -57,9 +57,8 @@ _SIMPLE = ("body_mass", "body_inertia", "dof_armature", *_FRAMES)
 _UNANNOUNCED = ("geom_friction",)
 """Fields of the model that perturbations change without a notice to the solver."""
 
-_ERROR, _UNSEEN = 1 << 30, 1 << 29
-"""Bits of a world's status, beside those of ``mjtWarning``: a step whose result cannot be used, and contacts that found
-no room in the arrays that sensors read."""
+_ERROR = 1 << 30
+"""Bit of a world's status, beside those of ``mjtWarning``: a step whose result cannot be used."""
 
 _FULL = ("CONTACTFULL", "CNSTRFULL")
 """Warnings of MuJoCo that contacts or constraints were lost for lack of memory."""
@@ -94,9 +93,14 @@ class Stepper:
     """Bits of a status that mean that a world could not be stepped: MuJoCo gave up with an error, called the state
     unstable, or had no memory for all contacts and constraints. The world stays where it was, without velocity."""
 
-    DROPPED = _UNSEEN | _bits(*_FULL)
-    """Bits of a status that mean that there was no room for all contacts or constraints: in MuJoCo's memory, or in the
-    arrays that sensors read."""
+    OUT_OF_MEMORY = _bits(*_FULL)
+    """Bits of a status that mean that MuJoCo had no memory for all contacts or constraints."""
+
+    UNSEEN = 1 << 29
+    """Bit of a status that means that contacts or constraints found no room in the arrays that sensors read."""
+
+    DROPPED = UNSEEN | OUT_OF_MEMORY
+    """Bits of a status that mean either of these."""
 
     def __init__(self, model: MjModel, warp_model: Any, warp_data: Any, threads: int) -> None:  # noqa: ANN401
         """Make a model and data for each thread.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import warp as wp
 
@@ -33,6 +34,7 @@ class Usage:
 @wp.kernel(enable_backward=False)
 def _note_step(
     dropping: int,
+    pooled: int,
     constraints: wp.array[int],
     contacts: wp.array[int],
     candidates: wp.array[int],
@@ -42,12 +44,15 @@ def _note_step(
     most_constraints: wp.array[int],
     most_contacts: wp.array[int],
 ) -> None:
-    """Record what a step of the solver dropped, and the capacities that it needed; one thread per world."""
+    """Record what a step of the solver dropped, and the capacities that it needed; one thread per world.
+
+    The bits ``pooled`` stand for contacts that found no room in the buffer of all worlds.
+    """
     world = wp.tid()
     flags[world] = flags[world] | (solver_flags[world] & dropping)
     solver_flags[world] = solver_flags[world] & ~dropping
     if candidates[0] > candidate_capacity:
-        flags[world] = flags[world] | dropping
+        flags[world] = flags[world] | pooled
     most_constraints[world] = wp.max(most_constraints[world], constraints[world])
     if world == 0:
         most_contacts[0] = wp.max(most_contacts[0], wp.max(contacts[0], candidates[0]))
@@ -129,9 +134,13 @@ class CapacityWatch:
             | OverflowType.CCD
             | OverflowType.HFIELD
         )
-        found = self._data.overflow
-        if physics_name(base.cfg) == NATIVE:
-            found, dropping = self._solver.stepper.status, self._solver.stepper.DROPPED
+        found, pooled = self._data.overflow, dropping
+        self._is_native = physics_name(base.cfg) == NATIVE
+        self._dropped = 0
+        """Bits of what the native stepper dropped so far."""
+        if self._is_native:
+            stepper = self._solver.stepper
+            found, dropping, pooled = stepper.status, stepper.DROPPED, stepper.UNSEEN
         candidates, self._contact_capacity = self._data.ncollision, self._data.naconmax
         self._pools: list[_Pool] = []
         if NewtonManager._needs_collision_pipeline:  # Newton's own collisions; MuJoCo-Warp does not see all of them
@@ -149,6 +158,7 @@ class CapacityWatch:
                 dim=base.num_envs,
                 inputs=[
                     dropping,
+                    pooled,
                     self._data.nefc,
                     self._data.nacon,
                     candidates,
@@ -183,6 +193,8 @@ class CapacityWatch:
         """
         flags = wp.to_torch(self._flags)
         lost = flags != 0
+        if self._is_native and lost.any():
+            self._dropped |= int(np.bitwise_or.reduce(self._flags.numpy()))
         flags.zero_()
         return lost
 
@@ -210,10 +222,13 @@ class CapacityWatch:
         ]
         if any(int(wp.to_torch(pool.most_needed)) > pool.capacity for pool in self._pools):
             raises.append(f"raise env.sim.physics.collision_cfg.max_triangle_pairs from {self._triangle_pairs}")
-        if not raises and physics_name(self._base.cfg) == NATIVE:
-            return (
-                f"raise env.sim.physics.solver_cfg.nconmax from {self.contacts.capacity // slots}: sensors see at most "
-                "four times as many contacts of a slot. If that changes nothing, MuJoCo has no memory for so many: use "
-                "simpler shapes"
-            )
+        if self._is_native:
+            stepper = self._solver.stepper
+            if not raises and self._dropped & stepper.UNSEEN:
+                raises.append(
+                    f"raise env.sim.physics.solver_cfg.nconmax from {self.contacts.capacity // slots}, because sensors "
+                    "see at most four times as many contacts of a slot"
+                )
+            if self._dropped & stepper.OUT_OF_MEMORY:
+                raises.append("use fewer or simpler shapes, because MuJoCo had no memory for so many contacts")
         return " and ".join(raises) or "no setting helps: MuJoCo-Warp's own message names the buffer that was too small"

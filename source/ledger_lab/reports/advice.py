@@ -320,8 +320,9 @@ def _feeding_the_device(work: Workload, usage: LoopTelemetry) -> Advice | None:
     loop_s = work.phase_s(*TRAINING_PHASES)
     if loop_s is None:
         return None
+    larger = "larger batches of the replay memory" if replays(work.algorithm) else "fewer and larger minibatches"
     return Advice(
-        action="let the device do more per launch: more environments, fewer and larger minibatches, CUDA graphs",
+        action=f"let the device do more per launch: more environments, {larger}, CUDA graphs",
         gain=loop_s * (1 - usage.utilization) / work.wall_s,
         bound="at most",
         basis=f"no kernel ran in {1 - usage.utilization:.0%} of the {loop_s:.1f} s of the training loop",

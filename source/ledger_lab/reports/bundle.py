@@ -286,7 +286,7 @@ def _resources(run: Run) -> dict[str, Any]:
                     gigabytes.append(device.memory_used_bytes / 1e9)
             if row.host is not None:
                 memory.append(row.host.memory_bytes / 1e9)
-                count = run.declared.hardware.get("cpu_cores")
+                count = run.declared.hardware.get("cpu_quota") or run.declared.hardware.get("cpu_cores")
                 if count and passed_s:
                     cores.append(100 * row.host.cpu_s / passed_s / count)
     devices = [

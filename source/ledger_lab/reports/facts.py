@@ -49,9 +49,10 @@ class RunFacts:
 
     @property
     def algorithm(self) -> str | None:
-        """The algorithm that trained the policy; ``None`` if the library is none of ours."""
-        library = self.declared.rl_library
-        return algorithm_of(library, self.declared.agent) if library in LIBRARIES else None
+        """The algorithm that trained the policy; ``None`` if another trainer recorded the run."""
+        declared = self.declared
+        is_known = declared.rl_library in LIBRARIES and not declared.is_recorded
+        return algorithm_of(declared.rl_library, declared.agent) if is_known else None
 
     def spent_s(self, phases: Iterable[Phase]) -> float | None:
         """Return the seconds in some phases; ``None`` before the first iteration."""

@@ -10,14 +10,14 @@ from typing import Any
 from rich.table import Table
 
 from ledger_lab.reports.population_view import TITLES, best_words, lineage_lines, member_rows, members_shown
-from ledger_lab.reports.search_words import counted, trial_words, values_words
+from ledger_lab.reports.search_words import trial_words, values_words
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import Comparison
 from ledger_lab.search.population import by_generation
 from ledger_lab.search.prediction import MOST_WRONG, Replay, ScoredTraining, is_behind, replay
 from ledger_lab.search.result import SearchResult
 from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, generation_of, member_of
-from ledger_lab.units import MISSING, duration, percent, usd
+from ledger_lab.units import MISSING, counted, duration, percent, usd
 
 _MOST_SHOWN = 12
 """Number of the best trials in the table without --all. The stock recipe and those under way are there in any case."""

@@ -62,16 +62,6 @@ def values_words(values: Values) -> str:
     return ", ".join(f"{name} {_value_words(value)}" for name, value in values.items())
 
 
-def counted(number: int, thing: str) -> str:
-    """Return a number of things in words, with ``s`` for several.
-
-    Args:
-        number: The number.
-        thing: The word for one of them.
-    """
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
 def _value_words(value: object) -> str:
     """Return a value as a text."""
     if isinstance(value, tuple):

@@ -52,7 +52,7 @@ class RunSummary:
     )
     """The reinforcement learning library that trained the policy. The report names the algorithm if it is not PPO."""
     algorithm: str | None = _figure(lambda of: of.algorithm)
-    """``ppo``, ``sac`` or ``td3``; ``None`` for trainers that LedgerLab does not start."""
+    """``ppo``, ``sac`` or ``td3``; ``None`` (``NULL`` in SQL) if another trainer recorded the run."""
     num_envs: int = _figure(
         lambda of: of.declared.num_envs,
         Shown("envs", "of each process", lambda run: environments(run.num_envs, run.world_size), priority=13),

@@ -28,26 +28,29 @@ BYTES_PER_ENVIRONMENT = {
 }
 """Memory of an environment of the included tasks, without a learner; ``python -m benchmarks native`` measures it."""
 
-_LEAST = min(BYTES_PER_ENVIRONMENT.values())
-"""Memory of an environment of any other task, at least."""
+_LEAST, _MOST = min(BYTES_PER_ENVIRONMENT.values()), max(BYTES_PER_ENVIRONMENT.values())
+"""Memory of an environment of the smallest and of the largest of these tasks."""
 
 
-def fitting_environments(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1) -> int | None:
+def fitting_environments(
+    task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1, *, cautious: bool = False
+) -> int | None:
     """Return for how many environments of MuJoCo's C code each process has memory.
-
-    For tasks that are not included, it is an upper bound, because their environments may take more.
 
     Args:
         task: Gymnasium id.
         env_cfg: Resolved configuration.
         processes: Processes on this machine.
+        cautious: Whether an environment of a task that is not included is taken to need as much as one of the largest
+            included task. By default, it is taken to need as little as one of the smallest: more do not fit.
 
     Returns:
         The number of environments, held-out slots included; ``None`` for other physics, of which nothing is known.
     """
     if physics_name(env_cfg) != NATIVE:
         return None
-    return max(0, int((usable_bytes() / processes - _PROCESS_BYTES) // BYTES_PER_ENVIRONMENT.get(task, _LEAST)))
+    each = BYTES_PER_ENVIRONMENT.get(task, _MOST if cautious else _LEAST)
+    return max(0, int((usable_bytes() / processes - _PROCESS_BYTES) // each))
 
 
 def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1) -> None:

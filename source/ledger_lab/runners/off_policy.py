@@ -60,21 +60,27 @@ def require_bound(dialect: Dialect, bound: Any) -> None:  # noqa: ANN401 - whate
         )
 
 
-def require_update(dialect: Dialect, warm_up_steps: int, steps: int) -> None:
+def require_update(
+    dialect: Dialect, warm_up_steps: int, steps: int, *, update_every: int = 1, overlaps: bool = False
+) -> None:
     """Refuse a training that would end before its first update.
 
     Args:
         dialect: The library and the algorithm.
         warm_up_steps: Steps before the first update.
         steps: Steps of the training.
+        update_every: Steps from one update to the next.
+        overlaps: Whether an update runs beside the next step.
 
     Raises:
         UserError: If it would.
     """
-    if warm_up_steps >= steps:
+    due = -(-(warm_up_steps + 1) // update_every) * update_every
+    if due + overlaps > steps:
+        beside = ", which needs another step to run beside" if due == steps else ""
         raise UserError(
             f"{dialect.overrides['warm_up_steps']} {warm_up_steps}: the training ends after {steps} steps, before its "
-            "first update: lower it, or raise --max_iterations"
+            f"first update{beside}: lower it, or raise --max_iterations"
         )
 
 

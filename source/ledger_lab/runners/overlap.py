@@ -7,7 +7,8 @@ simulation::
     main thread       act   step 1 ......   store   act   step 2 ......   store   act
     learner's thread        update 0 ....                 update 1 ....
 
-So the policy that acts has not learned from the newest step yet. It always lags by one step of all environments.
+So the policy that acts has not learned from the newest step yet: each update comes one step later than without overlap.
+An update that is due after the last step of the training is not made.
 
 Both threads meet at the end of each step. Transitions are stored, and policies act, are saved and are scored, while the
 learner rests. The learner has a random stream of its own, because the order in which two threads draw from one stream

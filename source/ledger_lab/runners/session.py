@@ -236,7 +236,7 @@ def _gpu_faults_raised(device: str) -> Iterator[None]:
                 torch.cuda.synchronize(device)
             except RuntimeError as fault:
                 if is_device_fault(str(fault)):
-                    raise RuntimeError(f"{first_line(fault)} (then: {first_line(error)})") from error
+                    raise RuntimeError(f"{first_line(fault)} (what failed first: {first_line(error)})") from error
         raise
 
 

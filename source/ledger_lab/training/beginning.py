@@ -30,7 +30,7 @@ from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners import Adapter
 from ledger_lab.runners.code import policy_code
-from ledger_lab.runners.configs import plain_config
+from ledger_lab.runners.configs import plain_config, with_defaults
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.units import percent
 
@@ -102,13 +102,13 @@ def find_beginning(
     """
     found = best_checkpoint(str(shipped_checkpoint(name)) if name in gym.registry else name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
-    library = declared.rl_library
-    algorithm = algorithm_of(library, declared.agent) if library in LIBRARIES else None
+    library, is_known = declared.rl_library, declared.rl_library in LIBRARIES and not declared.is_recorded
+    algorithm = algorithm_of(library, declared.agent) if is_known else None
     if (library, algorithm) != (adapter.library, adapter.dialect.algorithm):
-        needed = f"--rl_library {library}" + (f" --algorithm {algorithm}" if algorithm else "")
+        used = f"--rl_library {library} --algorithm {algorithm}" if algorithm else "a checkpoint that train.py saved"
         raise UserError(
             f"--checkpoint {name}: run {declared.run_id} was trained by {library} ({algorithm or 'another trainer'}), "
-            f"and {adapter.library} ({adapter.dialect.algorithm}) cannot use its networks: use {needed}"
+            f"and {adapter.library} ({adapter.dialect.algorithm}) cannot use its networks: use {used}"
         )
     what = f"--checkpoint {path}"
     require_recorded_hash(path, found.saved, declared.run_id)
@@ -126,8 +126,9 @@ def find_beginning(
     atoms = read_setting(agent_cfg, names["value_atoms"]) if "value_atoms" in names else None
     unused = () if atoms not in (None, 1) else ("value_range",)
     own = (names[field] for field in _NETWORK_FIELDS if field in names and field not in unused)
+    now_agent, then_agent = (with_defaults(cfg, adapter) for cfg in (agent_cfg, then_agent))
     for setting in (*own, *_GROUP_SETTINGS):
-        now, then = read_setting(agent_cfg, setting), read_setting(then_agent, setting)
+        now, then = read_setting(now_agent, setting), read_setting(then_agent, setting)
         if now != then:
             raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")
     try:

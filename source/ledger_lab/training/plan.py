@@ -214,6 +214,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_values(agent_cfg, adapter)
     env_cfg.sim.device = device
     for_gpu = _num_envs_for_gpu(request, device)
+    if resumed is not None and resumed.declared.num_envs != for_gpu:
+        for_gpu = None  # an earlier version had another default
     if request.num_envs is not None:
         env_cfg.scene.num_envs = request.num_envs
     elif for_gpu is not None:

@@ -98,8 +98,8 @@ class TrainRequest(TaskRequest):
 
     agent: str | None = flag(
         None,
-        "Agent configuration of the task, by its registered name (default: LIBRARY_cfg_entry_point, for example "
-        "rsl_rl_cfg_entry_point).",
+        "Agent configuration of the task, by its registered name (default: LIBRARY_cfg_entry_point, or "
+        "LIBRARY_ALGORITHM_cfg_entry_point with SAC and TD3).",
         group=TASK,
         metavar="NAME",
     )

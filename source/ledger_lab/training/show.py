@@ -19,7 +19,7 @@ from ledger_lab.recipes.settings import read_setting
 from ledger_lab.supervision.attempt import Attempt, resume_command
 from ledger_lab.tasks.registration import REACHED_ON_GPU
 from ledger_lab.terminal.console import Terminal, tell_error
-from ledger_lab.units import percent
+from ledger_lab.units import counted, percent
 
 if TYPE_CHECKING:
     from ledger_lab.runners.replay_memory import ReplayMemory
@@ -36,7 +36,7 @@ def describe_batch(plan: TrainPlan) -> str:
         used = replay.updates_per_step * replay.batch_size / (every * num_envs)
         return (
             f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions · "
-            f"{replay.updates_per_step} updates of {replay.batch_size} transitions per "
+            f"{counted(replay.updates_per_step, 'update')} of {replay.batch_size} transitions per "
             f"{'step' if every == 1 else f'{every} steps'}: each transition is used {used:g} times · learning rate "
             f"{rate}"
         )

@@ -35,7 +35,7 @@ def settings_of(declared: RunDeclared) -> Hashable:
         declared.machines,
         None if declared.began_from is None else declared.began_from["sha256"],
         on_cpu,
-        (hardware.get("cpu"), hardware.get("cpu_cores")) if on_cpu else hardware.get("accelerator"),
+        tuple(hardware.get(key) for key in (("cpu", "cpu_cores", "cpu_quota") if on_cpu else ("accelerator",))),
     )
 
 

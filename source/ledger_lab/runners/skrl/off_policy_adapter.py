@@ -309,7 +309,13 @@ class OffPolicyAdapter(SkrlAdapter):
             raise UserError(f"{names['update_every']} {every}: {names['horizon']} {horizon} is not a multiple of it")
         if max_iterations is not None:
             cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
-        require_update(self.dialect, cfg["agent"]["learning_starts"], cfg["trainer"]["timesteps"])
+        require_update(
+            self.dialect,
+            cfg["agent"]["learning_starts"],
+            cfg["trainer"]["timesteps"],
+            update_every=every,
+            overlaps=overlaps,
+        )
         return cfg
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
