@@ -73,4 +73,4 @@ def draw_all(page: Page) -> None:
 def show(page: Page, part: str) -> None:
     """Bring a part of the page into sight, and wait until it is drawn."""
     page.evaluate(f"document.getElementById('{part}-body').scrollIntoView()")
-    page.locator(f"#{part}-body:not([aria-busy]) > *").first.wait_for()
+    page.locator(f"#{part}-body:not([aria-busy]) > *").first.wait_for(timeout=90_000)

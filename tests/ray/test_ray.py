@@ -37,8 +37,9 @@ from ledger_lab.ledger import AttemptStarted, STATE_FILE, read_ledger
 found = []
 for run in read_ledger(Path(sys.argv[1])).runs:
     for attempt in run.attempts:
-        job = attempt.of(AttemptStarted)[0].job
-        found.append((run.declared.run_id, attempt.status, job.restarts, job.nodes[0], attempt.sums.iterations))
+        for start in attempt.of(AttemptStarted)[:1]:  # none while the journal is being begun
+            job = start.job
+            found.append((run.declared.run_id, attempt.status, job.restarts, job.nodes[0], attempt.sums.iterations))
 print(json.dumps(found))
 """
 """Prints the attempts of all runs, as a process sees them that can look at their processes."""
@@ -108,6 +109,7 @@ class Site:
         """Return run, status, number of the part, node and iterations of each attempt."""
         python = str(ROOT / ".venv" / "bin" / "python")
         said = self.cluster.inside(python, "-c", ATTEMPTS, str(self.log_root))
+        assert said.returncode == 0, said.stdout + said.stderr
         return [tuple(each) for each in json.loads(said.stdout)]  # type: ignore[misc]
 
     def trains(self, attempt: int = 1) -> bool:
