@@ -248,13 +248,14 @@ class GlobalStreams:
 class DrawWatch:
     """Detects draws from the global streams, fast enough for many checks per step.
 
-    Taking and comparing the states of numpy and Python takes about 0.1 ms, those of torch 1 µs. So while the memory of
-    both generators is unchanged, only torch's states are compared.
+    Taking and comparing the states of numpy and Python takes about 0.1 ms, the memory of all generators a few µs. So the
+    states are compared only if the memory has changed.
     """
 
     def __init__(self) -> None:
         """Begin; earlier draws do not count."""
         self._streams, self._memory = GlobalStreams(), _generator_memory()
+        self._torch = _bytes_of(self._streams._torch)
 
     def forget(self) -> None:
         """Ignore all draws until now."""
@@ -263,10 +264,11 @@ class DrawWatch:
             self._streams._torch = _torch_state()
         else:
             self._streams, self._memory = GlobalStreams(), memory
+        self._torch = _bytes_of(self._streams._torch)
 
     def drawn(self) -> list[str]:
         """Return the libraries that have drawn random numbers since the last :meth:`forget`."""
-        if _generator_memory() == self._memory and all(map(torch.equal, _torch_state(), self._streams._torch)):
+        if _generator_memory() == self._memory and _bytes_of(_torch_state()) == self._torch:
             return []
         return self._streams.moved()
 
@@ -290,6 +292,11 @@ def _torch_state() -> list[torch.Tensor]:
     Isaac Lab makes the GPU of the simulation torch's current device.
     """
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])]
+
+
+def _bytes_of(state: list[torch.Tensor]) -> list[bytes]:
+    """Return states of torch as bytes, which compare three times as fast."""
+    return [each.numpy().tobytes() for each in state]
 
 
 def _restore_torch(state: list[torch.Tensor]) -> None:
