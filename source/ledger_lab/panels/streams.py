@@ -248,8 +248,8 @@ class GlobalStreams:
 class DrawWatch:
     """Detects draws from the global streams, fast enough for many checks per step.
 
-    Taking and comparing the states of numpy and Python takes about 0.1 ms, the memory of all generators a few µs. So the
-    states are compared only if the memory has changed.
+    Taking and comparing the states of numpy and Python takes about 0.1 ms, the memory of all generators a few µs. So
+    the states are compared only if the memory has changed.
     """
 
     def __init__(self) -> None:
