@@ -19,10 +19,10 @@ from ledger_lab.search.ending import decide_next
 from ledger_lab.search.race import decide_race
 from ledger_lab.search.result import summarize_search
 from ledger_lab.search.space import Parameter, Space, Values
-from ledger_lab.search.trials import Outcome, SearchTraining, SeedRun, Trial
+from ledger_lab.search.trials import STOCK, Outcome, SearchTraining, SeedRun, Trial
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
-from ledger_lab.units import percent
+from ledger_lab.units import MISSING, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +40,8 @@ _PARTS = 100
 _EPISODES = 256
 """Episodes of a held-out score."""
 _MEMBERS, _ITERATIONS = 8, 40
+_DRAWS = 1000
+"""Chains of trainings whose mean is taken as the true time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,20 @@ class Landscape:
             trained_s, progress = self._progress(link.values, link.iterations, progress, 1.0)
             time_s += _STARTUP_S + trained_s
         return time_s if progress >= 1 else math.inf
+
+    def mean_of_chain_s(self, chain: Chain) -> float:
+        """Return the mean time of a chain of trainings with luck, on a machine without drift [s]."""
+        generator = np.random.default_rng([self.number, _DRAWS])
+        times_s = []
+        for luck in np.exp(generator.normal(0, self.spread, (_DRAWS, len(chain)))):
+            time_s = progress = 0.0
+            for link, own in zip(chain, luck, strict=True):
+                if progress >= 1:
+                    break
+                trained_s, progress = self._progress(link.values, link.iterations, progress, float(own))
+                time_s += _STARTUP_S + trained_s
+            times_s.append(time_s)
+        return float(np.mean(times_s))
 
     def train(self, start: Start, at_s: float) -> SeedRun:
         """Return a training of a race that begins at a time [s]."""
@@ -216,6 +232,10 @@ class Found:
     """Whether the end claims a gain over the stock recipe."""
     is_true: bool
     """Whether what is claimed is truly faster; true without a claim."""
+    intervals: int
+    """Intervals of its comparison; 0 without one."""
+    all_hold: bool
+    """Whether all of them contain the true ratio of the mean times."""
 
 
 def search(declaration: SearchDeclaration, landscape: Landscape) -> Found:
@@ -229,12 +249,18 @@ def search(declaration: SearchDeclaration, landscape: Landscape) -> Found:
     claims = [each.trial for each in result.comparisons if each.is_better]
     has_found = result.best is not None and (declaration.population is None or result.finalists)
     best_s = median_s(result.best.number) if has_found and result.best is not None else math.inf
+    stock_s = landscape.mean_of_chain_s(result.chain(STOCK))
+    ratios = [landscape.mean_of_chain_s(result.chain(each.trial)) / stock_s for each in result.comparisons]
     return Found(
         times_best=best_s / (_STARTUP_S + _BEST_S),
         trainings=sum(not run.sealed for trial in trials for run in trial.runs),
         spent_h=result.spent,
         claims=bool(claims),
         is_true=all(median_s(number) < landscape.median_s({}) for number in claims),
+        intervals=len(ratios),
+        all_hold=all(
+            each.ratio_low <= ratio <= each.ratio_high for each, ratio in zip(result.comparisons, ratios, strict=True)
+        ),
     )
 
 
@@ -266,6 +292,10 @@ class Tally:
     """Searches that claim a gain."""
     false_claims: int
     """Searches that claim a gain for what is not faster."""
+    compared: int
+    """Searches with a comparison."""
+    all_hold: int
+    """Those of them whose intervals all contain the true ratio."""
 
 
 def tally(landscape: str, strategy: str, searches: int, budget_h: float, seed: int) -> Tally:
@@ -292,6 +322,8 @@ def tally(landscape: str, strategy: str, searches: int, budget_h: float, seed: i
         spent_h=float(np.median([each.spent_h for each in found])),
         claims=sum(each.claims for each in found),
         false_claims=sum(not each.is_true for each in found),
+        compared=sum(each.intervals > 0 for each in found),
+        all_hold=sum(each.intervals > 0 and each.all_hold for each in found),
     )
 
 
@@ -303,11 +335,14 @@ def bench_search_races(argv: Sequence[str]) -> int:
     console = make_console()
     cases = [(landscape, strategy) for landscape in LANDSCAPES for strategy in get_args(Strategy.__value__)]
     tallies = [tally(*case, args.races, args.budget_h, args.seed) for case in with_progress(cases, console)]
-    table = Table("landscape", "strategy", "time ÷ best", "trainings", "hours", "claims a gain", "false claims")
+    table = Table(
+        "landscape", "strategy", "time ÷ best", "trainings", "hours", "claims a gain", "false claims", "intervals hold"
+    )
     for each in tallies:
         shares = (percent(count / each.searches, 0) for count in (each.claims, each.false_claims))
         figures = (f"{each.times_best:.2f}", f"{each.trainings:.0f}", f"{each.spent_h:.2f}")
-        table.add_row(each.landscape, each.strategy, *figures, *shares)
+        holds = percent(each.all_hold / each.compared, 0) if each.compared else MISSING
+        table.add_row(each.landscape, each.strategy, *figures, *shares, holds)
     console.print(table)
     write_findings(args.json, budget_h=args.budget_h, seed=args.seed, tallies=[asdict(each) for each in tallies])
     return 0
