@@ -10,6 +10,7 @@ import pytest
 from ledger_lab.recommend.choice import Goal, Limits, chance_within, choose, pareto_front
 from ledger_lab.recommend.estimates import FREE, Estimate, Z
 from ledger_lab.recommend.options import Basis, Configuration, Option
+from ledger_lab.recommend.view import choice_lines, names_of
 
 
 def estimate(value: float, deviation: float, run_spread: float = 0.2) -> Estimate:
@@ -121,3 +122,29 @@ def test_a_run_that_misses_the_target_misses_the_deadline() -> None:
     found = choose([FAST, unreliable], Goal.MONEY, late)
     assert found.option is FAST and found.next_run is None, "one more run cannot make it reliable"
     assert choose([FAST, unreliable], Goal.MONEY, Limits(budget_usd=5.0)).option is unreliable
+
+
+def test_a_run_that_missed_the_target_counts_once() -> None:
+    """The distribution of the times contains the misses already; their share is only an upper bound."""
+    own = replace(FAST, run_ids=tuple("abcdefghij"), reached=9)
+    assert chance_within(own, Limits(deadline_s=200.0)) == 0.9, (
+        "nearly all times are shorter, and one run of ten missed"
+    )
+    assert chance_within(own, Limits(deadline_s=100.0)) == pytest.approx(0.5)
+    assert choose([own], Goal.MONEY, Limits(deadline_s=200.0)).option is own
+
+
+def test_a_configuration_all_of_whose_runs_were_interrupted_has_no_chance() -> None:
+    cut = replace(FAST, run_ids=(), reached=0, time=None, cost=None, ranked=False)
+    assert chance_within(cut, Limits(deadline_s=1e9)) == 0.0
+    assert choose([*OPTIONS, cut], Goal.TIME, Limits(deadline_s=150.0)).option is FAST
+
+
+def test_a_better_configuration_with_too_few_runs_is_named() -> None:
+    promising = option("promising", 90.0, 0.5, ranked=False)
+    found = choose([*OPTIONS, promising], Goal.TIME, Limits())
+    assert (found.option, found.unranked) == (FAST, promising)
+    (line,) = [each for each in choice_lines(found, Limits(), names_of([*OPTIONS, promising])) if "few runs" in each]
+    assert "do not suffice to rank it: promising" in line
+    assert choose(OPTIONS, Goal.TIME, Limits()).unranked is None
+    assert choose([*OPTIONS, promising], Goal.MONEY, Limits(deadline_s=10.0)).unranked is None

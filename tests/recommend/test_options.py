@@ -131,3 +131,90 @@ def test_no_prediction_on_a_spot_machine_forgets_preemptions() -> None:
     assert predicted_options(own, {}) == []
     found = predicted_options(own, {"machine-4": TRUTH.price(4)})
     assert {each.configuration.instance for each in found} == {"machine-4"}
+
+
+def on_a_cpu(instance: str, rates: dict[int, float]) -> list[PricedRun]:
+    """Return three runs of each number of processes on a machine, with a rate for each."""
+    price = replace(PRICE, instance=instance)
+    return [
+        PricedRun(
+            run=scaled(
+                size, 64 // size, rate=rate * (1 + 0.01 * seed), steps=100_000 + 1000 * seed, seed=seed,
+                run_id=f"{instance}-{size}-{seed}", instance=instance, hardware="Xeon",
+            ),
+            price=price,
+        )
+        for size, rate in rates.items()
+        for seed in range(3)
+    ]  # fmt: skip
+
+
+def test_a_fast_machine_tells_nothing_of_a_slow_one_with_the_same_processor() -> None:
+    slow, fast = {1: 1000.0, 4: 3000.0}, {1: 6000.0, 2: 9000.0, 8: 14_400.0}
+    own = [*on_a_cpu("slow", slow), *on_a_cpu("fast", fast)]
+    predicted = predicted_options(own, {})
+    assert {each.configuration.instance for each in predicted} == {"fast"}, "two sizes of the slow one give no law"
+    assert predicted == predicted_options(on_a_cpu("fast", fast), {})
+
+
+def test_machines_that_stand_for_their_processes_are_taken_together() -> None:
+    own = [run for size in (1, 2, 4) for run in on_a_cpu(f"cores-{size}", {size: 1000.0 * size**0.9})]
+    assert {len(each.run_ids) for each in predicted_options(own, {})} in (set(), {9})
+    eight = predicted_options([*own, *on_a_cpu("cores-8", {8: 6500.0})], {})
+    assert all(len(each.run_ids) == 12 for each in eight)
+
+
+@pytest.mark.parametrize(("factor", "together"), [(1.0, True), (1.5, False)])
+def test_machines_with_the_same_accelerator_are_taken_together_if_their_rates_agree(
+    factor: float, together: bool
+) -> None:
+    own = runs(1, 2, 8)
+    other = replace(TRUTH.price(8), instance="other")
+
+    def moved(each: PricedRun) -> PricedRun:
+        identity = replace(each.run.identity, training_s=each.run.identity.training_s / factor)
+        run = replace(each.run, run_id=f"o{each.run.run_id}", instance="other", identity=identity)
+        return PricedRun(run=run, price=other)
+
+    found = predicted_options([*own, *map(moved, runs(1, 8))], {"machine-4": TRUTH.price(4)})
+    assert bool([each for each in found if len(each.run_ids) == 15]) is together
+
+
+def test_the_cheapest_machine_is_that_with_the_smallest_bill() -> None:
+    one = replace(TRUTH.price(1), usd_per_hour=2.0)
+    own = [replace(each, price=one, run=replace(each.run, instance=one.instance)) for each in runs(1, 2, 8)]
+    book = {"eight": replace(TRUTH.price(8), instance="eight", usd_per_hour=7.0)}
+    (option,) = [each for each in predicted_options(own, book) if each.configuration.processes == 4]
+    assert option.configuration.instance == "eight", "four instances with one accelerator cost 8 USD per hour"
+
+
+def test_a_cost_of_one_run_is_unknown() -> None:
+    price = replace(PRICE, accelerator="A")
+
+    def measured(processes: int, num_envs: int, count: int, steps: int, *, reached: bool = True) -> list[PricedRun]:
+        rate = 1000.0 * processes**0.9
+        return [
+            PricedRun(
+                run=scaled(
+                    processes, num_envs, rate=rate * (1 + 0.01 * seed), steps=steps + 100 * seed, seed=seed,
+                    reached=reached, run_id=f"{processes}x{num_envs}-{seed}", device="cuda:0", hardware="A",
+                ),
+                price=price,
+            )
+            for seed in range(count)
+        ]  # fmt: skip
+
+    own = [
+        *measured(1, 64, 1, 5000),
+        *measured(2, 64, 2, 9000, reached=False),
+        *measured(4, 64, 2, 9000, reached=False),
+        *measured(1, 16, 3, 4000),
+        *measured(1, 256, 3, 9000),
+        *measured(2, 96, 2, 7500),
+    ]
+    book = {
+        "eight": replace(price, instance="eight", accelerators=8, market="on-demand", region="any", usd_per_hour=1.0)
+    }
+    found = [each for each in predicted_options(own, book) if each.reached == 1]
+    assert found and all(each.cost is None for each in found)
+    assert "no cost: too few runs reached the target" in found[0].notes

@@ -60,7 +60,10 @@ def show_recommendation(
     if not pairs:
         known = sorted({run.declared.task for run in contents.runs})
         raise UserError(f"--recommend {task}: no run of this task; {nearest(task, known)}")
-    runs, summaries = zip(*pairs, strict=True)
+    begun = [pair for pair in pairs if pair[0].attempts]
+    if not begun:
+        raise UserError(f"--recommend {task}: no run of this task has begun to train yet")
+    runs, summaries = zip(*begun, strict=True)
     _require_one_machine(runs, price)
     chosen = of_one_yardstick(
         [
@@ -71,7 +74,7 @@ def show_recommendation(
     )
     limits = Limits(deadline_s=deadline_s, budget_usd=budget_usd)
     histories = [history for run in ledger.runs if (history := _spot_history(run)) is not None]
-    found = recommend(chosen, book, limits, histories)
+    found = recommend(chosen, book, limits, histories, never_began=len(pairs) - len(begun))
     if json_file is not None:
         asked = None if price is None else price.to_dict()
         report = {"asked_price": asked, **recommendation_json(found)}

@@ -46,6 +46,11 @@ class Limits:
     budget_usd: float | None = None
     """Cost per target-reaching checkpoint [USD]."""
 
+    @property
+    def are_set(self) -> bool:
+        """Whether there is a limit."""
+        return self.deadline_s is not None or self.budget_usd is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class NextRun:
@@ -69,6 +74,9 @@ class Choice:
     """How many options may be chosen."""
     chance_best: float | None
     """Probability that it is really the best of those that may be chosen; ``None`` without one."""
+    unranked: Option | None
+    """The option with the smallest figure, if that is smaller than that of the choice, and only has too few runs to be
+    ranked."""
     next_run: NextRun | None
     """The most valuable next run; ``None`` if none is expected to save :data:`LEAST_SAVED`."""
 
@@ -86,8 +94,8 @@ def figure_of(option: Option, goal: Goal) -> Estimate | None:
 def chance_within(option: Option, limits: Limits) -> float:
     """Return the probability that a training stays within limits; that of the less likely one if there are two.
 
-    A deadline is about one run, which misses the target as often as the runs behind the option did. A budget is about
-    the expected cost, failed runs included.
+    A deadline is about one run, which reaches the target at most as often as the runs behind the option did. A budget
+    is about the expected cost, failed runs included.
 
     Args:
         option: The option.
@@ -95,8 +103,9 @@ def chance_within(option: Option, limits: Limits) -> float:
     """
     chances = [1.0]
     if limits.deadline_s is not None:
+        # The distribution of the time already contains the runs that missed the target: they would have taken longer.
         in_time = 0.0 if option.time is None else option.time.chance_below(limits.deadline_s, single=True)
-        chances.append(in_time * _reached(option))
+        chances.append(min(in_time, _reached(option)))
     if limits.budget_usd is not None:
         chances.append(0.0 if option.cost is None else option.cost.chance_below(limits.budget_usd, single=False))
     return min(chances)
@@ -117,10 +126,19 @@ def choose(options: Sequence[Option], goal: Goal, limits: Limits) -> Choice:
     return Choice(
         goal=goal,
         option=best,
+        unranked=_better_unranked(best, possible, goal),
         among=len(allowed),
         chance_best=None if best is None else _chance_best(best, allowed, goal),
         next_run=_most_valuable(allowed, possible, goal, limits),
     )
+
+
+def _better_unranked(best: Option | None, options: Sequence[Option], goal: Goal) -> Option | None:
+    """Return the option with the smallest figure, if it is better than the choice and only lacks runs to be ranked."""
+    least = min(options, key=lambda each: _estimate(each, goal).value, default=None)
+    if best is None or least is None or least.ranked:
+        return None
+    return least if _estimate(least, goal).value < _estimate(best, goal).value else None
 
 
 def pareto_front(options: Sequence[Option]) -> list[Option]:
@@ -186,7 +204,7 @@ def _next_run(option: Option, choosable: Sequence[Option], goal: Goal, limits: L
 
 def _reached(option: Option) -> float:
     """Return the share of the runs behind an option that reached the target."""
-    return option.reached / len(option.run_ids)
+    return option.reached / len(option.run_ids) if option.run_ids else 0.0
 
 
 def _moves(figure: Estimate) -> float:
@@ -202,14 +220,14 @@ def _chance_kept_then(option: Option, limits: Limits) -> float:
         (limits.deadline_s, option.time, True, _reached(option)),
         (limits.budget_usd, option.cost, False, 1.0),
     ):
-        if limit is not None and share <= SURE:
+        if limit is not None and share < SURE:
             return 0.0
         if limit is None or figure is None or not figure.value:
             continue
         moves = _moves(figure)
         left = math.sqrt(max(figure.deviation**2 - moves**2, 0.0))
         spread = math.hypot(left, figure.run_spread) if single else left
-        room = math.log(limit / figure.value) - _NORMAL.inv_cdf(SURE / share) * spread
+        room = math.log(limit / figure.value) - _NORMAL.inv_cdf(SURE) * spread
         chances.append(_NORMAL.cdf(room / moves) if moves else float(room >= 0))
     return min(chances)
 

@@ -12,14 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.stats import f as f_distribution
 
-from ledger_lab.costs import FEWEST_RUNS, Price, billable_usd, cost_draws
+from ledger_lab.costs import FEWEST_RUNS, Price, billable_usd, billed_instances, cost_draws
 from ledger_lab.recommend.estimates import FREE, Estimate, Z, samples_to_target
 from ledger_lab.recommend.options import Basis, Configuration, Option, PricedRun, configuration_of
 from ledger_lab.scaling import Figure, Kind, ScalingStudy, find_studies
 from ledger_lab.scaling.laws import FARTHEST
 
 _DRAWS = 4000
+_DIFFER = 0.05
+"""Largest p-value at which two machines differ in speed."""
 
 
 def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> list[Option]:
@@ -30,20 +33,21 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> l
     the entries of the price book with the same accelerator. If the size was measured there, nothing is predicted. Spot
     machines are left out, because the laws do not contain what preemptions add.
 
+    The rate depends on the hardware, and not on who rents it out. So runs of several machines are taken together,
+    unless something speaks against it, see :func:`_are_alike`.
+
     Args:
         runs: Runs with the same target on the same panel.
         book: The price book.
     """
     measured = {configuration_of(each.run) for each in runs}
     by_id = {each.run.run_id: each for each in runs}
-    # The rate depends on the hardware, and not on who rents it out.
-    studies = find_studies([replace(each.run, instance="") for each in runs])
     found: dict[Configuration, Option] = {}
-    for study in studies:
+    for study, others in _studies(runs, by_id, book):
         own = [by_id[run.run_id] for run in study.runs]
         machines = {each.price.instance for each in own}
         for processes in _sizes(study):
-            num_envs, price = _num_envs(study, processes), _cheapest(own, processes, book)
+            num_envs, price = _num_envs(study, processes), _cheapest(own, processes, others)
             if num_envs is None or price is None:
                 continue
             configuration = replace(
@@ -56,6 +60,59 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> l
             if option is not None:
                 found[configuration] = option
     return list(found.values())
+
+
+def _studies(
+    runs: Sequence[PricedRun], by_id: Mapping[str, PricedRun], book: Mapping[str, Price]
+) -> Iterator[tuple[ScalingStudy, Mapping[str, Price]]]:
+    """Yield the scaling studies of all machines together, or else those of each machine.
+
+    Yields:
+        A study, and the entries of the price book that it may tell something about.
+    """
+    for study in find_studies([replace(each.run, instance="") for each in runs]):
+        own = [by_id[run.run_id] for run in study.runs]
+        if _are_alike(own):
+            yield study, book
+            continue
+        for instance in sorted({each.price.instance for each in own}):
+            alone = find_studies([each.run for each in own if each.price.instance == instance])
+            yield from ((each, {}) for each in alone)
+
+
+def _are_alike(runs: Sequence[PricedRun]) -> bool:
+    """Tell whether one law of the rate may describe runs of several machines with the same accelerator or processor.
+
+    It may not if a size is significantly faster on one of them (F test of the logarithms of the rates), or if this
+    cannot be tested, because no size was repeated. On a CPU, processes share the cores of their machine. So how the
+    rate grows there belongs to the machine, unless each machine stands for one number of processes.
+    """
+    instances = {each.price.instance for each in runs}
+    if len(instances) == 1:
+        return True
+    processes: dict[str, set[int]] = {}
+    rates: dict[tuple[int, int], dict[str, list[float]]] = {}
+    for each in runs:
+        run, instance = each.run, each.price.instance
+        processes.setdefault(instance, set()).add(run.processes)
+        if run.identity.rate:
+            rates.setdefault((run.processes, run.num_envs), {}).setdefault(instance, []).append(run.identity.rate)
+    if runs[0].run.device == "cpu" and any(len(own) > 1 for own in processes.values()):
+        return False
+    shared = [[np.log(own) for own in by_instance.values()] for by_instance in rates.values() if len(by_instance) > 1]
+    if not shared:
+        return True
+    means = [float(np.mean(np.concatenate(size))) for size in shared]
+    between = sum(
+        len(own) * (float(np.mean(own)) - mean) ** 2 for size, mean in zip(shared, means, strict=True) for own in size
+    )
+    within = sum(float(np.sum((own - np.mean(own)) ** 2)) for size in shared for own in size)
+    groups = sum(map(len, shared))
+    freedom = sum(len(own) for size in shared for own in size) - groups
+    if not freedom or not within:
+        return False
+    ratio = (between / (groups - len(shared))) / (within / freedom)
+    return bool(f_distribution.sf(ratio, groups - len(shared), freedom) >= _DIFFER)
 
 
 def _sizes(study: ScalingStudy) -> Iterator[int]:
@@ -96,7 +153,12 @@ def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Pric
         and price.accelerators >= processes
         and price.market not in ("spot", "unpriced")
     ]
-    return min(found, key=lambda price: math.inf if price.usd_per_hour is None else price.usd_per_hour, default=None)
+    devices = 1 if runs[0].run.device == "cpu" else processes
+
+    def usd_per_hour(price: Price) -> float:
+        return math.inf if price.usd_per_hour is None else price.usd_per_hour * billed_instances(devices, 1, price)
+
+    return min(found, key=usd_per_hour, default=None)
 
 
 def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, *, elsewhere: bool) -> Option | None:
@@ -133,7 +195,8 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
     cost = _cost(time, study, price, configuration)
     notes = [f"{law.full_name} from {len(law.sizes)} sizes, {behind}"]
     notes += ["beyond the measured sizes"] if rate.extrapolated else []
-    notes += ["no cost: unpriced"] if cost is None else []
+    if cost is None:
+        notes.append("no cost: unpriced" if price.usd_per_hour is None else "no cost: too few runs reached the target")
     notes += ["nothing was measured on this machine"] if elsewhere else []
     return Option(
         configuration=configuration,
@@ -176,6 +239,8 @@ def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Conf
     for point in study.points:
         if walls := [run.wall_s for run in point.runs if run.reached]:
             relative += [(run.wall_s / statistics.median(walls), run.reached) for run in point.counted]
+    if len(relative) < 2:
+        return None
     per_target = sum(spent for spent, _ in relative) / sum(reached for _, reached in relative)
     most = float(np.quantile(cost_draws(relative, np.random.default_rng(0), _DRAWS), 0.975))
     end_s = _median(run.wall_s - run.time_to_target_s for run in study.runs if run.time_to_target_s is not None)

@@ -43,6 +43,8 @@ class Recommendation:
     """Runs that still go on, and are left out."""
     repeated: int
     """Interrupted runs whose training was started again, and that are left out."""
+    never_began: int
+    """Runs that were declared, but have no attempt, and that are left out."""
     remarks: tuple[str, ...]
     """What a reader must know about the whole."""
 
@@ -87,6 +89,8 @@ def recommend(
     book: Mapping[str, Price],
     limits: Limits,
     histories: Sequence[SpotHistory] = (),
+    *,
+    never_began: int = 0,
 ) -> Recommendation:
     """Recommend a configuration.
 
@@ -95,6 +99,7 @@ def recommend(
         book: The price book.
         limits: What the training may take.
         histories: Runs on spot machines, of any task.
+        never_began: Runs of the task without an attempt, which are not among the runs.
 
     Raises:
         UserError: If a budget is given and no machine has a price.
@@ -133,6 +138,7 @@ def recommend(
         front=tuple(pareto_front(options)),
         running=running,
         repeated=len(runs) - len(ended) - running,
+        never_began=never_began,
         remarks=tuple(remarks),
     )
 

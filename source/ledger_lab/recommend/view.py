@@ -115,6 +115,7 @@ def render_notes(found: Recommendation) -> list[Text]:
         for count, what in (
             (found.running, "that still run"),
             (found.repeated, "that were interrupted from outside, and started again"),
+            (found.never_began, "that were declared, and never began"),
         )
         if count
     ]
@@ -134,7 +135,7 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, s
     following = _next_run_line(choice, names)
     if choice.option is None or choice.chance_best is None:
         why = "has both enough runs and a known " + ("time" if choice.goal is Goal.TIME else "cost")
-        limited = limits.deadline_s is not None or limits.budget_usd is not None
+        limited = limits.are_set
         sure = f", and keeps the limits with a probability of {percent(SURE, 0)}" if limited else ""
         return [f"{goal}: no configuration {why}{sure}", *([] if choice.next_run is None else [following])]
     best = choice.option
@@ -142,8 +143,13 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, s
     sure = f"it is the best of {choice.among} with a probability of {percent(choice.chance_best, 0)}"
     which = "it is the only one that can be chosen" if choice.among == 1 else sure
     lines = [f"{goal}: {names[best.configuration]} ({figures}); {which}"]
-    if limits.deadline_s is not None or limits.budget_usd is not None:
+    if limits.are_set:
         lines.append(f"  it keeps the limits with a probability of {percent(chance_within(best, limits), 0)}")
+    if (better := choice.unranked) is not None:
+        lines.append(
+            f"  better by its few runs, which do not suffice to rank it: {names[better.configuration]} "
+            f"({_time_words(better.time)}, {_cost_words(better)})"
+        )
     return [*lines, following]
 
 
@@ -177,6 +183,7 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
                 "option": None if choice.option is None else places[id(choice.option)],
                 "among": choice.among,
                 "chance_best": choice.chance_best,
+                "unranked": None if choice.unranked is None else places[id(choice.unranked)],
                 "next_run": None
                 if choice.next_run is None
                 else {
@@ -196,12 +203,13 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
                 "notes": list(option.notes),
                 "time": _estimate_json(option.time),
                 "cost": _estimate_json(option.cost),
-                "chance_within_limits": chance_within(option, found.limits),
+                "chance_within_limits": chance_within(option, found.limits) if found.limits.are_set else None,
             }
             for option in found.options
         ],
         "running": found.running,
         "repeated": found.repeated,
+        "never_began": found.never_began,
         "remarks": list(found.remarks),
     }
 

@@ -26,15 +26,16 @@ _SIZE = ("physics=", "env.scene.num_envs=")
 
 
 def scaled_runs(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[ScaledRun]:
-    """Return runs as points of scaling studies.
+    """Return runs as points of scaling studies. A run without an attempt is none: it took no time and tells nothing.
 
     Args:
         runs: The runs.
         summaries: Their summaries, in the same order.
         price: Price that replaces the declared prices.
     """
-    scaled = [scaled_run(run, summary, price) for run, summary in zip(runs, summaries, strict=True)]
-    return mark_repeated(runs, scaled)
+    begun = [(run, summary) for run, summary in zip(runs, summaries, strict=True) if run.attempts]
+    scaled = [scaled_run(run, summary, price) for run, summary in begun]
+    return mark_repeated([run for run, _ in begun], scaled)
 
 
 def mark_repeated(runs: Sequence[Run], scaled: Sequence[ScaledRun]) -> list[ScaledRun]:

@@ -29,7 +29,8 @@ def by_scaled_target(
     """
     groups: dict[Target, list[tuple[Run, RunSummary]]] = {}
     for run, each in zip(runs, summaries, strict=True):
-        groups.setdefault((each.task, each.physics, each.panel_id, each.target_success), []).append((run, each))
+        if run.attempts:  # others have measured nothing
+            groups.setdefault((each.task, each.physics, each.panel_id, each.target_success), []).append((run, each))
     return {
         target: members
         for target, members in groups.items()
