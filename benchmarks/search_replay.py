@@ -126,7 +126,7 @@ def decide_again(search: Search, runs: SearchRuns, before: Sequence[Recorded], t
     situation = Situation.of(
         search.declaration,
         list(trials.values()),
-        usd_per_s=search.usd_per_s,
+        price=search.price,
         skipped={number for number in runs.skipped if number < newest},
         refuses=search.refuses,
     )

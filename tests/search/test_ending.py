@@ -56,6 +56,15 @@ def test_what_missed_is_paid_for() -> None:
     assert neither.ratio is None and (neither.ratio_low, neither.ratio_high) == (0.0, math.inf)
 
 
+def test_a_stock_recipe_that_never_reached_the_target_bounds_the_ratio() -> None:
+    (found,) = compare(runs(BASE, missed=10), {1: runs([each / 2 for each in BASE])}, bill=9500.0)
+    assert found.is_bound and found.ratio == pytest.approx(0.05), "50 instead of at least 1000"
+    assert found.is_better and found.ratio_low == 0.0 < found.ratio_high < 0.1
+    assert found.break_even == pytest.approx(10) and found.break_even_low == 1.0, "nothing is repaid before it trains"
+    (rare,) = compare(runs(BASE, missed=7), {1: runs([each / 2 for each in BASE])}, bill=100.0)
+    assert not rare.is_bound and rare.break_even_low == 1.0
+
+
 def test_more_finalists_widen_each_interval() -> None:
     mixed = runs([50.0, 130, 70, 100, 95, 60, 90, 80, 40, 100])
     (alone,) = compare(runs(BASE), {1: mixed}, bill=1.0)

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.search_races import Landscape, declared, play, with_run
+from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
-from ledger_lab.search.charges import Drift
+from ledger_lab.search.charges import Charges, Drift
 from ledger_lab.search.decisions import Decision, End, Situation, Start, Wait
 from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.price import TrainingPrice
 from ledger_lab.search.proposals import RANDOM_TRIALS
 from ledger_lab.search.race import decide_race
 from ledger_lab.search.trials import Outcome, Place, SeedRun, Trial
@@ -35,6 +37,15 @@ def run(seed: int, wall_s: float, outcome: Outcome = Outcome.REACHED, **others: 
 
 def stock(*walls_s: float) -> Trial:
     return Trial(number=0, values={}, runs=tuple(run(seed, wall_s) for seed, wall_s in enumerate(walls_s, start=1)))
+
+
+def priced(usd_per_hour: float, **billing: float) -> TrainingPrice:
+    fields = {"billing_granularity_s": 1e-3, "billing_minimum_s": 0.0, **billing}
+    price = Price(
+        instance="made-up", market="custom", accelerators=1, usd_per_hour=usd_per_hour, source="s", date="2026-01-01",
+        **fields,
+    )  # fmt: skip
+    return TrainingPrice(price, 1)
 
 
 VALUES = {"learning_rate": 1e-3, "clip": 0.2, "schedule": "fixed"}
@@ -128,9 +139,39 @@ def test_dollars_need_a_price() -> None:
     with pytest.raises(UserError, match="no price"):
         decide(dollars, [])
     with pytest.raises(UserError, match="costs nothing"):
-        decide(dollars, [], usd_per_s=0.0)
-    start = decide(dollars, [], usd_per_s=0.001)
-    assert isinstance(start, Start) and start.cap_s == pytest.approx(1000 / 3)
+        decide(dollars, [], price=priced(0.0))
+    start = decide(dollars, [], price=priced(3.6))
+    assert isinstance(start, Start) and start.cap_s == pytest.approx(1000 / 3, abs=1e-3)
+
+
+def test_what_is_billed_by_the_hour_takes_a_whole_hour_from_the_budget() -> None:
+    hourly = priced(1.0, billing_granularity_s=3600.0, billing_minimum_s=3600.0)
+    dollars = replace(DECLARATION, budget_h=None, budget_usd=3.5)
+    start = decide(dollars, [], price=hourly)
+    assert isinstance(start, Start) and start.cap_s == 3600.0, "three trainings of an hour each"
+    assert isinstance(decide(replace(dollars, budget_usd=2.5), [], price=hourly), End), "two hours do not buy three"
+    ended = [replace(each, usd=1.0) for each in stock(100, 110, 120).runs]
+    end = decide(dollars, [replace(stock(1), runs=tuple(ended))], price=hourly)
+    assert isinstance(end, End) and "does not buy one trial" in end.reason, "a minute costs as much as an hour"
+
+
+def test_costs_are_compared_as_they_are_billed() -> None:
+    least = priced(3.6, billing_minimum_s=60.0)
+    cheap = replace(DECLARATION, objective="cost")
+    charges = Charges.of(cheap, [stock(20, 50, 100)], least)
+    assert [*charges.by_trial[0].values()] == pytest.approx([0.06, 0.06, 0.1])
+    assert charges.seconds(0.06) == pytest.approx(60.0)
+
+
+def test_the_energy_of_an_own_machine_is_part_of_the_price() -> None:
+    own = Price(
+        instance="desk", market="owned", accelerators=1, purchase_usd=3600.0, lifetime_years=1.0, utilization=0.5,
+        usd_per_kwh=0.5, power_w=400.0, source="s", date="2026-01-01", billing_granularity_s=1e-3,
+        billing_minimum_s=0.0,
+    )  # fmt: skip
+    price = TrainingPrice(own, 1)
+    assert price.usd(3600.0) == pytest.approx((own.usd_per_hour or 0.0) + 0.2)
+    assert price.seconds(price.usd(1234.0)) == pytest.approx(1234.0)
 
 
 def test_a_control_shows_the_drift_of_a_machine() -> None:

@@ -12,7 +12,6 @@ from ledger_lab.commands.search_on import Gone, SearchJobs
 from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.commands.study_requests import library_of
 from ledger_lab.costs import Price, load_price_book, resolve_price
-from ledger_lab.costs.model import billed_instances
 from ledger_lab.errors import UserError
 from ledger_lab.launch import requested_processes
 from ledger_lab.ledger.cohorts import declare_cohort
@@ -25,6 +24,7 @@ from ledger_lab.search.decisions import Decision, Situation
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import decide_next
 from ledger_lab.search.population import decide_population
+from ledger_lab.search.price import TrainingPrice
 from ledger_lab.search.proposals import propose
 from ledger_lab.search.result import SearchResult, summarize_search
 from ledger_lab.search.space import LIBRARY, Values, is_override
@@ -53,12 +53,12 @@ class Search:
         self.declaration, self.log_root, self.jobs = declaration, log_root, jobs
         self._processes, own = requested_processes(declaration.common_arguments)
         self._request = TrainRequest.parse(own)
-        self.usd_per_s = self._price(self._processes)
+        self.price = self._price(self._processes)
         self._told: set[str] = set()
         """Damage of the ledger that was printed: the search reads the ledger often."""
 
-    def _price(self, processes: int | None) -> float | None:
-        """Return the price of a second of training [USD/s]; ``None`` if neither budget nor objective needs it."""
+    def _price(self, processes: int | None) -> TrainingPrice | None:
+        """Return the price of the trainings; ``None`` if neither budget nor objective needs it."""
         if self.declaration.budget_usd is None and self.declaration.objective == "time":
             return None
         request, site = self._request, None if self.jobs is None else self.jobs.site
@@ -79,7 +79,7 @@ class Search:
                 "--device cuda or --device cpu to arguments"
             )
         devices = max(1, gpus or (processes or 1 if (request.device or "cpu").startswith("cuda") else 1))
-        return billed_instances(devices, 1, price) * price.usd_per_hour / 3600.0
+        return TrainingPrice(price, devices)
 
     def require_possible(self) -> None:
         """Refuse a search whose stock recipe or first trial can't be trained, before the stock recipe costs anything.
@@ -100,7 +100,7 @@ class Search:
         declaration.require_seeds_for(self._processes or max(1, gpus))
         if reason := self.refuses({}):
             raise UserError(f"search {declaration.name}: the stock recipe can't be trained: {reason}")
-        beginning = Situation.of(declaration, (), usd_per_s=self.usd_per_s, refuses=self.refuses)
+        beginning = Situation.of(declaration, (), price=self.price, refuses=self.refuses)
         if declaration.population is None:
             propose(declaration, (), beginning.charges, STOCK + 1, self.refuses)
         else:
@@ -216,9 +216,7 @@ class Search:
 
     def _situation(self, runs: SearchRuns) -> Situation:
         """Return what decisions depend on."""
-        return Situation.of(
-            self.declaration, runs.trials, usd_per_s=self.usd_per_s, skipped=runs.skipped, refuses=self.refuses
-        )
+        return Situation.of(self.declaration, runs.trials, price=self.price, skipped=runs.skipped, refuses=self.refuses)
 
 
 def _ended(runs: SearchRuns) -> set[SearchTraining]:

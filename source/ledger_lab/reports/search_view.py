@@ -324,7 +324,8 @@ def _ratio_words(comparison: Comparison) -> str:
     """Return a ratio with its interval."""
     high = "∞" if math.isinf(comparison.ratio_high) else f"{comparison.ratio_high:.2f}"
     ratio = MISSING if comparison.ratio is None or math.isinf(comparison.ratio) else f"{comparison.ratio:.2f}"
-    return f"{ratio} [{comparison.ratio_low:.2f}, {high}]"
+    at_most = "at most " if comparison.is_bound and ratio != MISSING else ""
+    return f"{at_most}{ratio} [{comparison.ratio_low:.2f}, {high}]"
 
 
 def _worth_words(declaration: SearchDeclaration, winner: Comparison) -> str:
@@ -335,7 +336,8 @@ def _worth_words(declaration: SearchDeclaration, winner: Comparison) -> str:
     high = "∞" if winner.break_even_high is None else f"{math.ceil(winner.break_even_high)}"
     what = "recipe" if declaration.population is None else "schedule"
     return (
-        f"it is repaid after {counted(math.ceil(winner.break_even), 'training')} [{low}, {high}] with the {what} of "
+        f"it is repaid after {'at most ' if winner.is_bound else ''}"
+        f"{counted(math.ceil(winner.break_even), 'training')} [{low}, {high}] with the {what} of "
         f"{trial_words(declaration, winner.trial)}"
     )
 

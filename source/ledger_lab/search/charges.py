@@ -9,6 +9,7 @@ from typing import Self
 
 from ledger_lab.errors import UserError
 from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.price import TrainingPrice
 from ledger_lab.search.trials import Outcome, SeedRun, Trial
 
 _COMPARABLE = (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
@@ -79,44 +80,44 @@ class Charges:
     """Charge of each ended training of the race, without controls, by trial and seed."""
     drift: float
     """Present drift of the machine that has become slowest: its time per environment step ÷ that at the beginning."""
-    usd_per_s: float | None
-    """Price of a second [USD/s]; ``None`` if neither the budget nor the objective needs it."""
-    per_s: float
-    """Charge of a second on a machine without drift [1 or USD]."""
+    price: TrainingPrice | None
+    """Price of the trainings; ``None`` if neither the budget nor the objective needs it."""
+    costs: bool
+    """Whether trainings are compared by their costs, and not by their times."""
 
     @classmethod
-    def of(cls, declaration: SearchDeclaration, trials: Sequence[Trial], usd_per_s: float | None) -> Self:
+    def of(cls, declaration: SearchDeclaration, trials: Sequence[Trial], price: TrainingPrice | None) -> Self:
         """Compute the charges.
 
         Args:
             declaration: The search.
             trials: Its trials.
-            usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
+            price: Price of the trainings; ``None`` without a price.
 
         Raises:
             UserError: If a price is missing that the budget or the objective needs.
         """
         costs = declaration.objective == "cost"
-        if (costs or declaration.budget_usd is not None) and not usd_per_s:
+        if (costs or declaration.budget_usd is not None) and (price is None or not price.per_s):
             raise UserError(
                 f"search {declaration.name}: the machine has no price, or costs nothing: set one, or give budget_h "
                 'and objective = "time"'
             )
         runs = [run for trial in trials for run in trial.runs]
         drifts = {machine: Drift.of(machine, trials) for machine in sorted({run.machine for run in runs})}
-        per_s = usd_per_s if costs and usd_per_s is not None else 1.0
+
+        def charge(run: SeedRun) -> float:
+            amount = price.usd(run.charged_s) if costs and price is not None else run.charged_s
+            return amount / drifts[run.machine].at(run.started_s)
+
         return cls(
             by_trial={
-                trial.number: {
-                    seed: run.charged_s * per_s / drifts[run.machine].at(run.started_s)
-                    for seed, run in trial.raced().items()
-                    if run.outcome.is_final
-                }
+                trial.number: {seed: charge(run) for seed, run in trial.raced().items() if run.outcome.is_final}
                 for trial in trials
             },
             drift=max((each.factors[-1] for each in drifts.values() if each.factors), default=1.0),
-            usd_per_s=usd_per_s,
-            per_s=per_s,
+            price=price,
+            costs=costs,
         )
 
     def mean(self, trial: int) -> float:
@@ -126,7 +127,7 @@ class Charges:
 
     def seconds(self, charge: float) -> float:
         """Return the time that a charge stands for, at the present speed of the slowest machine [s]."""
-        return charge / self.per_s * self.drift
+        return (charge / self.price.per_s if self.costs and self.price is not None else charge) * self.drift
 
     def spent_by_race(self, declaration: SearchDeclaration, trials: Sequence[Trial]) -> float:
         """Return what the race has spent [USD or h, as the budget]. A training under way counts as its cap.
@@ -139,10 +140,21 @@ class Charges:
         return sum(self.spent(declaration, run) for run in runs)
 
     def from_budget(self, declaration: SearchDeclaration, wall_s: float) -> float:
-        """Return what a time takes from the budget [USD or h]."""
-        if declaration.budget_usd is None:
+        """Return what a training of some time takes from the budget, as it is billed [USD or h]."""
+        if declaration.budget_usd is None or self.price is None:
             return wall_s / 3600
-        return wall_s * (self.usd_per_s or 0.0)
+        return self.price.usd(wall_s)
+
+    def time_for(self, declaration: SearchDeclaration, amount: float) -> float:
+        """Return how long a training may take that takes an amount from the budget [s].
+
+        Args:
+            declaration: The search.
+            amount: The amount [USD or h, as the budget].
+        """
+        if declaration.budget_usd is None or self.price is None:
+            return 3600 * amount
+        return self.price.seconds(amount)
 
     def spent(self, declaration: SearchDeclaration, run: SeedRun) -> float:
         """Return what a training has taken from the budget, or may still take [USD or h]."""

@@ -8,6 +8,7 @@ from typing import Self
 
 from ledger_lab.search.charges import Charges
 from ledger_lab.search.declaration import SearchDeclaration
+from ledger_lab.search.price import TrainingPrice
 from ledger_lab.search.proposals import Refuses
 from ledger_lab.search.space import Values
 from ledger_lab.search.trials import STOCK, Outcome, Place, SearchTraining, SeedRun, Trial, in_order
@@ -66,7 +67,7 @@ class Situation:
         declaration: SearchDeclaration,
         trials: Sequence[Trial],
         *,
-        usd_per_s: float | None = None,
+        price: TrainingPrice | None = None,
         skipped: Collection[int] = (),
         refuses: Refuses | None = None,
     ) -> Self:
@@ -77,7 +78,7 @@ class Situation:
         Args:
             declaration: The search.
             trials: What the ledger says of its trials, in any order.
-            usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
+            price: Price of the trainings; ``None`` without a price.
             skipped: As :attr:`skipped`.
             refuses: As :attr:`refuses`.
 
@@ -85,7 +86,7 @@ class Situation:
             UserError: If a price is missing that the budget or the objective needs.
         """
         ordered = in_order(trials)
-        charges = Charges.of(declaration, ordered, usd_per_s)
+        charges = Charges.of(declaration, ordered, price)
         return cls(declaration=declaration, trials=ordered, charges=charges, skipped=skipped, refuses=refuses)
 
     @property
@@ -110,10 +111,13 @@ class Situation:
         budget = declaration.budget_h if declaration.budget_usd is None else declaration.budget_usd
         return (budget or 0.0) - self.charges.spent_by_race(declaration, self.trials)
 
-    @property
-    def left_s(self) -> float:
-        """What is left of the budget, as time of training [s]."""
-        return self.left / self.charges.from_budget(self.declaration, 1.0)
+    def share_s(self, trainings: int) -> float:
+        """Return how long each of some trainings may take if they share what is left of the budget [s].
+
+        Args:
+            trainings: Their number; at least 1.
+        """
+        return self.charges.time_for(self.declaration, self.left / trainings)
 
     @property
     def unit(self) -> str:

@@ -46,6 +46,9 @@ class Comparison:
     """Seeds that both have run."""
     ratio: float | None
     """Bill per proven target ÷ that of the stock recipe; ``None`` if neither reached a target."""
+    is_bound: bool
+    """Whether the stock recipe reached no target. Then :attr:`ratio` and :attr:`break_even` are computed as if it had
+    reached one, and the true ones are smaller."""
     ratio_low: float
     ratio_high: float
     """Interval of the ratio, which holds for all finalists together in 95 %; infinite without an upper end."""
@@ -208,43 +211,50 @@ def _compared(
     every = np.arange(len(seeds))[None]
     base_runs, own_runs = ([each[seed] for seed in seeds] for each in (stock, runs))
     base, own = _per_target(base_runs, picks), _per_target(own_runs, picks)
+    # Without a success of the stock recipe, its bill per target is unknown; it is at least that of one success.
+    least_base = _per_target(base_runs, picks, at_least_one=True)
+    own_s, base_s, least_base_s = (
+        float(_per_target(each, every, at_least_one=once)[0])
+        for each, once in ((own_runs, False), (base_runs, False), (base_runs, True))
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratios, savings = own / base, base - own
-        ratio = float(_per_target(own_runs, every)[0] / _per_target(base_runs, every)[0])
-        saving = float(_per_target(base_runs, every)[0] - _per_target(own_runs, every)[0])
+        lows, highs, most_saved, least_saved = own / base, own / least_base, base - own, least_base - own
     levels = percentile_levels(len(seeds), 1 - (1 - _CONFIDENCE) / comparisons)
     # In a resample in which neither recipe reached the target, the ratio can be anything.
-    lows, highs = np.nan_to_num(ratios, nan=0.0, posinf=np.inf), np.nan_to_num(ratios, nan=np.inf, posinf=np.inf)
-    low = float(np.quantile(lows, levels[0], method="inverted_cdf"))
+    low = float(np.quantile(np.nan_to_num(lows, nan=0.0, posinf=np.inf), levels[0], method="inverted_cdf"))
     high = float(np.quantile(highs, levels[1], method="inverted_cdf"))
-    least = np.quantile(np.nan_to_num(savings, nan=-np.inf, posinf=np.inf), levels[0], method="inverted_cdf")
-    most = np.quantile(np.nan_to_num(savings, nan=np.inf, posinf=np.inf), levels[1], method="inverted_cdf")
+    least = np.quantile(least_saved, levels[0], method="inverted_cdf")
+    most = np.quantile(np.nan_to_num(most_saved, nan=np.inf, posinf=np.inf), levels[1], method="inverted_cdf")
     return Comparison(
         trial=number,
         seeds=len(seeds),
-        ratio=None if math.isnan(ratio) else ratio,
+        ratio=None if math.isinf(own_s) and math.isinf(base_s) else own_s / least_base_s,
+        is_bound=math.isinf(base_s),
         ratio_low=low,
         ratio_high=high,
-        break_even=_trainings(bill, saving),
+        break_even=_trainings(bill, least_base_s - own_s),
         break_even_low=_trainings(bill, float(most)),
         break_even_high=_trainings(bill, float(least)) if high < 1 else None,
     )
 
 
-def _per_target(runs: Sequence[SealedRun], picks: NDArray[np.int64]) -> NDArray[np.float64]:
+def _per_target(
+    runs: Sequence[SealedRun], picks: NDArray[np.int64], *, at_least_one: bool = False
+) -> NDArray[np.float64]:
     """Return the bill per proven target in each resample; infinite without a proven target.
 
     Args:
         runs: The trainings.
         picks: Indices of the resampled trainings, of shape (resamples, trainings).
+        at_least_one: Whether to divide by one where no target was proven.
     """
     import numpy as np
 
     bills, reached = np.array([run.bill for run in runs]), np.array([run.reached for run in runs], dtype=float)
     with np.errstate(divide="ignore"):
-        return bills[picks].sum(axis=1) / reached[picks].sum(axis=1)
+        return bills[picks].sum(axis=1) / np.maximum(reached[picks].sum(axis=1), float(at_least_one))
 
 
 def _trainings(bill: float, saving: float) -> float | None:
-    """Return after how many trainings a bill is repaid; ``None`` for never."""
-    return bill / saving if saving > 0 else None
+    """Return after how many trainings a bill is repaid, at least one; ``None`` for never."""
+    return max(1.0, bill / saving) if saving > 0 else None

@@ -68,7 +68,7 @@ def decide_population(situation: Situation) -> Decision:
         )
     slowest_s = _slowest_s(before)
     if slowest_s is not None and not started:
-        needed = situation.charges.from_budget(declaration, declaration.members * slowest_s)
+        needed = declaration.members * situation.charges.from_budget(declaration, slowest_s)
         if needed > situation.left:
             return End(
                 f"the rest of the budget does not buy another generation, which takes about {needed:.3g} "
@@ -184,7 +184,7 @@ def _start(situation: Situation, number: int, before: Sequence[Trial], started: 
     declaration = situation.declaration
     members = {member_of(declaration, trial.number) for trial in started}
     missing = [member for member in range(1, declaration.members + 1) if member not in members]
-    cap_s = situation.left_s / len(missing)
+    cap_s = situation.share_s(len(missing))
     if cap_s <= 0:
         if situation.is_under_way:
             return Wait("the trainings under way may use up the budget")

@@ -73,10 +73,10 @@ def _stock(situation: Situation) -> Decision | None:
             return End(f"the stock recipe {what} on seed {seed}, so there is nothing to compare with: {way_out}")
     missing = [seed for seed in situation.declaration.search_seeds if seed not in runs]
     if missing:
-        left_s = situation.left_s
-        if left_s <= 0:
+        cap_s = situation.share_s(len(missing))
+        if cap_s <= 0:
             return End("the budget does not buy all seeds of the stock recipe: raise it")
-        return Start(place=Place(STOCK), values={}, seed=missing[0], cap_s=left_s / len(missing))
+        return Start(place=Place(STOCK), values={}, seed=missing[0], cap_s=cap_s)
     if not all(run.outcome.is_final for run in runs.values()):
         return Wait("the stock recipe has not run all search seeds yet")
     return None

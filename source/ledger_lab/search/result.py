@@ -14,6 +14,7 @@ from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import Comparison, SealedRun, compare, finalists, sealed_runs
 from ledger_lab.search.importance import Importance, importances
 from ledger_lab.search.population import by_generation, ranked_members, reached, score
+from ledger_lab.search.price import TrainingPrice
 from ledger_lab.search.race import incumbent
 from ledger_lab.search.trials import STOCK, SeedRun, Trial
 
@@ -98,7 +99,7 @@ class SearchResult:
         for each in self.ended:
             so_far[each.trial] = replace(so_far[each.trial], runs=(*so_far[each.trial].runs, each.run))
             known = [trial for trial in so_far.values() if trial.runs]
-            charges = Charges.of(self.declaration, known, self.charges.usd_per_s)
+            charges = Charges.of(self.declaration, known, self.charges.price)
             best = incumbent(self.declaration, known, charges)
             if best is not None and (not steps or steps[-1].trial != best.number):
                 steps.append(Step(each.spent, best.number, charges.mean(best.number)))
@@ -132,7 +133,7 @@ def summarize_search(situation: Situation) -> SearchResult:
     finals = finalists(declaration, trials, charges)
 
     def bill(run: SeedRun) -> float:
-        return bill_of(declaration, run, charges.usd_per_s)
+        return bill_of(declaration, run, charges.price)
 
     whole_bill = sum(bill(run) for trial in trials for run in trial.runs)
     sealed = {
@@ -180,14 +181,16 @@ def _comparisons(
     return tuple(compare(sealed[STOCK], finals, bill))
 
 
-def bill_of(declaration: SearchDeclaration, run: SeedRun, usd_per_s: float | None) -> float:
+def bill_of(declaration: SearchDeclaration, run: SeedRun, price: TrainingPrice | None) -> float:
     """Return the bill of a training: what it really took [s or USD, as the objective says].
 
     Args:
         declaration: The search.
         run: The training.
-        usd_per_s: Price of a second of training [USD/s]; ``None`` without a price.
+        price: Price of the trainings; ``None`` without a price.
     """
     if declaration.objective == "time":
         return run.wall_s
-    return run.usd if run.usd is not None else run.wall_s * (usd_per_s or math.nan)
+    if run.usd is not None:
+        return run.usd
+    return math.nan if price is None else price.usd(run.wall_s)

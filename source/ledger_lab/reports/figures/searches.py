@@ -60,7 +60,7 @@ def _scale(result: SearchResult, bills: list[float]) -> tuple[float, str, Callab
 
 def _bill(result: SearchResult, run: SeedRun) -> float:
     """Return the bill of a training [s or USD, as the objective says]."""
-    return bill_of(result.declaration, run, result.charges.usd_per_s)
+    return bill_of(result.declaration, run, result.charges.price)
 
 
 def _race(result: SearchResult) -> Drawing:
