@@ -235,6 +235,8 @@ def test_a_trial_whose_values_are_refused_is_left_out_for_good(
     declared = {cohort.name: len(cohort.run_ids) for cohort in read_ledger(log_root).cohorts}
     stem = load_search(path).cohort_stem
     assert declared == {f"{stem}-t0001": 0, f"{stem}-t0002": 0}
+    named = Path(said.partition(" is left out")[2].partition("remove ")[2].splitlines()[0])
+    assert named == log_root / "cohorts" / f"{stem}-t0001" and named.is_dir(), "what to remove to try it again"
 
 
 def test_a_trial_that_was_trained_before_is_not_left_out(tmp_path: Path, trainings: list[Trainer]) -> None:

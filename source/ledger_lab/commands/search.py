@@ -17,6 +17,7 @@ from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.commands.search_scores import scored_trainings
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.cohorts import cohort_journal
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.figures.searches import draw_search
@@ -36,7 +37,7 @@ from ledger_lab.reports.search_words import copy_words, training_words, values_w
 from ledger_lab.search.decisions import End, Start
 from ledger_lab.search.declaration import load_search
 from ledger_lab.search.result import SearchResult
-from ledger_lab.search.trials import Outcome, SearchTraining
+from ledger_lab.search.trials import Outcome, SearchTraining, cohort_of
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.units import counted, duration
@@ -115,7 +116,7 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
                     f"began to train: see {each.output}; correct that, remove the folder of this submission, and start "
                     "again"
                 )
-            console.print(_skip_line(training, f"see {each.output}"), soft_wrap=True)
+            console.print(_skip_line(search, training, f"see {each.output}"), soft_wrap=True)
             failures = _counted(search, failures + 1, training)
         if gone:
             continue
@@ -146,15 +147,19 @@ def _counted(search: Search, failures: int, last: SearchTraining) -> int:
     if failures == _MOST_FAILURES:
         raise UserError(
             f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last one of "
-            f"{training_words(search.declaration, last)}: correct the cause, and start again; move their runs away if "
-            "the recipes are not to blame"
+            f"{training_words(search.declaration, last)}: correct the cause, and start again; if the recipes are not "
+            "to blame, move their runs away, and remove the folders of the trials that were left out"
         )
     return failures
 
 
-def _skip_line(training: SearchTraining, where: str) -> str:
+def _skip_line(search: Search, training: SearchTraining, where: str) -> str:
     """Say that a trial is left out."""
-    return f"trial {training.place.trial} is left out, because train.py refuses its values ({where})"
+    folder = cohort_journal(search.log_root, cohort_of(search.declaration, training.place)).parent
+    return (
+        f"trial {training.place.trial} is left out, because train.py refuses its values ({where}). If they are not to "
+        f"blame, correct the cause, and remove {folder}"
+    )
 
 
 def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool | None:
@@ -178,7 +183,7 @@ def _start(search: Search, runs: SearchRuns, start: Start, console: Console, loc
     status = train_here(train_command(arguments, search.log_root), _longest_s(runs, start), keeps=(lock,))
     runs, _ = search.look()
     if status == EXIT_USER_ERROR and search.skip(training, runs):
-        console.print(_skip_line(training, "see the message above"), soft_wrap=True)
+        console.print(_skip_line(search, training, "see the message above"), soft_wrap=True)
         return False
     if status == EXIT_USER_ERROR or training not in runs.runs:
         raise UserError(

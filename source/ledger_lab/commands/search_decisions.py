@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ledger_lab.commands.study_requests import library_of
 from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.launch import requested_processes
+from ledger_lab.ledger import Run
 from ledger_lab.ledger.cohorts import declare_cohort
 from ledger_lab.ledger.find import tell_damage
 from ledger_lab.ledger.redaction import Redactor
@@ -176,7 +178,7 @@ class Search:
         return runs, {
             training: each
             for training, each in gone.items()
-            if each.submissions > sum(len(run.attempts) for run in runs.runs.get(training, []))
+            if not (each.has_begun or _has_attempt(runs.runs.get(training, []), each.job))
         }
 
     def skip(self, training: SearchTraining, runs: SearchRuns) -> bool:
@@ -217,6 +219,12 @@ class Search:
     def _situation(self, runs: SearchRuns) -> Situation:
         """Return what decisions depend on."""
         return Situation.of(self.declaration, runs.trials, price=self.price, skipped=runs.skipped, refuses=self.refuses)
+
+
+def _has_attempt(runs: Iterable[Run], job: str) -> bool:
+    """Tell whether an attempt of some runs ran in a job: it may have been killed before it noted its run."""
+    starts = [start for run in runs for attempt in run.attempts if (start := attempt.first_start) is not None]
+    return any(start.job is not None and start.job.job == job for start in starts)
 
 
 def _ended(runs: SearchRuns) -> set[SearchTraining]:

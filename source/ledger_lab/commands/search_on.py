@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,7 @@ from ledger_lab.commands.submit import complete_drafts, hand_over, planned_train
 from ledger_lab.errors import UserError
 from ledger_lab.launch.drafts import read_drafts
 from ledger_lab.launch.engine import Engine, Site, load_engine, load_site
-from ledger_lab.launch.plans import Plan, PlannedTraining
+from ledger_lab.launch.plans import Plan, PlannedTraining, read_run_dir
 from ledger_lab.launch.submission_folders import new_folder
 from ledger_lab.launch.submissions import Submission, latest_by_name, read_submissions
 from ledger_lab.recipes.recipe_file import read_recipe
@@ -31,8 +30,10 @@ from ledger_lab.training.request import TrainRequest
 class Gone:
     """A submitted training that neither waits nor runs, although the ledger does not show that it has ended."""
 
-    submissions: int
-    """How often it was submitted, without cancelled submissions."""
+    job: str
+    """Id of the job of the last submission, as the engine gives it."""
+    has_begun: bool
+    """Whether the last submission has noted its run, which it does when it begins an attempt."""
     output: Path
     """Output of the last submission."""
     is_refused: bool
@@ -114,7 +115,6 @@ class SearchJobs:
         names = {self._name(each) for each in ended}
         submissions = read_submissions(self.log_root, self._declaration.cohort_stem)
         kept = [submission for submission in submissions if not _cancelled(submission).exists()]
-        counts = Counter(planned.what for submission in kept for planned in submission.trainings())
         for name, (submission, index) in latest_by_name(submissions).items():
             if name in names:
                 continue
@@ -124,7 +124,8 @@ class SearchJobs:
                 waiting[training] = self._waiting(training, planned, submission)
             elif submission in kept:
                 gone[training] = Gone(
-                    submissions=counts[name],
+                    job=submission.job,
+                    has_begun=read_run_dir(submission.folder, index) is not None,
                     output=submission.output(index),
                     is_refused=submission.exit_status(index) == EXIT_USER_ERROR,
                 )
