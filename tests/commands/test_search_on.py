@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ledger_lab.commands import search as program
 from ledger_lab.commands.search import run_search
+from ledger_lab.commands.search_decisions import Search
+from ledger_lab.commands.search_on import Gone
 from ledger_lab.errors import UserError
 from ledger_lab.launch.local import ENGINE
 from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import read_ledger
 from ledger_lab.search.declaration import load_search
-from tests.fakes.searches import population_file, search_file, trainer
+from ledger_lab.search.trials import STOCK, Place, SearchTraining, cohort_of
+from tests.fakes.searches import population_file, search_file, train, trainer
 from tests.fakes.waiting import wait_until
 
 PROGRAM = """
@@ -113,3 +118,25 @@ def test_a_training_that_can_not_be_resumed_is_not_submitted_for_ever(cluster: P
     with pytest.raises(UserError, match=r"seed 1 ended before it began to train: see .*/002/output/0\.log"):
         run_search([str(path), "--on", str(cluster)])
     assert len(read_submissions(tmp_path / "ledger", load_search(path).cohort_stem)) == 2
+
+
+def test_a_refused_resume_is_told_although_its_run_was_requeued_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has two attempts of the first submission, and none of the second one."""
+    path, log_root = search_file(tmp_path), tmp_path / "logs"
+    declaration = load_search(path)
+    training = SearchTraining(Place(STOCK), 1)
+    command = ["python", "train.py", "--log_root", str(log_root), "--seed", "1", "--task", declaration.task]
+    command += ["--cohort", cohort_of(declaration, training.place), "--limit_s", "270.0"]
+    for restarts, asked in enumerate((command, [*command[:4], "--resume"])):
+        job = {"engine": "slurm", "job": "8", "index": 0, "restarts": restarts}
+        monkeypatch.setenv("LEDGER_LAB_JOB", json.dumps(job))
+        run = next((each.name for each in log_root.glob("rsl_rl/e/*")), "")
+        train([*asked, run] if restarts else asked, interrupted_after_s=5.0)
+    for job, is_gone in (("9", True), ("8", False)):
+        gone = {training: Gone(job=job, has_begun=False, output=tmp_path / "0.log", is_refused=True)}
+        jobs = SimpleNamespace(ask=lambda ended, gone=gone: ({}, gone), site=None)
+        runs, found = Search(declaration, log_root, jobs).look()  # type: ignore[arg-type]
+        assert [len(each.attempts) for each in runs.runs[training]] == [2]
+        assert (training in found) is is_gone

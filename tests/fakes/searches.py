@@ -10,6 +10,7 @@ import argparse
 import datetime
 import json
 import math
+import os
 import secrets
 import socket
 import sys
@@ -24,6 +25,7 @@ import pytest
 from ledger_lab.commands import search as program
 from ledger_lab.commands.search import run_search
 from ledger_lab.costs import load_prices, resolve_price
+from ledger_lab.launch.job import read_job
 from ledger_lab.ledger import (
     STATE_FILE,
     AttemptEnded,
@@ -181,7 +183,15 @@ def train(
             )
         )
         journal.append(
-            AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=2**22 + 1, host=socket.gethostname(), wall_ns=1)
+            AttemptStarted(
+                run_id=run_id,
+                attempt=1,
+                rank=0,
+                pid=2**22 + 1,
+                host=socket.gethostname(),
+                wall_ns=1,
+                job=read_job(os.environ),
+            )  # fmt: skip
         )
         journal.append(window(1, 40, {"simulate": SECOND}, SECOND))
         if status is Status.PREEMPTED and state:
@@ -200,7 +210,15 @@ def _resume(root: Path, run: str, interrupted_after_s: float | None) -> int:
     ended_s = interrupted_after_s or float((run_dir / STATE_FILE).read_text()) / 2
     with Journal(run_dir / f"journal-{number}-0.jsonl") as journal:
         journal.append(
-            AttemptStarted(run_id=run, attempt=number, rank=0, pid=2**22 + 1, host=socket.gethostname(), wall_ns=1)
+            AttemptStarted(
+                run_id=run,
+                attempt=number,
+                rank=0,
+                pid=2**22 + 1,
+                host=socket.gethostname(),
+                wall_ns=1,
+                job=read_job(os.environ),
+            )  # fmt: skip
         )
         if interrupted_after_s is not None:
             journal.append(_saved(number, ended_s))

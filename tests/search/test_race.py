@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.search_races import Landscape, declared, play, with_run
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
-from ledger_lab.search.charges import Charges, Drift
+from ledger_lab.search.charges import Charges, Drift, unused_controls
 from ledger_lab.search.decisions import Decision, End, Situation, Start, Wait
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.price import TrainingPrice
@@ -174,9 +174,17 @@ def test_the_energy_of_an_own_machine_is_part_of_the_price() -> None:
     assert price.seconds(price.usd(1234.0)) == pytest.approx(1234.0)
 
 
+def test_a_control_on_another_machine_shows_nothing() -> None:
+    runs = (run(1, 100, step_s=1.0, machine="a"), run(1, 300, step_s=3.0, repeat=1, started_s=10.0, machine="b"))
+    trials = [Trial(number=0, values={}, runs=runs)]
+    assert unused_controls(trials) == 1
+    assert Drift.of("a", trials).at(10) == Drift.of("b", trials).at(10) == 1.0
+
+
 def test_a_control_shows_the_drift_of_a_machine() -> None:
     runs = (run(1, 100, step_s=1.0), run(1, 150, step_s=1.5, repeat=1, started_s=10.0))
     drift = Drift.of("", [Trial(number=0, values={}, runs=runs)])
+    assert unused_controls([Trial(number=0, values={}, runs=runs)]) == 0
     assert (drift.at(9), drift.at(10)) == (1.0, 1.5)
 
 

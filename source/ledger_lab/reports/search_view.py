@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ledger_lab.reports.population_view import TITLES, best_words, lineage_lines, member_rows, members_shown
 from ledger_lab.reports.search_words import trial_words, values_words
+from ledger_lab.search.charges import unused_controls
 from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.ending import Comparison
 from ledger_lab.search.population import by_generation
@@ -138,6 +139,11 @@ def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
         "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed counts "
         "as in the race, corrected for the drift of the machine · cost: of all trainings of the trial"
     ]
+    if unused := unused_controls(result.trials):
+        notes.append(
+            f"{counted(unused, 'control')} ran on another machine than the training before, and did not show how the "
+            "speed of the machine has changed"
+        )
     return [*notes, f"{counted(left_out, 'more trial')}: --all shows all"] if left_out else notes
 
 

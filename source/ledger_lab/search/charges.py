@@ -68,6 +68,19 @@ class Drift:
         return self.factors[place - 1] if place else 1.0
 
 
+def unused_controls(trials: Sequence[Trial]) -> int:
+    """Return how many controls ran on another machine than the training that they repeat, and so show no drift.
+
+    Args:
+        trials: The trials.
+    """
+    return sum(
+        run.repeat > 0 and (first := trial.raced().get(run.seed)) is not None and first.machine != run.machine
+        for trial in trials
+        for run in trial.runs
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Charges:
     """Charges: what trainings of the race count as when trials are compared [s or USD, as the objective says].
