@@ -29,18 +29,19 @@ class SearchRequest(Request):
         ),
         description=(
             "Search for the recipe that reaches the target in the least time, or for the least cost. A search file "
-            "lists hyperparameters with their ranges, a budget, and training seeds. First, the stock recipe is "
-            "trained on all search seeds. Then each other trial races against the best trial so far: the program ends "
-            "a trial when it can't win any more. When the rest of the budget is too small, up to three of the best "
-            "trials and the stock recipe are trained on sealed seeds, and compared. If the best of these trials is "
-            "proven to be better than the stock recipe, its recipe is written into a file for train.py --recipe. If "
-            "the search file asks for a population, its members are trained in stages, and the worst are replaced by "
-            "changed copies of better ones. This finds a schedule, which is compared on sealed seeds in the same way. "
+            "lists hyperparameters with their ranges, a budget, and training seeds.\n\n"
+            "First, the stock recipe is trained on all search seeds. Then each other trial races against the best "
+            "trial so far: the program ends a trial when it can't win any more. When the rest of the budget is too "
+            "small, up to three of the best trials and the stock recipe are trained on sealed seeds, and compared. If "
+            "the best of these trials is proven to be better than the stock recipe, its recipe is written into a file "
+            "for train.py --recipe.\n\n"
+            "If the search file asks for a population, its members are trained in stages, and the worst are replaced "
+            "by changed copies of better ones. This finds a schedule, which is compared on sealed seeds in the same "
+            "way.\n\n"
             "If you start the program again, it continues from the ledger, and the same ledger gives the same "
-            "trainings. If the "
-            f"system ends the program, the exit status is {EXIT_REQUEUE}; after Ctrl-C, it is 130."
+            f"trainings. If the system ends the program, the exit status is {EXIT_REQUEUE}; after Ctrl-C, it is 130."
         ),
-        terms=("trial", "sealed seeds", "target", "run", "cohort", "ledger"),
+        terms=("trial", "stock recipe", "sealed seeds", "target", "run", "cohort", "ledger"),
         examples=(
             "search.py ant_recipe --dry_run",
             "search.py ant_recipe",

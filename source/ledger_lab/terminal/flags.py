@@ -46,6 +46,7 @@ TERMS = {
     "run": "one training, with all its continuations after interruptions",
     "sealed seeds": "training seeds for the final comparison of a search; its race does not use them",
     "state": "a file with everything that is needed to continue a run",
+    "stock recipe": "the recipe that a search begins with, and that it compares the others with",
     "success function": "a Python function that tells which environments have reached the goal",
     "target": "the share of successful episodes that a policy must reach",
     "telemetry": "samples of power, temperature, load and memory during a run",
