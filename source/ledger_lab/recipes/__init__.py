@@ -1,6 +1,6 @@
 """Library-neutral recipes, and the libraries that they are translated to."""
 
-from ledger_lab.recipes.ant import ANT, STOCK_ANT
+from ledger_lab.recipes.ant import ANT, ANT_SAC, ANT_TD3, STOCK_ANT
 from ledger_lab.recipes.cartpole import CARTPOLE, CARTPOLE_SAC, CARTPOLE_TD3, STOCK_CARTPOLE
 from ledger_lab.recipes.dialect import Dialect, Only, Recipe, Setting
 from ledger_lab.recipes.humanoid import HUMANOID
@@ -9,7 +9,7 @@ from ledger_lab.recipes.lift import LIFT
 from ledger_lab.recipes.navigation import NAVIGATION
 from ledger_lab.recipes.off_policy import OffPolicyRecipe, SacRecipe, Td3Recipe
 from ledger_lab.recipes.ppo import PpoRecipe
-from ledger_lab.recipes.reach import REACH
+from ledger_lab.recipes.reach import REACH, REACH_SAC, REACH_TD3
 from ledger_lab.recipes.velocity import velocity
 
 RECIPES = {
@@ -25,7 +25,11 @@ RECIPES = {
 }
 """The recipe of each task of LedgerLab."""
 
-OFF_POLICY_RECIPES: dict[str, tuple[OffPolicyRecipe, ...]] = {"LedgerLab-Cartpole": (CARTPOLE_SAC, CARTPOLE_TD3)}
+OFF_POLICY_RECIPES: dict[str, tuple[OffPolicyRecipe, ...]] = {
+    "LedgerLab-Ant": (ANT_SAC, ANT_TD3),
+    "LedgerLab-Cartpole": (CARTPOLE_SAC, CARTPOLE_TD3),
+    "LedgerLab-Reach-Franka": (REACH_SAC, REACH_TD3),
+}
 """The recipes of each task for algorithms with a replay memory, of the tasks that have any."""
 
 __all__ = [

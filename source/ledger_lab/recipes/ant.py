@@ -1,5 +1,6 @@
 """The recipes of the ant family."""
 
+from ledger_lab.recipes.off_policy import SacRecipe, Td3Recipe
 from ledger_lab.recipes.ppo import PpoRecipe
 
 STOCK_ANT = PpoRecipe(
@@ -32,3 +33,50 @@ ANT = PpoRecipe(
 )
 """For 512 environments on a CPU. Compared with Isaac Lab's recipe, rollouts are half as long, the network is smaller,
 observations are normalized, and the KL target is twice as large."""
+
+ANT_SAC = SacRecipe(
+    experiment_name="ledgerlab_ant",
+    num_envs=256,
+    hidden_dims=(128, 128),
+    horizon=32,
+    max_iterations=200,
+    save_interval=10,
+    learning_rate=1.0e-3,
+    action_bound=2.0,
+    replay_steps=1024,
+    random_steps=16,
+    warm_up_steps=16,
+    batch_size=512,
+    updates_per_step=2,
+    observation_normalization=True,
+    discount=0.98,
+    polyak=0.05,
+    initial_entropy_coef=0.05,
+    reward_scale=10.0,
+)
+"""The bound contains 99 % of the actions of the policy that PPO trained (``play.py RUN --action_range``). Scale of the
+rewards and entropy are those of :data:`~ledger_lab.recipes.cartpole.CARTPOLE_SAC`."""
+
+ANT_TD3 = Td3Recipe(
+    experiment_name="ledgerlab_ant",
+    num_envs=256,
+    hidden_dims=(128, 128),
+    horizon=32,
+    max_iterations=200,
+    save_interval=10,
+    learning_rate=1.0e-3,
+    action_bound=2.0,
+    replay_steps=1024,
+    random_steps=16,
+    warm_up_steps=16,
+    batch_size=512,
+    updates_per_step=2,
+    observation_normalization=True,
+    discount=0.98,
+    polyak=0.05,
+    n_step=3,
+    exploration_noise=(0.05, 0.8),
+    reward_scale=10.0,
+)
+"""The values that SAC shares are those of :data:`ANT_SAC`, besides ``n_step``, which rl_games does not have. The
+exploration noise is that of Li et al. 2023 (arXiv:2307.12983)."""
