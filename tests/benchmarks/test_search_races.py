@@ -51,3 +51,22 @@ def test_a_schedule_beats_every_recipe_only_if_the_best_values_move() -> None:
     )
     assert median_s(still, *schedule) > 1.2 * median_s(still, 1e-3)
     assert median_s(still, 1e-3) < math.inf
+
+
+def test_the_true_time_of_a_recipe_is_the_mean_over_lucky_and_unlucky_trainings() -> None:
+    landscape = replace(LANDSCAPES["steep, noisy"], number=3)
+    trained_s = landscape.median_s(BEST) - 5.0
+    chain = [Link(trial=1, values=BEST, iterations=None)]
+    assert landscape.mean_of_chain_s(chain) == pytest.approx(5.0 + trained_s * math.exp(0.5**2 / 2), rel=0.05)
+    assert landscape.mean_of_chain_s(chain) == landscape.mean_of_chain_s(chain), "it does not depend on the call"
+
+
+def test_intervals_that_do_not_hold_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    landscape = replace(LANDSCAPES["steep"], number=8)
+    found = search(declared(3.0, "population", 8), landscape)
+    assert found.intervals > 0 and found.all_hold
+    mean_s = Landscape.mean_of_chain_s
+    monkeypatch.setattr(
+        Landscape, "mean_of_chain_s", lambda self, chain: mean_s(self, chain) * (1.0 if not chain[0].values else 9.0)
+    )
+    assert not search(declared(3.0, "population", 8), landscape).all_hold
