@@ -371,7 +371,7 @@ def test_processes_on_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     cfg = task_cfg("LedgerLab-Cartpole", _CHOICE)
     require_fit(cfg, 4)
-    with pytest.raises(UserError, match=r"--cpu_threads 5: must be between 1 and 4, the cores of this process"):
+    with pytest.raises(UserError, match=r"--cpu_threads 5: must be between 1 and 4, the cores that this process"):
         require_fit(cfg, 5)
 
 
