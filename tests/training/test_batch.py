@@ -179,7 +179,7 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
     mirrored = planned("--task", go2, "--agent", SYMMETRIC_AGENT, log_root=tmp_path)
     assert (mirrored.env_cfg.scene.num_envs, mirrored.for_gpu) == (4096, True), "so have mirrored samples"
     own = RECIPES[go2].num_envs
-    then = SimpleNamespace(num_envs=own, price=mirrored.price.to_dict(), run_id="aa", recipe=None)
+    then = SimpleNamespace(num_envs=own, price=mirrored.price.to_dict(), run_id="aa", recipe=None, error_budget=0.05)
     earlier = planned(
         *("--task", go2, "--agent", SYMMETRIC_AGENT),
         log_root=tmp_path,

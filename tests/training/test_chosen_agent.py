@@ -36,7 +36,10 @@ def test_an_algorithm_selects_a_library_and_a_configuration() -> None:
         ({"algorithm": "ddpg"}, "--algorithm ddpg: known: ppo, sac, td3"),
         ({"algorithm": "sac", "rl_library": "rsl_rl"}, "RSL-RL has no SAC: use --rl_library skrl"),
         ({"algorithm": "td3", "rl_library": "rl_games"}, "rl_games has no TD3: use --rl_library skrl"),
-        ({"algorithm": "sac", "task": "LedgerLab-Ant"}, "task LedgerLab-Ant has no configuration for it: register one"),
+        (
+            {"algorithm": "sac", "task": "LedgerLab-Humanoid"},
+            "Humanoid has no configuration for it: register one",
+        ),
         ({"algorithm": "sac", "agent": "skrl_cfg_entry_point"}, "it is no configuration of --algorithm sac"),
         ({"algorithm": "td3", "agent": "skrl_sac_cfg_entry_point"}, "it is no configuration of --algorithm td3"),
         (
