@@ -169,6 +169,7 @@ def test_a_study_is_trained_two_at_once_and_reported(cluster: Cluster, tmp_path:
     assert len(site.attempts()) == 6
 
 
+@pytest.mark.slow  # tests/commands/test_search_on.py does so on this machine
 def test_a_search_trains_each_generation_of_its_population_at_once(cluster: Cluster, tmp_path: Path) -> None:
     site = Site(cluster, tmp_path)
     (site.folder / "scripts" / "train.py").unlink()
