@@ -16,7 +16,7 @@ from ledger_lab.reports.scaled_runs import scaled_run, scaled_runs
 from ledger_lab.reports.scaling_rows import LoadRow, PointFacts
 from ledger_lab.reports.scaling_words import identity_lines
 from ledger_lab.scaling import ScaledRun, ScalingPoint
-from tests.fakes.ledgers import SECOND, result, window, write_run
+from tests.fakes.ledgers import SECOND, declared, result, window, write_run
 from tests.fakes.scaled import scaled, write_scaled
 
 
@@ -134,3 +134,15 @@ def test_power_and_use_are_shown_for_each_gpu() -> None:
     columns, (cells,) = shown_table(LoadRow, [row])
     shown = {name: cell.text for (name, _), cell in zip(columns, cells, strict=True)}
     assert shown == {"size": "2 × 64", "peak_device_memory_gb": "– 3.2", "mean_power_w": "– 100"}, "each in its place"
+
+
+def test_a_run_that_never_began_is_no_point(tmp_path: Path) -> None:
+    """It took no time, and tells nothing of its size."""
+    write_scaled(tmp_path, "aa", 1, 64, rate=1000.0, iterations=5)
+    run_dir = tmp_path / "rsl_rl" / "e" / "bb"
+    run_dir.mkdir()
+    with Journal(run_dir / "journal-1-0.jsonl") as journal:
+        journal.append(declared("bb", num_envs=64))
+    runs = read_ledger(tmp_path).runs
+    assert len(runs) == 2
+    assert [each.run_id for each in scaled_runs(runs, [summarize_run(run) for run in runs])] == ["aa"]
