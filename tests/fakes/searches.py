@@ -182,17 +182,7 @@ def train(
                 began_from=began_from,
             )
         )
-        journal.append(
-            AttemptStarted(
-                run_id=run_id,
-                attempt=1,
-                rank=0,
-                pid=2**22 + 1,
-                host=socket.gethostname(),
-                wall_ns=1,
-                job=read_job(os.environ),
-            )  # fmt: skip
-        )
+        journal.append(_started(run_id, 1))
         journal.append(window(1, 40, {"simulate": SECOND}, SECOND))
         if status is Status.PREEMPTED and state:
             (run_dir / STATE_FILE).write_text(str(time_s))
@@ -209,21 +199,18 @@ def _resume(root: Path, run: str, interrupted_after_s: float | None) -> int:
     number = len([*run_dir.glob("journal-*")]) + 1
     ended_s = interrupted_after_s or float((run_dir / STATE_FILE).read_text()) / 2
     with Journal(run_dir / f"journal-{number}-0.jsonl") as journal:
-        journal.append(
-            AttemptStarted(
-                run_id=run,
-                attempt=number,
-                rank=0,
-                pid=2**22 + 1,
-                host=socket.gethostname(),
-                wall_ns=1,
-                job=read_job(os.environ),
-            )  # fmt: skip
-        )
+        journal.append(_started(run, number))
         if interrupted_after_s is not None:
             journal.append(_saved(number, ended_s))
         journal.append(_end(Status.TARGET_REACHED if interrupted_after_s is None else Status.PREEMPTED, ended_s))
     return 0
+
+
+def _started(run_id: str, number: int) -> AttemptStarted:
+    """Return the first row of an attempt, in the job of this process if there is one."""
+    host = socket.gethostname()
+    job = read_job(os.environ)
+    return AttemptStarted(run_id=run_id, attempt=number, rank=0, pid=2**22 + 1, host=host, wall_ns=1, job=job)
 
 
 def _judged(run_id: str, progress: float) -> list[Row]:

@@ -158,10 +158,14 @@ def test_a_fast_machine_tells_nothing_of_a_slow_one_with_the_same_processor() ->
 
 
 def test_machines_that_stand_for_their_processes_are_taken_together() -> None:
-    own = [run for size in (1, 2, 4) for run in on_a_cpu(f"cores-{size}", {size: 1000.0 * size**0.9})]
-    assert {len(each.run_ids) for each in predicted_options(own, {})} in (set(), {9})
-    eight = predicted_options([*own, *on_a_cpu("cores-8", {8: 6500.0})], {})
-    assert all(len(each.run_ids) == 12 for each in eight)
+    own = [run for size in (1, 2, 4) for run in on_a_cpu(f"cores-{size}", {size: 1000.0 * 2 * size / (1 + size)})]
+    cheap = [replace(each, price=replace(each.price, usd_per_hour=1.0)) for each in own if each.run.processes == 4]
+    found = predicted_options([*own[:6], *cheap], {})
+    assert {(each.configuration.instance, each.configuration.processes) for each in found} == {
+        ("cores-4", 1),
+        ("cores-4", 2),
+    }, "fewer processes on the cheapest machine"
+    assert {len(each.run_ids) for each in found} == {9}
 
 
 @pytest.mark.parametrize(("factor", "together"), [(1.0, True), (1.5, False)])

@@ -25,9 +25,9 @@ from ledger_lab.panels import Panel, VerdictRule, few_differences
 from ledger_lab.panels.carried import left_budget
 from ledger_lab.physics import is_newton
 from ledger_lab.pretrained import shipped_checkpoint
-from ledger_lab.recipes.libraries import LIBRARIES, algorithm_of
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.facts import RunFacts
 from ledger_lab.runners import Adapter
 from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.configs import plain_config, with_defaults
@@ -102,8 +102,7 @@ def find_beginning(
     """
     found = best_checkpoint(str(shipped_checkpoint(name)) if name in gym.registry else name, log_root)
     declared, path = found.run.declared, found.run.directory / found.saved.path
-    library, is_known = declared.rl_library, declared.rl_library in LIBRARIES and not declared.is_recorded
-    algorithm = algorithm_of(library, declared.agent) if is_known else None
+    library, algorithm = declared.rl_library, RunFacts(found.run).algorithm
     if (library, algorithm) != (adapter.library, adapter.dialect.algorithm):
         used = f"--rl_library {library} --algorithm {algorithm}" if algorithm else "a checkpoint that train.py saved"
         raise UserError(
