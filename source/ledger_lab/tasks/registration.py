@@ -9,10 +9,15 @@ from ledger_lab.tasks.translations import agent_entry_points
 
 NUM_ENVS_ON_GPU = 4096
 """Environments on a GPU: the most frequent number in the configurations of ``isaaclab_tasks`` (Isaac Lab 3.0)."""
-REACHED_ON_GPU = {"LedgerLab-Cartpole": ("rsl_rl",), "LedgerLab-Ant": ("rsl_rl",)}
-"""Libraries with which a task has reached its target on a GPU with the defaults (``records/gpu-h100``)."""
 SYMMETRIC_AGENT = "rsl_rl_with_symmetry_cfg_entry_point"
 """Name of the agent configuration of a task that also learns from mirrored samples."""
+REACHED_ON_GPU = frozenset({
+    ("LedgerLab-Cartpole", "rsl_rl", None),
+    ("LedgerLab-Ant", "rsl_rl", None),
+    ("LedgerLab-Velocity-Flat-AnymalC", "rsl_rl", SYMMETRIC_AGENT),
+})  # fmt: skip
+"""Task, library and agent (``None``: the usual one) of trainings that reached their target on a GPU with the defaults
+(``records/gpu-h100`` and ``records/gpu-h200``)."""
 
 
 def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:

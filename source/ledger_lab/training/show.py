@@ -106,10 +106,9 @@ def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
     if not plan.for_gpu:
         return []
     line = "number of environments and learning rate are the defaults for a GPU: to choose others, use --num_envs"
-    reached = plan.request.agent is None and plan.adapter.library in REACHED_ON_GPU.get(plan.request.task, ())
-    if reached:
+    if (plan.request.task, plan.adapter.library, plan.request.agent) in REACHED_ON_GPU:
         return [Text(line)]
-    return [Text(f"{line}. This task and library have not reached the target with them yet", style="yellow")]
+    return [Text(f"{line}. This task has not reached its target with them and this agent yet", style="yellow")]
 
 
 def _grounds(plan: TrainPlan) -> list[str]:
