@@ -10,6 +10,7 @@ import argparse
 import itertools
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from rich.table import Table
@@ -19,6 +20,7 @@ from benchmarks.off_policy_learner import Turns, cases
 from benchmarks.off_policy_parts import PARTS, PUBLISHED, parts_ms
 from benchmarks.off_policy_variants import VARIANTS, compare, skipped
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
 from ledger_lab.meters import hardware_facts
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -51,12 +53,15 @@ def bench_off_policy_update(argv: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="Turns of each variant (default: 5).")
     parser.add_argument("--device", default="cpu", help="Device (default: cpu).")
     parser.add_argument(
+        "--algorithm", nargs="+", choices=["sac", "td3"], default=["sac", "td3"], help="Algorithms (default: both)."
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="Two turns of four updates, and nothing is compiled. This checks the benchmark, and says nothing about "
         "speed.",
     )
-    add_json(parser, "all figures")
+    add_json(parser, "all figures so far, after each of them")
     args = parser.parse_args(argv)
     if min(args.updates, args.rounds) < 1:
         raise UserError("--updates and --rounds must be at least 1")
@@ -68,29 +73,38 @@ def bench_off_policy_update(argv: Sequence[str]) -> int:
 
     if args.device != "cpu" and not torch.cuda.is_available():
         raise UserError(f"--device {args.device}: this machine has no GPU that torch can use: leave it out")
+    learners = [each for each in learners if each.algorithm in args.algorithm]
     turns = Turns(updates=args.updates, rounds=args.rounds, device=args.device)
     left_out = skipped(args.device, quick=args.quick)
-    console, figures, done = make_console(), [], 0
-    with Progress(console, "updating", len(learners) * (1 + len(VARIANTS))) as progress:
+    figures: list[dict[str, Any]] = []
+    console, load, steps = make_console(), os.getloadavg()[0], len(learners) * (1 + len(VARIANTS))
+
+    def advance(progress: Progress) -> None:
+        """Show the progress, and write the figures so far: a user may end the benchmark while a compiler works."""
+        done = sum(1 + len(each["variants"]) for each in figures)
+        with whole_file(args.json) if args.json else nullcontext() as unfinished:
+            write_findings(
+                unfinished,
+                hardware=hardware_facts(),
+                arguments={name: getattr(args, name) for name in ("device", "algorithm", "updates", "rounds", "quick")},
+                load=load,
+                published=PUBLISHED,
+                complete=done == steps,
+                figures=figures,
+            )
+        progress.advance(done)
+
+    with Progress(console, "updating", steps) as progress:
         for case in learners:
-            found: dict[str, Any] = {"algorithm": case.algorithm, "size": case.name, "parts_ms": parts_ms(case, turns)}
-            progress.advance(done := done + 1)
-            found["variants"] = {}
+            parts = parts_ms(case, turns)
+            figures.append({"algorithm": case.algorithm, "size": case.name, "parts_ms": parts, "variants": {}})
+            advance(progress)
             for variant in VARIANTS:
                 reason = left_out.get(variant)
                 measured = {"not_measured": reason} if reason else compare(case, variant, turns)
-                found["variants"][variant] = measured
-                progress.advance(done := done + 1)
-            figures.append(found)
+                figures[-1]["variants"][variant] = measured
+                advance(progress)
     console.print(_table_of_parts(figures), _table_of_variants(figures), sep="\n\n")
-    write_findings(
-        args.json,
-        hardware=hardware_facts(),
-        arguments={name: getattr(args, name) for name in ("device", "updates", "rounds", "quick")},
-        load=os.getloadavg()[0],
-        published=PUBLISHED,
-        figures=figures,
-    )
     return 0
 
 

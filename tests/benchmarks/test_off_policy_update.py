@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from benchmarks import off_policy_update
+from benchmarks.off_policy_learner import Case, Turns
 from benchmarks.off_policy_parts import PARTS
 from benchmarks.off_policy_update import bench_off_policy_update
 from benchmarks.off_policy_variants import VARIANTS
@@ -28,8 +31,23 @@ def test_every_part_and_every_change_is_in_the_figures(tmp_path: Path, capsys: p
         assert 0.0 < foreach["ratio"][0] <= foreach["ratio"][2]
         assert foreach["largest_difference"] < 0.01
         assert figures["variants"]["CUDA graphs of the networks"] == {"not_measured": "the device is a CPU"}
+    assert found["complete"]
     printed = capsys.readouterr().out
     assert "44%" in printed and "not measured: --quick compiles nothing" in printed
+
+
+def test_figures_so_far_remain_if_it_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(case: Case, variant: str, turns: Turns) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(off_policy_update, "compare", compare)
+    with pytest.raises(KeyboardInterrupt):
+        bench_off_policy_update(["--quick", "--algorithm", "td3", "--json", str(tmp_path / "found.json")])
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert not found["complete"]
+    (figures,) = found["figures"]
+    assert (figures["algorithm"], figures["size"], figures["variants"]) == ("td3", "cart-pole", {})
+    assert figures["parts_ms"]["critics"] > 0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

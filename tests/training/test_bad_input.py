@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.ledger import find_journals
 from ledger_lab.pretrained import shipped_checkpoint
 from tests.conftest import script
 
@@ -208,6 +209,17 @@ def test_the_program_refuses_in_one_line_with_status_2(tmp_path: Path) -> None:
     assert finished.stdout == ""
     assert re.fullmatch(r"error: unknown task .*\n", finished.stderr), finished.stderr
     assert not (tmp_path / "logs").exists()
+
+
+def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -> None:
+    too_many = f"agent.replay_steps={10**12}"
+    arguments = ("--algorithm", "sac", too_many, "--num_envs", "4", "--device", "cpu", "--no_eval")
+    finished = script("train", *arguments, "--log_root", tmp_path / "logs")
+    assert finished.returncode == 2
+    *_, last = finished.stderr.splitlines()
+    assert re.fullmatch(r"error: agent.replay_steps 10{12}: .*: there is room for \d+ steps", last), finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert not find_journals(tmp_path)
 
 
 @pytest.mark.parametrize(
