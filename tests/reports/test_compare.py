@@ -336,6 +336,13 @@ def test_hardware_may_differ_and_is_named(tmp_path: Path) -> None:
     assert differs["versions.torch"] == (("absent",), ('"2.11.0"',))
 
 
+def test_a_limit_on_the_threads_counts_as_other_hardware(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20], device="cpu", hardware={"cpu": "Xeon"}, request={"cpu_threads": None})
+    cohort_of(tmp_path, "b", [20], device="cpu", hardware={"cpu": "Xeon"}, request={"cpu_threads": 1})
+    differs = {each.field: (each.a, each.b) for each in finding_of(tmp_path).differs}
+    assert differs["hardware"] == (('"Xeon"',), ('"Xeon (--cpu_threads 1)"',))
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -188,7 +188,7 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
     assert (earlier.env_cfg.scene.num_envs, earlier.for_gpu) == (own, False), "that of an earlier version goes on"
     console = Console(record=True, width=200)
     show_settings(mirrored, console)
-    assert "has not reached its target with them, this library and this agent yet" in console.export_text()
+    assert "no training of this task, library and agent has reached its target yet" in console.export_text()
     console = Console(record=True, width=200)
     proven = planned("--task", "LedgerLab-Velocity-Flat-AnymalC", "--agent", SYMMETRIC_AGENT, log_root=tmp_path)
     show_settings(proven, console)

@@ -167,6 +167,17 @@ class RunDeclared(Row):
         return self.num_envs * self.horizon * self.world_size
 
     @property
+    def machine(self) -> str | None:
+        """What decides on the speed: the accelerator, else the processor and the limit of the user on its threads.
+
+        ``None`` if unknown.
+        """
+        if (accelerator := self.hardware.get("accelerator")) is not None:
+            return str(accelerator)
+        cpu, threads = self.hardware.get("cpu"), (self.request or {}).get("cpu_threads")
+        return cpu if cpu is None or type(threads) is not int else f"{cpu} (--cpu_threads {threads})"
+
+    @property
     def devices(self) -> int:
         """Devices that the run pays for: one accelerator per process; without accelerators, its machines.
 

@@ -30,7 +30,7 @@ PRICE = "price"
 MAY_DIFFER: _Fields = {
     "library": lambda declared: declared.rl_library,
     "device": lambda declared: declared.device,
-    "hardware": lambda declared: declared.hardware.get("accelerator") or declared.hardware.get("cpu"),
+    "hardware": lambda declared: declared.machine,
     PRICE: lambda declared: declared.price,
     "processes": lambda declared: declared.world_size,
     "environments per process": lambda declared: declared.num_envs,

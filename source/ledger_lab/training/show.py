@@ -108,7 +108,8 @@ def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
     line = "number of environments and learning rate are the defaults for a GPU: to choose others, use --num_envs"
     if (plan.request.task, plan.adapter.library, plan.request.agent) in REACHED_ON_GPU:
         return [Text(line)]
-    return [Text(f"{line}. This task has not reached its target with them, this library and this agent yet", style="yellow")]
+    untried = "With them, no training of this task, library and agent has reached its target yet"
+    return [Text(f"{line}. {untried}", style="yellow")]
 
 
 def _grounds(plan: TrainPlan) -> list[str]:

@@ -22,7 +22,6 @@ def settings_of(declared: RunDeclared) -> Hashable:
         declared: Declaration of a run.
     """
     on_cpu = not declared.device.startswith("cuda")
-    hardware = declared.hardware
     return (
         declared.task,
         declared.panel_id,
@@ -35,7 +34,8 @@ def settings_of(declared: RunDeclared) -> Hashable:
         declared.machines,
         None if declared.began_from is None else declared.began_from["sha256"],
         on_cpu,
-        tuple(hardware.get(key) for key in (("cpu", "cpu_cores", "cpu_quota") if on_cpu else ("accelerator",))),
+        declared.machine,
+        tuple(declared.hardware.get(key) for key in ("cpu_cores", "cpu_quota") if on_cpu),
     )
 
 

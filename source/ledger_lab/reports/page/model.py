@@ -173,11 +173,10 @@ def build_model(
     for place, (run, summary, sheets) in enumerate(zip(runs, summaries, collection.sheets, strict=True)):
         tell(len(runs) + place)
         curves = memory.curves.curves(run, points, metered=len(runs) - place <= METERED_RUNS)
-        accelerator = run.declared.hardware.get("accelerator") or run.declared.hardware.get("cpu")
         page_runs.append(
             PageRun(
                 summary=dataclasses.replace(summary, checkpoints=[], health=[]),
-                accelerator=None if accelerator is None else str(accelerator),
+                accelerator=run.declared.machine,
                 yardstick=places[summary.run_id],
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
