@@ -84,7 +84,7 @@ def test_shipped_policies_keep_the_engine_of_their_training(task: str) -> None:
 
     run = find_run(str(ROOT / task), ROOT)
     env_cfg, _ = declared_configs(run)
-    trained_with_c = task == "LedgerLab-Velocity-Flat-AnymalC"
+    trained_with_c = task in ("LedgerLab-Velocity-Flat-AnymalC", "LedgerLab-Navigation-Flat-AnymalC")
     assert physics_name(env_cfg) == run.declared.physics == ("newton/mujoco" if trained_with_c else "newton/mjwarp")
     assert shipped_checkpoint(task).is_file()
 
