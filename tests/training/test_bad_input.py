@@ -212,13 +212,13 @@ def test_the_program_refuses_in_one_line_with_status_2(tmp_path: Path) -> None:
 
 
 def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -> None:
-    too_many = f"agent.replay_steps={10**12}"
+    too_many = f"agent.memory.memory_size={10**12}"
     arguments = ("--algorithm", "sac", too_many, "--num_envs", "4", "--device", "cpu", "--no_eval")
     finished = script("train", *arguments, "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
-    *_, last = finished.stderr.splitlines()
-    assert re.fullmatch(r"error: agent.replay_steps 10{12}: .*: there is room for \d+ steps", last), finished.stderr
-    assert "Traceback" not in finished.stderr
+    *_, last = finished.stdout.splitlines()
+    assert re.fullmatch(r"error: agent.memory.memory_size 10{12}: .*: there is room for \d+ steps", last), last
+    assert "Traceback" not in finished.stdout + finished.stderr
     assert not find_journals(tmp_path)
 
 
