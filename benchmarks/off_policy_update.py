@@ -10,7 +10,6 @@ import argparse
 import itertools
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from rich.table import Table
@@ -20,7 +19,6 @@ from benchmarks.off_policy_learner import Turns, cases
 from benchmarks.off_policy_parts import PARTS, PUBLISHED, parts_ms
 from benchmarks.off_policy_variants import VARIANTS, compare, skipped
 from ledger_lab.errors import UserError
-from ledger_lab.files import whole_file
 from ledger_lab.meters import hardware_facts
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -46,7 +44,8 @@ def bench_off_policy_update(argv: Sequence[str]) -> int:
         "torch._foreach_lerp_, torch.compile of the networks and of the whole update, and CUDA graphs (on a GPU). Each "
         "change takes turns with the update as it is, on the same batches. The first updates of both are also compared "
         "number by number. The sizes are those of the cart-pole's recipe, and those of a quadruped with 48 "
-        "observations, 12 actions, two hidden layers of 256 and batches of 1024.",
+        "observations, 12 actions, two hidden layers of 256 and batches of 1024. The file of --json is written anew "
+        "after each measurement.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks off_policy_update --device cuda --json update.json",
     )
     parser.add_argument("--updates", type=int, default=10, help="Updates of a turn (default: 10).")
@@ -61,7 +60,7 @@ def bench_off_policy_update(argv: Sequence[str]) -> int:
         help="Two turns of four updates, and nothing is compiled. This checks the benchmark, and says nothing about "
         "speed.",
     )
-    add_json(parser, "all figures so far, after each of them")
+    add_json(parser, "all figures")
     args = parser.parse_args(argv)
     if min(args.updates, args.rounds) < 1:
         raise UserError("--updates and --rounds must be at least 1")
@@ -82,19 +81,19 @@ def bench_off_policy_update(argv: Sequence[str]) -> int:
     def advance(progress: Progress) -> None:
         """Show the progress, and write the figures so far: a user may end the benchmark while a compiler works."""
         done = sum(1 + len(each["variants"]) for each in figures)
-        with whole_file(args.json) if args.json else nullcontext() as unfinished:
-            write_findings(
-                unfinished,
-                hardware=hardware_facts(),
-                arguments={name: getattr(args, name) for name in ("device", "algorithm", "updates", "rounds", "quick")},
-                load=load,
-                published=PUBLISHED,
-                complete=done == steps,
-                figures=figures,
-            )
+        write_findings(
+            args.json,
+            hardware=hardware_facts(),
+            arguments={name: getattr(args, name) for name in ("device", "algorithm", "updates", "rounds", "quick")},
+            load=load,
+            published=PUBLISHED,
+            complete=done == steps,
+            figures=figures,
+        )
         progress.advance(done)
 
     with Progress(console, "updating", steps) as progress:
+        advance(progress)  # a file that can't be written shows before the work
         for case in learners:
             parts = parts_ms(case, turns)
             figures.append({"algorithm": case.algorithm, "size": case.name, "parts_ms": parts, "variants": {}})

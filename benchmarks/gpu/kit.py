@@ -23,7 +23,6 @@ from benchmarks.gpu.part import GRACE_S, Figures, Outcome, Part, keep_journals, 
 from benchmarks.gpu.parts import all_parts
 from benchmarks.gpu.surroundings import cached_kernels, environ_of_parts
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.files import whole_file
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.meters import hardware_facts
 from ledger_lab.terminal.console import make_console
@@ -61,21 +60,20 @@ def run_kit(argv: Sequence[str]) -> int:
     cached: dict[str, int | None] = {}
 
     def write() -> None:
-        with whole_file(args.out) as unfinished:
-            write_findings(
-                unfinished,
-                hardware=hardware_facts(),
-                started=started,
-                device=args.device,
-                quick=args.quick,
-                budget_s=args.budget_s,
-                spent_s=round(time.monotonic() - began_s, 1),
-                compared=_compared(outcomes),
-                parts={
-                    name: {**asdict(each), "cached_kernels_before": cached.get(name)} for name, each in outcomes.items()
-                },
-                not_run=[part.name for part in parts if part.name not in outcomes],
-            )
+        write_findings(
+            args.out,
+            hardware=hardware_facts(),
+            started=started,
+            device=args.device,
+            quick=args.quick,
+            budget_s=args.budget_s,
+            spent_s=round(time.monotonic() - began_s, 1),
+            compared=_compared(outcomes),
+            parts={
+                name: {**asdict(each), "cached_kernels_before": cached.get(name)} for name, each in outcomes.items()
+            },
+            not_run=[part.name for part in parts if part.name not in outcomes],
+        )
 
     write()  # a file that can't be written shows before the work
     with tempfile.TemporaryDirectory(prefix="gpu-kit-", dir=_parent(args.out), ignore_cleanup_errors=True) as folder:
@@ -98,8 +96,8 @@ def run_kit(argv: Sequence[str]) -> int:
             _tell(console, part, outcome)
             try:
                 write()
-            except OSError as error:
-                console.print(f"{args.out} cannot be written now: {error}")
+            except UserError as error:  # it may be possible later
+                console.print(str(error), markup=False)
     write()
     return 0 if {each.status for each in outcomes.values()} <= {"done", "skipped"} else 1
 

@@ -233,6 +233,7 @@ def test_held_out_slots_are_part_of_a_step_but_not_charged_to_training(tmp_path:
         {"device": "cuda:0"},
         {"physics": "ovphysx"},
         {"hardware": {"cpu": "other"}},
+        {"request": {"cpu_threads": 1}},
         {"versions": {"newton": "2"}},
         {"overrides": ["env.decimation=4"]},
         {"config_sha256": {"env": "0", "agent": "other"}},

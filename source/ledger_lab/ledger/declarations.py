@@ -168,14 +168,14 @@ class RunDeclared(Row):
 
     @property
     def machine(self) -> str | None:
-        """What decides on the speed: the accelerator, else the processor and the limit of the user on its threads.
+        """The accelerator, else the processor with the limit that the user set to its threads; ``None`` if unknown.
 
-        ``None`` if unknown.
+        The limit is that of the first attempt.
         """
-        if (accelerator := self.hardware.get("accelerator")) is not None:
+        if accelerator := self.hardware.get("accelerator"):
             return str(accelerator)
         cpu, threads = self.hardware.get("cpu"), (self.request or {}).get("cpu_threads")
-        return cpu if cpu is None or type(threads) is not int else f"{cpu} (--cpu_threads {threads})"
+        return cpu if type(threads) is not int else f"{cpu or 'unknown processor'} (--cpu_threads {threads})"
 
     @property
     def devices(self) -> int:

@@ -48,7 +48,7 @@ class Configuration:
     device: str
     """``cpu`` or ``cuda``."""
     hardware: str | None
-    """Name of the accelerator, or of the processor where there is none; ``None`` if unknown."""
+    """The machine of :attr:`~ledger_lab.ledger.RunDeclared.machine`; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

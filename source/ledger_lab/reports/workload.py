@@ -89,6 +89,7 @@ class Workload:
             declared.world_size,
             declared.physics,
             declared.hardware,
+            declared.machine,
             versions,
             sorted(overrides),
         ]

@@ -77,7 +77,7 @@ class Setting:
     device: str
     """``cpu`` or ``cuda``."""
     hardware: str | None
-    """Name of the accelerator, or of the processor where there is none; ``None`` if unknown."""
+    """The machine of :attr:`~ledger_lab.ledger.RunDeclared.machine`; ``None`` if unknown."""
     instance: str
     """Entry of the price book."""
 
@@ -111,7 +111,7 @@ class ScaledRun:
     """Accelerators that the run pays for; 0 without any."""
     device: str
     hardware: str | None
-    """Name of the accelerator, or of the processor where there is none; ``None`` if unknown."""
+    """The machine of :attr:`~ledger_lab.ledger.RunDeclared.machine`; ``None`` if unknown."""
     panel: str
     panel_id: str
     target_success: float

@@ -9,6 +9,7 @@ from typing import Any
 
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.meters import package_versions
+from ledger_lab.terminal.console import write_output
 
 
 def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 - plain JSON values
@@ -17,6 +18,9 @@ def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 
     Args:
         path: The file; ``None`` writes nothing.
         findings: Figures by their names.
+
+    Raises:
+        UserError: If the file can't be written.
     """
     if path is not None:
         content = {
@@ -24,4 +28,4 @@ def write_findings(path: Path | None, **findings: Any) -> None:  # noqa: ANN401 
             "command": Redactor().value(["python", *sys.orig_argv[1:]]),
             **findings,
         }
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_output(str(path), json.dumps(content, indent=2) + "\n")

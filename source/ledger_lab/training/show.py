@@ -108,7 +108,7 @@ def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
     line = "number of environments and learning rate are the defaults for a GPU: to choose others, use --num_envs"
     if (plan.request.task, plan.adapter.library, plan.request.agent) in REACHED_ON_GPU:
         return [Text(line)]
-    untried = "With them, no training of this task, library and agent has reached its target yet"
+    untried = "With these defaults, no training of this task, library and agent has reached its target yet"
     return [Text(f"{line}. {untried}", style="yellow")]
 
 

@@ -62,7 +62,7 @@ class PageRun:
     summary: RunSummary
     """Its figures without checkpoints and health events, which are in the scores and :attr:`health_events` with their
     times."""
-    accelerator: str | None
+    machine: str | None
     yardstick: int
     """Index into :attr:`PageModel.yardsticks`."""
     construct: dict[str, Any]
@@ -176,7 +176,7 @@ def build_model(
         page_runs.append(
             PageRun(
                 summary=dataclasses.replace(summary, checkpoints=[], health=[]),
-                accelerator=run.declared.machine,
+                machine=run.declared.machine,
                 yardstick=places[summary.run_id],
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),

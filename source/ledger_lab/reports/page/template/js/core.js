@@ -96,7 +96,7 @@ function takeModel(content) {
   for (const run of runs) {
     const words = [
       ...[run.run_id, run.cohort, run.task, run.rl_library, run.status.replaceAll("_", " "), run.reason],
-      ...[run.invalid_reason, run.instance, run.accelerator, run.device, run.panel, run.physics, `seed ${run.seed}`],
+      ...[run.invalid_reason, run.instance, run.machine, run.device, run.panel, run.physics, `seed ${run.seed}`],
     ];
     run.words = words
       .filter((word) => word !== null)

@@ -137,7 +137,7 @@ const SIDE_FIGURES = [
   columnOf("energy_kwh", energy),
   columnOf("mean_gpu_utilization", percent),
   ["library", "", distinct((run) => run.rl_library), false],
-  ["device", "", distinct((run) => `${run.device}${run.accelerator ? ` (${run.accelerator})` : ""}`), false],
+  ["device", "", distinct((run) => `${run.device}${run.machine ? ` (${run.machine})` : ""}`), false],
   ["environments", "of all processes", medianOf((run) => run.envs, quantity), false],
 ];
 
