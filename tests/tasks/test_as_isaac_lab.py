@@ -38,16 +38,16 @@ ANYMAL = VELOCITY | {
     "rewards.track_lin_vel_xy_exp.weight",
     "rewards.undesired_contacts.params.sensor_cfg.body_names",
 }
+FLAT = {
+    "+rewards.progress",
+    "rewards.track_ang_vel_z_exp.params.std",
+    "rewards.track_lin_vel_xy_exp.params.std",
+    "+rewards.turning",
+}
 DIFFERENCES = {
     ("LedgerLab-Ant", "Isaac-Ant"): LOCOMOTION,
     ("LedgerLab-Humanoid", "Isaac-Humanoid"): LOCOMOTION | THIGHS | {"rewards.progress.weight"},
-    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL
-    | {
-        "+rewards.progress",
-        "rewards.track_ang_vel_z_exp.params.std",
-        "rewards.track_lin_vel_xy_exp.params.std",
-        "+rewards.turning",
-    },
+    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL | FLAT,
     ("LedgerLab-Velocity-Rough-AnymalC", "IsaacContrib-Velocity-Rough-AnymalC"): ANYMAL
     | {
         "commands.base_velocity.resampling_time_range",
@@ -60,12 +60,12 @@ DIFFERENCES = {
         "+terminations.off_the_terrain",
     },
     ("LedgerLab-Velocity-Flat-Go2", "Isaac-Velocity-Flat-UnitreeGo2"): VELOCITY
+    | FLAT
     | {
         "+observations.policy.gait_phase",
         "rewards.base_height_l2.params.target_height",
         "-rewards.feet_air_time",
         "+rewards.in_step",
-        "rewards.track_lin_vel_xy_exp.params.std",
     },
     ("LedgerLab-Reach-Franka", "Isaac-Reach-Franka"): {
         *(f"actions.arm_action.{said}" for said in ("class_type", "scale", "use_default_offset", "use_zero_offset")),

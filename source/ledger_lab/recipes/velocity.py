@@ -9,10 +9,10 @@ def velocity(task: str) -> PpoRecipe:
     """Return the recipe of a robot that follows a velocity command.
 
     It is Isaac Lab's recipe of ANYmal-C for fewer environments. The initial action noise is smaller. On flat ground,
-    there are more iterations, and the KL target is twice as large. There, ANYmal also normalizes its observations:
-    joint velocities are large compared with commands, so that without normalization it learns late to follow them. A
-    unit action moves Go2's joints half as far as ANYmal's, so Go2 needs more noise. ANYmal's entropy bonus is
-    smaller than Isaac Lab's, on rough ground a fifth, because more noise would grow and disturb the gait.
+    there are more iterations, the KL target is twice as large, and observations are normalized: joint velocities are
+    large compared with commands, so that without normalization robots learn late to follow them. A unit action moves
+    Go2's joints half as far as ANYmal's, so Go2 needs more noise. ANYmal's entropy bonus is smaller than Isaac Lab's,
+    on rough ground a fifth, because more noise would grow and disturb the gait.
 
     With 512 environments, the 128 slots of the panels on flat ground are a fifth of all robots. The 256 slots on rough
     ground are a third, or a fifth with two processes. On rough ground, the network is that of flat ground and not Isaac
@@ -28,7 +28,7 @@ def velocity(task: str) -> PpoRecipe:
         experiment_name=f"ledgerlab_velocity_{task}",
         num_envs=512,
         hidden_dims=(128, 128, 128),
-        observation_normalization=task == "flat_anymal_c",
+        observation_normalization=not rough,
         horizon=24,
         epochs=5,
         minibatches=4,

@@ -3,14 +3,13 @@
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 initial states, on robots and ground that need no network. The differences are these. The reward for following the
 command is 1.5 times as large, the penalty of a fall is that of Isaac Lab's H1, and a robot that tips over has fallen,
-too. All progress of ANYmal is rewarded (``progress``). On flat ground, this includes turning, and the rewards for
-following the command are narrower. On rough ground, ANYmal observes 54 heights instead of 187, at a scale of 5 and with
-half the noise. Stairs are lower and their treads wider; boxes are lower, and scattered on a plane. Robots train on all
-levels from the start, and more often where they sometimes fail (``curriculum``). An episode is one command of 10 s, and
-ends if the robot leaves the terrain. Go2 has Isaac Lab's rewards of Go2, except for its height, its
-observation of the command, and the phase of a trot, which it observes and is rewarded for keeping (``flat_go2``). The
-friction of the ground is always 1. The factories at the end hold the settings of each robot and each ground. The panel
-decides what counts as success.
+too. All progress is rewarded (``progress``). On flat ground, this includes turning, and the rewards for following the
+command are narrower. On rough ground, ANYmal observes 54 heights instead of 187, at a scale of 5 and with half the
+noise. Stairs are lower and their treads wider; boxes are lower, and scattered on a plane. Robots train on all levels
+from the start, and more often where they sometimes fail (``curriculum``). An episode is one command of 10 s, and ends
+if the robot leaves the terrain. Go2's other rewards are those of Isaac Lab's Go2, except for its height and the phase
+of a trot, which it observes and is rewarded for keeping (``flat_go2``). The friction of the ground is always 1. The
+factories at the end hold the settings of each robot and each ground. The panel decides what counts as success.
 """
 
 import math
@@ -348,15 +347,19 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     return cfg
 
 
-def flat_anymal_c() -> VelocityEnvCfg:
-    """Return ANYmal-C on flat ground."""
-    cfg = _walk(VelocityEnvCfg(), "flat_anymal_c", _anymal_c())
+def _on_the_flat(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
+    """Set how a robot on flat ground is rewarded for following the command."""
     # with 0.5 m/s and 0.5 rad/s, a robot that ignores slow commands would get most of their reward; far from the
     # command, these narrower rewards are flat, but progress and turning are not
     cfg.rewards.track_lin_vel_xy_exp.params["std"] = cfg.rewards.track_ang_vel_z_exp.params["std"] = 0.25
     cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
     cfg.rewards.turning = RewardTermCfg(func=turning, weight=1.0, params=COMMAND)
     return cfg
+
+
+def flat_anymal_c() -> VelocityEnvCfg:
+    """Return ANYmal-C on flat ground."""
+    return _on_the_flat(_walk(VelocityEnvCfg(), "flat_anymal_c", _anymal_c()))
 
 
 def rough_anymal_c() -> VelocityEnvCfg:
@@ -367,12 +370,10 @@ def rough_anymal_c() -> VelocityEnvCfg:
 def flat_go2() -> VelocityEnvCfg:
     """Return Go2 on flat ground."""
     walker = _go2()
-    cfg = _walk(Go2EnvCfg(), "flat_go2", walker)
+    cfg = _on_the_flat(_walk(Go2EnvCfg(), "flat_go2", walker))
     # without this, a level robot without contacts may crouch forever; 0.3 m is its height in a trot
     cfg.rewards.base_height_l2 = RewardTermCfg(func=mdp.base_height_l2, weight=-30.0, params={"target_height": 0.3})
     cfg.rewards.flat_orientation_l2 = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-2.5)
-    # with 0.5 m/s, a standing robot with a fast command would get no gradient
-    cfg.rewards.track_lin_vel_xy_exp.params["std"] = 0.7
     # without the phase, it trembled in place, moved by the noise of its actions
     cfg.rewards.feet_air_time = None
     cfg.rewards.in_step.params["sensor_cfg"] = _contacts(walker.feet)
