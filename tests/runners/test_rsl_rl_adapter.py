@@ -62,3 +62,32 @@ def test_rsl_rl_can_be_imported_where_git_is_missing(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "import ledger_lab.runners.rsl_rl, git"]
     done = subprocess.run(program, env={**environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
+    import torch
+    from rsl_rl.extensions import Symmetry
+    from rsl_rl.models import MLPModel
+    from rsl_rl.storage import RolloutStorage
+    from tensordict import TensorDict
+
+    from ledger_lab.runners.rsl_rl.adapter import _asymmetry
+
+    def mirrored(env: object, obs: TensorDict | None, actions: torch.Tensor | None) -> tuple[Any, Any]:
+        """Return samples and their images, in which all numbers have the other sign."""
+        images = None if obs is None else TensorDict({"policy": torch.cat([obs["policy"], -obs["policy"]])}, [12])
+        return images, None if actions is None else torch.cat([actions, -actions])
+
+    torch.manual_seed(1)
+    seen = TensorDict({"policy": torch.randn(6, 5)}, [6])
+    gaussian = {"class_name": "GaussianDistribution", "init_std": 0.5}
+    actor = MLPModel(seen, {"actor": ["policy"]}, "actor", 3, (8,), distribution_cfg=gaussian)
+    symmetry = Symmetry(object(), mirrored, use_data_augmentation=True)
+    batch = RolloutStorage.Batch(observations=mirrored(None, seen, None)[0])
+    actor(batch.observations, stochastic_output=True)
+    passes: list[object] = []
+    actor.register_forward_hook(lambda *_: passes.append(None))
+    ours = _asymmetry(symmetry, actor, batch, 6)
+    assert not passes and not ours.requires_grad
+    assert torch.equal(ours, symmetry.compute_loss(actor, batch, 6)) and ours > 0.0
+    assert passes

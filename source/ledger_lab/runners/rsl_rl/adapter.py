@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import io
 import os
@@ -18,7 +19,10 @@ from isaaclab_rl.rsl_rl import (
     create_rsl_rl_runner,
     handle_deprecated_rsl_rl_cfg,
 )
+from rsl_rl.extensions import Symmetry
+from rsl_rl.models import MLPModel
 from rsl_rl.runners import OnPolicyRunner
+from rsl_rl.storage import RolloutStorage
 from rsl_rl.utils import resolve_class, resolve_nn_activation, resolve_obs_groups
 from tensordict import TensorDict
 
@@ -48,6 +52,8 @@ class RslRlTrainer(Trainer):
         with _existing_process_group():
             self._runner = runner = create_rsl_rl_runner(wrapper, self._agent_cfg, log_dir=str(self._run_dir))
         runner.logger.git_status_repos = []  # the library's copy of uncommitted changes may hold secrets
+        if (symmetry := runner.alg.symmetry) and symmetry.use_data_augmentation and not symmetry.use_mirror_loss:
+            symmetry.compute_loss = functools.partial(_asymmetry, symmetry)
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = lambda *_: self.save()
         runner.logger.log = self._log
@@ -248,6 +254,25 @@ class RslRlAdapter(Adapter):
 
 ADAPTER = RslRlAdapter()
 """What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
+
+
+def _asymmetry(symmetry: Symmetry, actor: MLPModel, batch: RolloutStorage.Batch, samples: int) -> torch.Tensor:
+    """Return how far mean actions of mirrored samples are from the images of mean actions; RSL-RL only logs it.
+
+    It is ``Symmetry.compute_loss`` without its own pass through the network: the update has just computed these means.
+
+    Args:
+        symmetry: The algorithm's extension, without a mirror loss.
+        actor: The actor, after a pass of the whole batch.
+        batch: Samples, followed by their mirror images.
+        samples: Number of samples without their images.
+
+    Returns:
+        Mean squared difference, a scalar without a gradient.
+    """
+    means = actor.output_mean.detach()
+    _, images = symmetry.data_augmentation_func(env=symmetry.env, obs=None, actions=means[:samples])
+    return torch.nn.functional.mse_loss(means[samples:], images[samples:])
 
 
 @contextlib.contextmanager
