@@ -1,4 +1,4 @@
-"""``python -m benchmarks held_out``: judging inside the training simulation, compared with other ways of judging."""
+"""``python -m benchmarks held_out``: scoring inside the training simulation, compared with other ways of scoring."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Training:
     """One training, and the way its policies were judged."""
 
     arm: str
-    """``none``: no judging; ``inside``: in held-out slots while training continues; ``pausing``: in the same slots
+    """``none``: no scoring; ``inside``: in held-out slots while training continues; ``pausing``: in the same slots
     while training waits."""
     panels: int
     loop_s: float
-    """Seconds of the training loop and of the judging."""
+    """Seconds of the training loop and of the scoring."""
     evaluate_s: float | None
     """Seconds metered as evaluation; ``None`` if nothing was judged."""
     wall_s: float
@@ -46,7 +46,7 @@ class Training:
 
 
 def bench_held_out(argv: Sequence[str]) -> int:
-    """Train with each way of judging in turn, score as many checkpoints in separate processes, and compare.
+    """Train with each way of scoring in turn, score as many checkpoints in separate processes, and compare.
 
     Args:
         argv: Command line without the program's name.
@@ -95,7 +95,7 @@ def bench_held_out(argv: Sequence[str]) -> int:
     base_s = _median(trainings, "none", lambda training: training.loop_s)
     added_s = {arm: _median(trainings, arm, lambda training: training.loop_s) - base_s for arm in _ARMS[1:]}
     added_s["process"] = statistics.median(process_s) * panels
-    table = Table("way", "panels", "training loop", "added by judging", "share metered", box=None, pad_edge=False)
+    table = Table("way", "panels", "training loop", "added by scoring", "share metered", box=None, pad_edge=False)
     for arm in _ARMS:
         share = [training.share for training in trainings if training.arm == arm and training.share is not None]
         table.add_row(

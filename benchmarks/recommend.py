@@ -24,7 +24,7 @@ from ledger_lab.units import percent
 _SIZES = (1, 2, 4, 8)
 _SEEDS = 5
 _NUM_ENVS, _HORIZON = 64, 16
-_START_UP_S, _JUDGING, _SHUTDOWN_S = 5.0, 0.1, 1.0
+_START_UP_S, _SCORING, _SHUTDOWN_S = 5.0, 0.1, 1.0
 _FEWEST_SAMPLES, _SINGLE_RATE = 2e6, 20_000.0
 
 
@@ -51,7 +51,7 @@ class Truth:
 
     def median_s(self, size: int) -> float:
         """Return the median time to the target [s]."""
-        return _START_UP_S + self.samples(size) / self.rate(size) * (1 + _JUDGING)
+        return _START_UP_S + self.samples(size) / self.rate(size) * (1 + _SCORING)
 
     def cost_usd(self, size: int) -> float:
         """Return the expected cost per target-reaching checkpoint; all runs reach the target [USD]."""
@@ -75,7 +75,7 @@ class Truth:
         steps = round(self.samples(size) * math.exp(self.spread * generator.standard_normal()))
         rate = self.rate(size) * math.exp(0.02 * generator.standard_normal())
         training_s = steps / rate
-        time_s = _START_UP_S + training_s * (1 + _JUDGING)
+        time_s = _START_UP_S + training_s * (1 + _SCORING)
         wall_s, price = time_s + _SHUTDOWN_S, self.price(size)
         run = ScaledRun(
             run_id=f"{size}-{seed}", cohort=None, task="T", rl_library="rsl_rl", physics="newton", seed=seed, code=None,
@@ -85,7 +85,7 @@ class Truth:
             epoch_s=None, phases={},
             identity=Identity(
                 time_s=time_s, start_up_s=_START_UP_S, steps=steps, training_s=training_s,
-                judging_s=training_s * _JUDGING, interruptions_s=0.0, split_s=0.0,
+                scoring_s=training_s * _SCORING, interruptions_s=0.0, split_s=0.0,
             ),
             status="target_reached", reached=True, env_steps=steps, limit_steps=10 * steps, wall_s=wall_s,
             cost_to_target_usd=time_s / 3600 * self.usd_per_hour(size),

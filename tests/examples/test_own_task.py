@@ -71,7 +71,7 @@ def test_its_study_trains_each_library_with_the_same_seeds(tmp_path: Path) -> No
     planned = script("study", EXAMPLE / "pendulum_libraries.toml", "--dry_run", "--log_root", tmp_path)
     assert planned.returncode == 0, planned.stderr
     commands = [line for line in planned.stdout.splitlines() if "train.py" in line]
-    assert len(commands) == 9 and all(f"--task {TASK} --rl_library" in command for command in commands)
+    assert len(commands) == 15 and all(f"--task {TASK} --rl_library" in command for command in commands)
 
 
 def test_the_tutorial_shows_every_file() -> None:

@@ -108,7 +108,7 @@ def write_run(
     compared: Sequence[LearnerHashed] = (),
     **changes: object,
 ) -> Path:
-    """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of judging.
+    """Write a run: 2 s of start-up, two iterations of 3 s with a checkpoint each, 1 s of scoring.
 
     Args:
         root: Root of the ledger.

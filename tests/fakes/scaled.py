@@ -23,7 +23,7 @@ PRICE = Price(
 
 def scaled(
     processes: int = 1, num_envs: int = 64, *, rate: float = 1000.0, steps: int = 4096, reached: bool = True,
-    judging_s: float = 1.0, **changes: Any,
+    scoring_s: float = 1.0, **changes: Any,
 ) -> ScaledRun:  # fmt: skip
     """Return a run with 2 s of start-up.
 
@@ -33,11 +33,11 @@ def scaled(
         rate: Steps per second of training.
         steps: Steps until the target, or until its end.
         reached: Whether it reached the target.
-        judging_s: Time of scoring [s].
+        scoring_s: Time of scoring [s].
         changes: Other fields.
     """
     training_s = steps / rate
-    time_s = 2.0 + training_s + judging_s
+    time_s = 2.0 + training_s + scoring_s
     fields: dict[str, Any] = {
         "run_id": f"{processes}x{num_envs}", "cohort": None, "task": "T", "rl_library": "rsl_rl", "physics": "newton",
         "seed": 1, "code": None, "treatment": "", "processes": processes, "machines": 1, "num_envs": num_envs,
@@ -45,7 +45,7 @@ def scaled(
         "device": "cpu", "hardware": None, "panel": "p", "panel_id": "p1-aa", "target_success": 0.9, "fps_step": None,
         "fps_step_inference": None, "fps_total": rate, "epoch_s": None, "phases": {"learn": time_s},
         "identity": Identity(
-            time_s=time_s, start_up_s=2.0, steps=steps, training_s=training_s, judging_s=judging_s,
+            time_s=time_s, start_up_s=2.0, steps=steps, training_s=training_s, scoring_s=scoring_s,
             interruptions_s=0.0, split_s=0.0,
         ),
         "status": "target_reached" if reached else "completed", "reached": reached, "env_steps": steps,
@@ -62,9 +62,9 @@ def write_scaled(
     root: Path, run_id: str, processes: int, num_envs: int, *, rate: float, iterations: int, reached: bool = True,
     waits: tuple[float, ...] = (), ends: bool = True, **changes: object,
 ) -> Path:  # fmt: skip
-    """Write a run: 2 s of start-up, training at a constant rate with a tenth of its time judging beside it, the target.
+    """Write a run: 2 s of start-up, training at a constant rate with a tenth of its time scoring beside it, the target.
 
-    The row of the target comes 50 ms after the last iteration, of which 40 ms are judging.
+    The row of the target comes 50 ms after the last iteration, of which 40 ms are scoring.
 
     Args:
         root: Root of the ledger.

@@ -29,18 +29,18 @@ def noisy_run(
     busy = 1 / (1 + _CONTENTION * (processes - 1))
     rate = 50_000 * processes * busy * noise.gauss(1, 0.02)
     steps = round(_FEWEST_STEPS * (1 + processes * num_envs * HORIZON / critical_batch) * noise.gauss(1, 0.08))
-    training_s, judging_s = steps / rate, 6.0 + noise.random()
+    training_s, scoring_s = steps / rate, 6.0 + noise.random()
     phases = {"startup": 2.0, "simulate": 0.6 * busy * training_s, "learn": 0.4 * busy * training_s}
     waiting = {"synchronize": (1 - busy) * training_s} if processes > 1 else {}
-    cost = (2.0 + training_s + judging_s) * processes / 3600
+    cost = (2.0 + training_s + scoring_s) * processes / 3600
     fields: dict[str, Any] = {
         "run_id": f"{processes}x{num_envs}s{seed}", "task": "LedgerLab-Ant", "fps_step": 2.4 * rate,
-        "fps_step_inference": 1.9 * rate, "phases": {**phases, **waiting, "evaluate": judging_s},
+        "fps_step_inference": 1.9 * rate, "phases": {**phases, **waiting, "evaluate": scoring_s},
         "cost_to_target_usd": cost if reached else None, "billable_usd": cost, "hardware": "NVIDIA L4",
         "instance": "aws-g6.xlarge",
     }  # fmt: skip
     return scaled(
-        processes, num_envs, rate=rate, steps=steps, reached=reached, judging_s=judging_s, seed=seed,
+        processes, num_envs, rate=rate, steps=steps, reached=reached, scoring_s=scoring_s, seed=seed,
         **{**fields, **changes},
     )  # fmt: skip
 

@@ -333,8 +333,8 @@ def test_fewer_epochs_are_not_advised_if_the_learner_is_not_slowest(tmp_path: Pa
     assert advised(bottlenecks(tmp_path)["aa"], "epochs") is None
 
 
-def test_rarer_judging_saves_the_time_outside_the_slots(tmp_path: Path) -> None:
-    phases = {"simulate": 100, "evaluate": 160}  # 64 + 64 slots: 100 of it belong to the steps, 60 to the judging
+def test_rarer_scoring_saves_the_time_outside_the_slots(tmp_path: Path) -> None:
+    phases = {"simulate": 100, "evaluate": 160}  # 64 + 64 slots: 100 of it belong to the steps, 60 to the scoring
     fields = {"num_envs": 64, "held_out_slots": 64, "startup_ms": 0}
     write_phases(tmp_path, "aa", phases, checkpoints=5, judged=5, **fields)
     write_phases(tmp_path, "bb", {"simulate": 100, "evaluate": 100}, checkpoints=5, judged=5, **fields)

@@ -27,7 +27,7 @@ def health(event: str, iteration: int, stops: bool) -> Health:
 
 
 def write(root: Path, status: Status, events: list[Health], iterations: int = 3, **changes: object) -> None:
-    """Write a run of 10 iterations that ends early: 5 s of start-up, 2 s and 1 s of judging an iteration, 4 s to go."""
+    """Write a run of 10 iterations that ends early: 5 s of start-up, 2 s and 1 s of scoring an iteration, 4 s to go."""
     run_dir = root / "rsl_rl" / "e" / "aa"
     run_dir.mkdir(parents=True)
     run = declared("aa", max_iterations=10, **changes)

@@ -32,8 +32,8 @@ def test_the_time_to_the_target_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert (run.reached, run.steps_to_target, run.batch, run.limit_steps) == (True, steps, 2048, 2 * steps)
     identity = run.identity
     assert identity.start_up_s == 2.0
-    assert identity.training_s == pytest.approx(steps / 1000 + 0.01), "10 ms before the target are not judging"
-    assert identity.judging_s == pytest.approx(steps / 10_000 + 0.04)
+    assert identity.training_s == pytest.approx(steps / 1000 + 0.01), "10 ms before the target are not scoring"
+    assert identity.scoring_s == pytest.approx(steps / 10_000 + 0.04)
     assert identity.split_s == pytest.approx(0.05)
     assert (identity.interruptions_s, identity.residual_s) == (0.0, pytest.approx(0.0, abs=1e-9))
     assert run.time_to_target_s == identity.time_s == summarize_run(read_ledger(tmp_path).runs[0]).wall_to_target_s

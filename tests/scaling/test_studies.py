@@ -40,7 +40,7 @@ def test_efficiency_of_the_training_is_that_of_the_rate_times_that_of_the_sample
     found = efficiency(largest, base)
     assert (found.speed_up, found.of_rate, found.of_samples) == pytest.approx((3.0, 0.75, 0.8))
     assert found.of_training == pytest.approx(0.6)
-    assert found.of_time == pytest.approx((3 + 8.192) / (4 * (3 + 10.24 / 3))), "with start-up and judging"
+    assert found.of_time == pytest.approx((3 + 8.192) / (4 * (3 + 10.24 / 3))), "with start-up and scoring"
 
 
 def test_a_median_counts_runs_that_missed_the_target() -> None:

@@ -67,7 +67,7 @@ def test_the_ledger_describes_the_whole_run(trained: Path) -> None:
     peaks = [saved.peak_host_memory_bytes or 0 for saved in lines]
     assert peaks == sorted(peaks) and peaks[0] > 10**8 and lines[-1].peak_gpu_memory_bytes is None
     assert 0 < sum(sum((saved.endings or {}).values()) for saved in lines) < 64 * 32 * 3
-    assert "shutdown" in attempt.windows[-1].phase_ns, "closing the simulation is neither training nor judging"
+    assert "shutdown" in attempt.windows[-1].phase_ns, "closing the simulation is neither training nor scoring"
     last = attempt.windows[3].figures
     assert set(last) <= set(FIGURES)
     assert {"value_loss", "policy_loss", "entropy", "action_std", "kl", "grad_norm", "learning_rate"} <= set(last)

@@ -128,7 +128,7 @@ def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
 
 
 def _found(records: Mapping[tuple[str, float], str], panel: Panel, simulations: Sequence[_Simulation]) -> str:
-    """Return the record of a panel; some shipped policies come from an older version."""
+    """Return the record of a panel; some pretrained policies come from an older version."""
     for each in simulations:
         identity = PanelIdentity.of(panel, each.description)
         for panel_id in (identity.id, identity.without_order().id):
@@ -138,7 +138,7 @@ def _found(records: Mapping[tuple[str, float], str], panel: Panel, simulations: 
 
 
 def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:
-    """Return facts about a task from the policy that comes with the package.
+    """Return facts about a task from its pretrained policy.
 
     Args:
         task: Gymnasium id of the task.

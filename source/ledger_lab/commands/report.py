@@ -196,7 +196,7 @@ def summarize_selected(
 
 
 def _begun_with(by_id: Mapping[str, Run], began: Mapping[str, Any]) -> Run | None:
-    """Return the run whose checkpoint another run began with: a run of the ledger, or that of a shipped policy."""
+    """Return the run whose checkpoint another run began with: a run of the ledger, or that of a pretrained policy."""
     found, task = by_id.get(began["run_id"]), str(began["task"])
     if found is None and task in shipped_tasks():
         shipped = find_run(str(ROOT / task), ROOT)

@@ -94,7 +94,7 @@ class ReportRequest(Request):
         False,
         "Show how runs scale with the number of processes and the batch: rates, efficiency, waiting, steps, time and "
         "cost to the target by size, the fitted scaling laws, and the time of each run split into start-up, training, "
-        "judging and interruptions. Runs that differ in more than their size and seed are shown separately.",
+        "scoring and interruptions. Runs that differ in more than their size and seed are shown separately.",
     )
     published: bool = flag(
         False, "Show published rates of one to eight GPUs, analysed like the runs of a ledger. Needs no ledger."

@@ -22,7 +22,7 @@ different budgets, by their order. The report of a cohort states the probability
 
 ``python -m benchmarks error_budget`` simulates chains and branches.
 
-**Rows are missing.** The journals of a shipped policy contain the confirmation that passed, and no other. Only rows
+**Rows are missing.** The journals of a pretrained policy contain the confirmation that passed, and no other. Only rows
 that are there count, so such a policy leaves a whole error budget. The bound then holds for the chain from there on:
 the policy was fixed before any seed of the chain was drawn.
 """

@@ -98,7 +98,7 @@ class HeldOutSlots:
             first: The first held-out slot. The environment may have more slots than the episodes need; the surplus
                 stays empty.
             places: Policies that are judged at once.
-            window: Opens the window that counts the time of judging.
+            window: Opens the window that counts the time of scoring.
 
         Raises:
             UserError: If a seed does not determine the task's episodes, or the success function is not usable.

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def shipped_tasks() -> list[str]:
-    """Return the ids of the tasks with a shipped policy."""
+    """Return the ids of the tasks with a pretrained policy."""
     return sorted(contract.parent.name for contract in ROOT.glob(f"*/{CONTRACT}"))
 
 
@@ -34,7 +34,7 @@ def shipped_contract(task: str) -> dict[str, Any]:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If the task has no shipped policy, or its contract can't be read.
+        UserError: If the task has no pretrained policy, or its contract can't be read.
     """
     path = _folder(task) / CONTRACT
     try:
@@ -53,7 +53,7 @@ def shipped_checkpoint(task: str) -> Path:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If the task has no shipped policy, or the file is missing.
+        UserError: If the task has no pretrained policy, or the file is missing.
     """
     path = ROOT / task / str(shipped_contract(task)["policy"]["checkpoint"])
     if not path.is_file():
@@ -62,7 +62,7 @@ def shipped_checkpoint(task: str) -> Path:
 
 
 def shipped_policy(task: str) -> Path:
-    """Return the shipped policy of a task as TorchScript, which needs no RL library.
+    """Return the pretrained policy of a task as TorchScript, which needs no RL library.
 
     It takes observations of shape (n, observations), float32, and returns actions of shape (n, actions).
 
@@ -70,7 +70,7 @@ def shipped_policy(task: str) -> Path:
         task: Gymnasium id of the task.
 
     Raises:
-        UserError: If the task has no shipped policy, or the file is not the shipped file.
+        UserError: If the task has no pretrained policy, or the file is not the shipped file.
     """
     path = _folder(task) / POLICY
     read_origin(path, "install ledger_lab again")

@@ -1,6 +1,6 @@
 """Sizes and machines that nobody trained, predicted from the laws of rate and samples.
 
-``time = start-up + samples(batch) / rate(processes) × (1 + judging per training)``. A prediction never leaves the
+``time = start-up + samples(batch) / rate(processes) × (1 + scoring per training)``. A prediction never leaves the
 range of the laws, one machine, and one kind of accelerator.
 """
 
@@ -187,7 +187,7 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
         return None
     if (rate_deviation := _deviation(rate)) is None:
         return None
-    training_s = samples / rate.value * (1 + _median(run.judging_s / run.identity.training_s for run in reached))
+    training_s = samples / rate.value * (1 + _median(run.scoring_s / run.identity.training_s for run in reached))
     start_up_s = _median(run.start_up_s for run in reached)
     deviation = math.hypot(rate_deviation, samples_deviation)
     low, high = (start_up_s + training_s * math.exp(sign * Z * deviation) for sign in (-1, 1))

@@ -245,7 +245,7 @@ def _fewer_epochs(work: Workload) -> Advice | None:
 
 
 def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
-    """Advise judging half as many policies; the gain is the time of judging outside the environment steps."""
+    """Advise scoring half as many policies; the gain is the time of scoring outside the environment steps."""
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
     screened = {row.checkpoint for row in run.results if row.purpose == "screening"}
     iterations = sorted(saved.iteration for saved in run.checkpoints if saved.path in screened)
@@ -254,14 +254,14 @@ def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     windows = [window for _, window in run.windows if window.iteration]
     evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
     slots_s = step_s * (work.slots - work.num_envs) / work.num_envs
-    judging_s = evaluate_ns / 1e9 - slots_s
+    scoring_s = evaluate_ns / 1e9 - slots_s
     every = round(2 * (iterations[-1] - iterations[0]) / (len(iterations) - 1))
     return Advice(
         action=f"judge half as often: --eval_every {every}",
-        gain=judging_s / 2 / work.wall_s,
+        gain=scoring_s / 2 / work.wall_s,
         basis=(
             f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of the steps, at any "
-            f"cadence; judging {len(iterations)} policies took {judging_s:.1f} s"
+            f"cadence; scoring {len(iterations)} policies took {scoring_s:.1f} s"
         ),
         caveat="a policy that reaches the target is noticed later",
     )

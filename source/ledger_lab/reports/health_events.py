@@ -41,7 +41,7 @@ class SavedBudget:
     iterations: int
     """Iterations that were left."""
     wall_s: float | None
-    """Time that these iterations would have taken at the run's own pace, judging included [s]; ``None`` if no iteration
+    """Time that these iterations would have taken at the run's own pace, scoring included [s]; ``None`` if no iteration
     was completed."""
     usd: float | None
     """Bill for that time [USD]; ``None`` without a price or a pace."""

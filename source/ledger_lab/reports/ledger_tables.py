@@ -372,7 +372,7 @@ _PANEL_RESULTS: list[Column[_ResultRow]] = [
     column("exactness VARCHAR bitwise or statistical", lambda of: of.result.exactness),
     column("device VARCHAR", lambda of: of.result.device),
     column(
-        "wall_s DOUBLE age of the judging process when the last episode ended [s]", lambda of: of.result.wall_ns / 1e9
+        "wall_s DOUBLE age of the scoring process when the last episode ended [s]", lambda of: of.result.wall_ns / 1e9
     ),
 ]
 

@@ -182,7 +182,7 @@ def _identity(time_s: float, phase_ns: Mapping[str, int], steps: int, *, split_s
         start_up_s=seconds(Phase.STARTUP, Phase.COMPILE),
         steps=steps,
         training_s=seconds(*TRAINING_PHASES),
-        judging_s=seconds(Phase.EVALUATE),
+        scoring_s=seconds(Phase.EVALUATE),
         interruptions_s=seconds(Phase.RESTART, Phase.SUSPENDED, Phase.SHUTDOWN),
         split_s=split_s,
     )

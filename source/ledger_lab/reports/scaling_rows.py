@@ -211,7 +211,7 @@ class EfficiencyRow:
         lambda of: of.efficiency.of_time,
         Shown("of the whole time", "", lambda row: percent(row.of_time), priority=4),
     )
-    """Time to the target of the smallest size ÷ time to the target, per process; with start-up and judging."""
+    """Time to the target of the smallest size ÷ time to the target, per process; with start-up and scoring."""
 
 
 type _Devices = tuple[float | None, ...]
@@ -335,8 +335,8 @@ class IdentityRow:
         ),
     )
     """Their rate: ``steps`` ÷ seconds of the training phases until then [1/s]."""
-    judging_s: float = _run(
-        lambda of: of.identity.judging_s, Shown("+ judging", "", lambda row: f"{row.judging_s:.2f} s", priority=5)
+    scoring_s: float = _run(
+        lambda of: of.identity.scoring_s, Shown("+ scoring", "", lambda row: f"{row.scoring_s:.2f} s", priority=5)
     )
     """Scoring of policies until then [s]."""
     interruptions_s: float = _run(
@@ -345,7 +345,7 @@ class IdentityRow:
     )
     """Restarts, suspension and shutdown until then [s]."""
     split_s: float = _run(lambda of: of.identity.split_s)
-    """How much of the time lies in the phase window that the confirmation divides [s]. It counts as judging as far as
+    """How much of the time lies in the phase window that the confirmation divides [s]. It counts as scoring as far as
     this window has so much of it, and then as training."""
     residual_s: float = _run(lambda of: of.identity.residual_s, Shown("rest", "", _residual_cell, priority=7))
     """Time that is in none of these parts [s]; 0 but for rounding, unless rows are missing."""

@@ -139,7 +139,7 @@ class RunSummary:
         lambda of: seconds_to_target(of.run, of.judged),
         Shown("to target", "wall-clock until confirmed", cells.time_to_target_cell, priority=3),
     )
-    """Wall-clock time until a policy was confirmed to reach the target [s]: start-up, compilation, training and judging
+    """Wall-clock time until a policy was confirmed to reach the target [s]: start-up, compilation, training and scoring
     of all attempts. A run that missed the target in its 2:00 minutes is shown as “> 2:00”; it always counts."""
     evaluation_share: float | None = _figure(
         lambda of: costs.evaluation_share(of.evaluate_s, of.wall_s),

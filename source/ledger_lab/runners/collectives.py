@@ -25,7 +25,7 @@ _COLLECTIVES = (
 def metered_collectives(clock: PhaseClock) -> Iterator[None]:
     """Count the time of the training loop's collectives, in any library, for the phase ``synchronize``.
 
-    Outside the loop, waiting for other processes counts as start-up or judging. Inside the context, an error of a
+    Outside the loop, waiting for other processes counts as start-up or scoring. Inside the context, an error of a
     collective becomes a :class:`~ledger_lab.ledger.endings.CollectiveError`.
 
     Args:

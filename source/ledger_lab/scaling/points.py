@@ -30,7 +30,7 @@ class RankWait:
 class Identity:
     """Where the time until the target went; without the target, the time until the run ended.
 
-    ``time = start-up + steps / rate + judging + interruptions + residual``, by the phases of the first process.
+    ``time = start-up + steps / rate + scoring + interruptions + residual``, by the phases of the first process.
     """
 
     time_s: float
@@ -41,13 +41,13 @@ class Identity:
     """Environment steps of the learner, over all processes, until then."""
     training_s: float
     """Training phases until then: ``steps / rate`` [s]."""
-    judging_s: float
+    scoring_s: float
     """Scoring of policies until then [s]."""
     interruptions_s: float
     """Restarts with what was trained twice, suspension and shutdown until then [s]; 0 for an undisturbed run."""
     split_s: float
     """How much of the time lies in the phase window that the confirmation divides [s]: between the end of an iteration
-    and the row. Its phases are known only as a whole; it counts as judging as far as it can, and then as training."""
+    and the row. Its phases are known only as a whole; it counts as scoring as far as it can, and then as training."""
 
     @property
     def rate(self) -> float | None:
@@ -57,7 +57,7 @@ class Identity:
     @property
     def residual_s(self) -> float:
         """Time that is in none of the parts [s]."""
-        parts = self.start_up_s + self.training_s + self.judging_s + self.interruptions_s
+        parts = self.start_up_s + self.training_s + self.scoring_s + self.interruptions_s
         return self.time_s - parts
 
 
@@ -202,9 +202,9 @@ class ScaledRun:
         return self.identity.start_up_s
 
     @property
-    def judging_s(self) -> float:
+    def scoring_s(self) -> float:
         """Scoring of policies until the target, or until the end [s]."""
-        return self.identity.judging_s
+        return self.identity.scoring_s
 
     @property
     def steps_to_target(self) -> int | None:

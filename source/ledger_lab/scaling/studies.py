@@ -27,7 +27,7 @@ class Efficiency:
     of_training: float | None = None
     """:attr:`of_rate` × :attr:`of_samples`: the efficiency of the training alone."""
     of_time: float | None = None
-    """Time to the target of the smallest size ÷ time to the target, per process; with start-up and judging."""
+    """Time to the target of the smallest size ÷ time to the target, per process; with start-up and scoring."""
 
 
 def find_studies(runs: Sequence[ScaledRun]) -> list[ScalingStudy]:

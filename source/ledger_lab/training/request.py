@@ -73,9 +73,9 @@ class TrainRequest(TaskRequest):
         description=(
             "Train a task until a policy provably reaches the target, and record success, time and cost. During "
             "training, policies are scored on held-out episodes, in environments that the learner never sees. If a "
-            "policy reaches the target, it is scored a second time, on fresh seeds. If this score proves that the "
-            "policy reaches the target, the policy is confirmed, and the training ends. Without arguments, train.py "
-            "trains a cart-pole."
+            "policy may have reached the target, it is scored a second time, on fresh seeds. If this score proves that "
+            "the policy reaches the target, the policy is confirmed, and the training ends. Without arguments, "
+            "train.py trains a cart-pole."
         ),
         terms=(
             "held-out",
@@ -137,7 +137,7 @@ class TrainRequest(TaskRequest):
     limit_s: float | None = flag(
         None,
         "Wall-clock time after which the run ends [s] (default: no limit). It counts all attempts of the run, from the "
-        "start of the process, with start-up and judging. The run ends after the iteration in which the time is used "
+        "start of the process, with start-up and scoring. The run ends after the iteration in which the time is used "
         "up, saves its last policy, and does not judge it. A confirmation counts only if it ended before. The run then "
         f"has the status limit_reached, its exit status is {EXIT_LIMIT}, and it can't be resumed.",
         group=TASK,

@@ -296,10 +296,10 @@ def _train_and_judge(
 @contextmanager
 def _held_out_slots(plan: TrainPlan, env: ManagerBasedRLEnv, writer: RunWriter) -> Iterator[HeldOutSlots]:
     """Attach the held-out slots of this process; at the end, record the peak use of the engine's capacities."""
-    judging = functools.partial(writer.clock.window, Phase.EVALUATE)
+    scoring = functools.partial(writer.clock.window, Phase.EVALUATE)
     share = share_of(plan.panel, plan.world.rank, plan.world.size)
     with (
-        HeldOutSlots(env, share, plan.env_cfg.scene.num_envs, window=judging).attached() as slots,
+        HeldOutSlots(env, share, plan.env_cfg.scene.num_envs, window=scoring).attached() as slots,
         capacity_told(slots, writer.clock, writer.append),
     ):
         yield slots
@@ -341,7 +341,7 @@ def _judge_last(
     """
     clock.set_base(Phase.EVALUATE)
     if judge.confirmed is None and trained is not Status.LIMIT_REACHED:
-        with Progress(console, "judging the last policy", None) as progress:
+        with Progress(console, "scoring the last policy", None) as progress:
             steps = itertools.count(1)
             judge.finish(lambda: progress.advance(next(steps)), lambda: limit.passed)
         if judge.cut_short:

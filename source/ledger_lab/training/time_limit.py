@@ -16,7 +16,7 @@ class LimitReachedError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class TimeLimit:
-    """Limit of the wall-clock time of a run over all its attempts, with judging, as it is billed."""
+    """Limit of the wall-clock time of a run over all its attempts, with scoring, as it is billed."""
 
     limit_s: float | None
     """The limit [s]; ``None`` for no limit."""

@@ -36,7 +36,7 @@ def test_a_slowdown_of_all_phases_is_blamed_on_the_machine() -> None:
     [
         pytest.param(lambda n, _: 8.0 if 100 <= n < 104 else 1.0, id="a moment"),
         pytest.param(lambda n, _: 1.3 if n > 100 else 1.0, id="a third"),
-        pytest.param(lambda n, phase: 20.0 if phase == "evaluate" else 1.0, id="judging is no training"),
+        pytest.param(lambda n, phase: 20.0 if phase == "evaluate" else 1.0, id="scoring is no training"),
         pytest.param(lambda n, _: 30.0 if n <= 1 else 1.0, id="warming up"),
         pytest.param(lambda n, _: 1 / n, id="it gets faster"),
     ],

@@ -36,7 +36,7 @@ _EFFICIENCIES: tuple[tuple[str, Callable[[Efficiency], float | None]], ...] = (
     ("of the rate", lambda found: found.of_rate),
     ("of the samples", lambda found: found.of_samples),
     ("of the training: rate × samples", lambda found: found.of_training),
-    ("of the time, with start-up and judging", lambda found: found.of_time),
+    ("of the time, with start-up and scoring", lambda found: found.of_time),
 )
 MISSED = "target not reached: larger than shown"
 """Words for a hollow mark."""

@@ -17,7 +17,7 @@ WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 WALKING_POLICY = Path(__file__).resolve().parent / "walker" / POLICY
 """The policy that comes with the navigation task, with its contract beside it.
 
-It is a part of the task: another policy is another panel id. So it does not change when the included policy of
+It is a part of the task: another policy is another panel id. So it does not change when the pretrained policy of
 :data:`WALKING_TASK` changes.
 """
 _SETTING = "env.actions.velocity.policy_path"
