@@ -22,6 +22,7 @@ from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
 from tests.checkpoints.conftest import Exported
 from tests.conftest import ROOT, one_run_dir, script
+from tests.evaluation.test_evaluate_bad_input import retold
 
 TASK = "LedgerLab-Cartpole"
 HERE = ledger_lab.pretrained.ROOT
@@ -246,6 +247,16 @@ def test_a_damaged_shipped_file_gives_an_error_of_one_line(copy_of_shipped: Path
     shipped_checkpoint(TASK).unlink()
     with pytest.raises(UserError, match=r"is missing: install ledger_lab again"):
         shipped_checkpoint(TASK)
+
+
+def test_changed_code_may_be_allowed_when_a_policy_is_shipped(trained: Path, tmp_path: Path) -> None:
+    (run,) = read_ledger(trained).runs
+    assert run.declared.scoring_code
+    other = retold(trained, tmp_path, "changed0", scoring_code=dict.fromkeys(run.declared.scoring_code, "0" * 64))
+    with pytest.raises(UserError, match=r"use --allow_changed_code"):
+        shipped(other, "--short_of_target")
+    with pytest.raises(UserError, match=r"cannot read .*policy\.pt"):
+        shipped(other, "--short_of_target", "--allow_changed_code")
 
 
 def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(

@@ -122,6 +122,13 @@ def test_comparisons_need_two_different_checkpoints_of_the_same_task(trained: Pa
     )  # fmt: skip
 
 
+def test_each_checkpoint_of_a_run_in_two_places_is_read_from_its_own_place(trained: Path, tmp_path: Path) -> None:
+    here = one_run_dir(trained)
+    there = shutil.copytree(here, tmp_path / "again" / here.name)
+    plan = planned(here / "model_1.pt", "--versus", there / "model_2.pt", "--log_root", tmp_path)
+    assert [candidate.path for candidate in plan.candidates] == [here / "model_1.pt", there / "model_2.pt"]
+
+
 def test_checkpoints_of_another_task_are_refused(trained: Path, tmp_path: Path) -> None:
     ant = retold(trained, tmp_path, "a0000000", task="LedgerLab-Ant")
     refused("panel cartpole_v1 is for task LedgerLab-Cartpole, not LedgerLab-Ant", tmp_path, ant)

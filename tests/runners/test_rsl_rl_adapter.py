@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,3 +92,31 @@ def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
     assert not passes and not ours.requires_grad
     assert torch.equal(ours, symmetry.compute_loss(actor, batch, 6)) and ours > 0.0
     assert passes
+
+
+def test_the_running_sums_of_normalized_curiosity_rewards_are_carried_over() -> None:
+    import torch
+    from rsl_rl.modules.normalization import EmpiricalDiscountedVariationNormalization as Normalization
+
+    from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer, _curiosity_returns
+
+    def normalizer() -> Normalization:
+        return Normalization(shape=[])
+
+    rewards = torch.rand(5, 4, generator=torch.Generator().manual_seed(1))
+    library, ours, resumed = normalizer(), normalizer(), normalizer()
+    ours.disc_avg.avg = torch.zeros(4)
+    for each in rewards[:3]:
+        assert torch.equal(library(each), ours(each)), "zeros change nothing"
+    resumed.load_state_dict(ours.state_dict())
+    resumed.disc_avg.avg = ours.disc_avg.avg
+    assert torch.equal(library(rewards[3]), resumed(rewards[3]))
+
+    alg = SimpleNamespace(
+        actor=SimpleNamespace(is_recurrent=False), critic=SimpleNamespace(is_recurrent=False),
+        rnd=SimpleNamespace(reward_normalizer=ours),
+    )  # fmt: skip
+    trainer: Any = object.__new__(RslRlTrainer)
+    trainer._runner = SimpleNamespace(alg=alg, logger=object())
+    assert (ours.disc_avg, ["avg"]) in trainer.carried()
+    assert _curiosity_returns(SimpleNamespace(rnd=None)) is None  # type: ignore[arg-type]

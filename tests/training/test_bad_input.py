@@ -203,6 +203,19 @@ def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
     assert planned("--device", "cpu", "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
 
 
+def test_a_training_without_scores_has_the_ground_of_a_scored_training(tmp_path: Path) -> None:
+    from ledger_lab.runners.session import held_out_config
+
+    rough = ["--task", "LedgerLab-Velocity-Rough-AnymalC", "--device", "cpu", "--num_envs", "32"]
+    plan = planned(*rough, "--no_eval", "--seed", "7", log_root=tmp_path / "logs")
+    assert plan.slots_cfg.scene.num_envs == 32
+    ground = plan.slots_cfg.scene.terrain.terrain_generator
+    scored = held_out_config(plan.env_cfg, 1, 32, "trained").scene.terrain.terrain_generator
+    assert (ground.class_type, ground.seed) == (scored.class_type, scored.seed)
+    assert ground.class_type.endswith(":SeededTerrainGenerator")
+    assert plan.env_cfg.scene.terrain.terrain_generator.class_type != ground.class_type, "declared as configured"
+
+
 def test_the_program_refuses_in_one_line_with_status_2(tmp_path: Path) -> None:
     finished = script("train", "--task", "LedgerLab-Cartpol", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2

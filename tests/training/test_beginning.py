@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from ledger_lab.ledger import AttemptStarted, Journal, PanelResult, Run, read_jo
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
-from tests.conftest import fake, script
+from tests.conftest import fake, one_run_dir, script
 from tests.evaluation.test_evaluate_bad_input import retold, with_other
 
 PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
@@ -82,8 +84,7 @@ def test_new_observations_may_follow_those_of_the_checkpoint(tmp_path: Path) -> 
 
     registered_tasks()
     flat, rough = "LedgerLab-Velocity-Flat-AnymalC", "LedgerLab-Velocity-Rough-AnymalC"
-    normalized = [f"agent.{network}.obs_normalization=true" for network in ("actor", "critic")]  # as on flat ground
-    configs = resolve_configs(rough, "rsl_rl", normalized, "rsl_rl_with_symmetry_cfg_entry_point")
+    configs = resolve_configs(rough, "rsl_rl", [], "rsl_rl_with_symmetry_cfg_entry_point")
     beginning = find_beginning(flat, tmp_path, load_adapter("rsl_rl"), *configs)
     assert (beginning.path, beginning.began_from["task"]) == (shipped_checkpoint(flat), flat)
     weights = torch.load(beginning.path, weights_only=True)["actor_state_dict"]
@@ -116,6 +117,23 @@ def test_a_checkpoint_with_other_observations_or_actions_is_refused(
 
     with pytest.raises(UserError, match=rf"drifted0 was trained, so .* has learned from something else: {part}: "):
         find_beginning(str(drifted(trained, tmp_path, [part])), *cartpole)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("actor.distribution_cfg.std_type", "log"), ("actor.distribution_cfg.class_name", "Beta"), ("clip_actions", 1.0)],
+)
+def test_a_checkpoint_is_refused_if_its_outputs_would_mean_other_actions(
+    cartpole: tuple[Any, ...], setting: str, value: object
+) -> None:
+    from ledger_lab.recipes.settings import write_setting
+    from ledger_lab.training.beginning import find_beginning
+
+    trained, adapter, env_cfg, agent_cfg = cartpole
+    changed = deepcopy(agent_cfg)
+    write_setting(changed, f"agent.{setting}", value)
+    with pytest.raises(UserError, match=rf"agent\.{re.escape(setting)} was .* when it was trained, and is {value} now"):
+        find_beginning(str(one_run_dir(trained)), trained, adapter, env_cfg, changed)
 
 
 def test_a_checkpoint_of_an_earlier_recipe_is_refused(trained: Path, tmp_path: Path, cartpole: tuple[Any, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,10 +66,17 @@ def confirmation(number: int, checkpoint: str, successes: int, extension: int = 
     )  # fmt: skip
 
 
-def evaluation(checkpoint: str, number: int, needed: int) -> dict[str, Any]:
-    """Return the stored state of a confirmation whose episodes are running."""
+def screening(checkpoint: str, successes: int) -> PanelResult:
+    found = outcomes(PANEL, successes)
+    return dataclasses.replace(
+        confirmation(1, checkpoint, successes), panel=PANEL.name, purpose="screening", needed=224, outcomes=found
+    )
+
+
+def evaluation(checkpoint: str, number: int, needed: int, purpose: str = "confirmation") -> dict[str, Any]:
+    """Return the stored state of an evaluation whose episodes are running."""
     row = saved(checkpoint).to_data()
-    return {"saved": row, "purpose": "confirmation", "confirmation": number, "extension": 0, "needed": needed}
+    return {"saved": row, "purpose": purpose, "confirmation": number, "extension": 0, "needed": needed}
 
 
 @pytest.fixture
@@ -161,6 +169,35 @@ def test_a_finished_evaluation_is_not_repeated(judged: Any) -> None:
     state = {**STATE, "confirmations": 1, "evaluation": evaluation("m", 1, 241)}
     judge.resume(state, [confirmation(1, "m", 200)], False)
     assert slots.begun == [] and judge.state()["evaluation"] is None
+
+
+@pytest.mark.parametrize(
+    ("since", "begun"),
+    [
+        ([], [PANEL]),
+        ([screening("m", 200)], []),
+        ([screening("m", 231)], [PANEL.confirmation("run", 1)]),
+        ([screening("m", 231), confirmation(1, "m", 200)], []),
+        ([screening("m", 231), confirmation(1, "m", 240)], [PANEL.confirmation("run", 1, 1)]),
+        ([screening("m", 231), confirmation(1, "m", 240), confirmation(1, "m", 200, 1)], []),
+        ([screening("m", 231), confirmation(1, "m", 256)], []),
+    ],
+)
+def test_what_follows_from_a_screening_that_ended_after_the_state_was_saved(
+    judged: Any, since: list[PanelResult], begun: list[Panel]
+) -> None:
+    judge, slots, _ = judged("m", 256, *since)
+    judge.resume({**STATE, "evaluation": evaluation("m", 1, 224, "screening")}, since, False)
+    assert slots.begun == begun
+
+
+def test_the_last_policy_is_confirmed_if_only_its_screening_had_ended(judged: Any) -> None:
+    passed = screening("m", 231)
+    judge, slots, _ = judged("m", 256, passed)
+    slots.idle_here, slots.action_count = True, 1
+    judge.resume({**STATE, "screened": 9, "evaluation": evaluation("m", 1, 224, "screening")}, [passed], False)
+    (found,) = judge.finish(lambda: None)
+    assert judge.confirmed is found.result and found.saved.sha256 == "m"
 
 
 def test_a_near_miss_is_extended_on_further_fresh_seeds_until_it_is_proven(judged: Any) -> None:

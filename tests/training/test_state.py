@@ -36,6 +36,23 @@ def test_an_attempt_ends_when_a_later_attempt_has_begun(tmp_path: Path) -> None:
         keeper.after_iteration(2, 128)
 
 
+def test_a_checkpoint_that_changed_while_the_simulation_started_is_refused(tmp_path: Path) -> None:
+    unused: Any = None
+    path = tmp_path / "model_9.pt"
+    path.write_bytes(b"another policy")
+    plan: Any = SimpleNamespace(
+        run_dir=tmp_path,
+        attempt=1,
+        request=SimpleNamespace(save_state_every=0, save_replay=False),
+        batch=SimpleNamespace(save_interval=50),
+        resumed=None,
+        beginning=SimpleNamespace(path=path, began_from={"sha256": "0" * 64}),
+    )
+    keeper = StateKeeper(plan, ALONE, unused, unused, None, unused, unused)
+    with pytest.raises(UserError, match=r"model_9\.pt has changed since this run was declared: start it again"):
+        keeper.begin()
+
+
 def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     import torch
 

@@ -6,11 +6,30 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.terminal.flags import DEFAULT_TASK, Program
 from ledger_lab.terminal.request import Named, SimulationRequest, flag, log_root_flag
+
+
+def trust_run_flag() -> Any:  # noqa: ANN401 - a field of a dataclass
+    """Return the flag ``--trust_run``."""
+    return flag(
+        False,
+        "Allow the program to run Python code that the run names: the success function of its panel file, and "
+        "functions, classes and files in its overrides. Use this flag only if you trust the authors of the run.",
+    )
+
+
+def allow_changed_code_flag() -> Any:  # noqa: ANN401 - a field of a dataclass
+    """Return the flag ``--allow_changed_code``."""
+    return flag(
+        False,
+        "Continue even if functions or classes of the task, or the success function, have changed since the run was "
+        "declared. Results record the changed names.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +45,8 @@ class PolicyRequest(SimulationRequest):
         ),
     )
     task: str | None = flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
-    trust_run: bool = flag(
-        False,
-        "Allow the program to run Python code that the run names: the success function of its panel file, and "
-        "functions, classes and files in its overrides. Use this flag only if you trust the authors of the run.",
-    )
-    allow_changed_code: bool = flag(
-        False,
-        "Continue even if functions or classes of the task, or the success function, have changed since the run was "
-        "declared. Results record the changed names.",
-    )
+    trust_run: bool = trust_run_flag()
+    allow_changed_code: bool = allow_changed_code_flag()
     log_root: Path = log_root_flag()
 
     def with_pretrained(self, *names: str) -> list[str]:

@@ -200,7 +200,8 @@ def _candidates(
         else:
             require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, run_id)
         agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it
-        candidates.append(replace(checked[run_id], saved=checkpoint.saved, agent_cfg=agent_cfg))
+        source = checkpoint.run.directory  # a pretrained policy's run may also be outside of the package
+        candidates.append(replace(checked[run_id], source=source, saved=checkpoint.saved, agent_cfg=agent_cfg))
     return candidates
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from ledger_lab.checkpoints.request import PolicyRequest
+from ledger_lab.checkpoints.request import PolicyRequest, allow_changed_code_flag, trust_run_flag
 from ledger_lab.errors import UserError
 from ledger_lab.panels.panel import require_target
 from ledger_lab.terminal.flags import Program
@@ -122,6 +122,8 @@ class ShipRequest(Request):
         "Accept a run that did not reach its target, and take the checkpoint with the best held-out score. Programs "
         "that load the policy then print that it did not reach the target.",
     )
+    trust_run: bool = trust_run_flag()
+    allow_changed_code: bool = allow_changed_code_flag()
     log_root: Path = log_root_flag()
 
     def named(self) -> Named:

@@ -141,6 +141,18 @@ def held_out_config(
     return cfg
 
 
+def unscored_config(env_cfg: ManagerBasedRLEnvCfg) -> ManagerBasedRLEnvCfg:
+    """Return the configuration of a training without held-out slots, on the ground that a scored training has.
+
+    Args:
+        env_cfg: Configuration of the training.
+    """
+    cfg = copy.deepcopy(env_cfg)  # see held_out_config
+    if (terrain := generated_terrain(cfg)) is not None:
+        _seed_terrain(terrain, "trained")
+    return cfg
+
+
 def _seed_terrain(terrain: Any, ground: Ground) -> None:  # noqa: ANN401 - a terrain importer's configuration
     """Generate a terrain from its own seed, and add held-out ground if it is asked for."""
     generator = terrain.terrain_generator

@@ -41,6 +41,11 @@ _NETWORK_FIELDS = ("hidden_dims", "activation", "observation_normalization", "ac
 """Fields of a recipe that must be equal for two networks to mean the same; not all algorithms have all of them."""
 _GROUP_SETTINGS = ("agent.obs_groups", "agent.params.env.obs_groups")
 """Settings that name the observation groups of each network, in order."""
+_ACTION_SETTINGS = (
+    *("agent.actor.distribution_cfg.class_name", "agent.actor.distribution_cfg.std_type", "agent.clip_actions"),
+    "agent.params.env.clip_actions",
+)
+"""Settings that determine which actions follow from the outputs of a network."""
 _WITHOUT_MEANING = ("noise", "enable_corruption", "debug_vis")
 """Settings that add noise or markers to observations, and do not change their meaning."""
 _SENSOR_SETTINGS = ("class_type", "prim_path", "pattern_cfg", "offset", "ray_alignment")
@@ -126,7 +131,7 @@ def find_beginning(
     unused = () if atoms not in (None, 1) else ("value_range",)
     own = (names[field] for field in _NETWORK_FIELDS if field in names and field not in unused)
     now_agent, then_agent = (with_defaults(cfg, adapter) for cfg in (agent_cfg, then_agent))
-    for setting in (*own, *_GROUP_SETTINGS):
+    for setting in (*own, *_ACTION_SETTINGS, *_GROUP_SETTINGS):
         now, then = read_setting(now_agent, setting), read_setting(then_agent, setting)
         if now != then:
             raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -135,12 +136,27 @@ class Judge:
             else:
                 self._slots.go_on([evaluation.policy], taking, evaluation.panel)
         elif evaluation is not None:
-            of = (evaluation.saved.sha256, evaluation.purpose, evaluation.extension)
-            ended = next((row for row in results if (row.checkpoint_sha256, row.purpose, row.extension) == of), None)
-            if ended is None:
-                self._begin(evaluation)
-            elif ended.purpose == "confirmation":
-                self._go_on(evaluation, ended)
+            self._go_on_from(evaluation, [row for row in results if row.checkpoint_sha256 == evaluation.saved.sha256])
+
+    def _go_on_from(self, running: _Evaluation, results: Sequence[PanelResult]) -> None:
+        """Continue where an earlier attempt ended: with an evaluation, or with what follows from its result.
+
+        Args:
+            running: The evaluation that was running when the state was saved.
+            results: Results of its checkpoint.
+        """
+        of = (running.purpose, running.extension)
+        ended = next((row for row in results if (row.purpose, row.extension) == of), None)
+        if ended is None:
+            self._begin(running)
+            return
+        spent = [place for place, row in self._spent.items() if row in results and place[0] >= running.confirmation]
+        if spent:
+            number, extension = max(spent)
+            last = dataclasses.replace(running, purpose="confirmation", confirmation=number, extension=extension)
+            self._go_on(last, self._spent[number, extension])
+        elif ended.passes:
+            self._confirm(running)
 
     def _resumed_evaluation(
         self,

@@ -29,7 +29,14 @@ from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.memory import require_memory
 from ledger_lab.runners.physics_engine import with_default_physics
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
-from ledger_lab.runners.session import gpu_model, gpu_uuid, held_out_config, require_runtime, resolve_device
+from ledger_lab.runners.session import (
+    gpu_model,
+    gpu_uuid,
+    held_out_config,
+    require_runtime,
+    resolve_device,
+    unscored_config,
+)
 from ledger_lab.runners.threads import Threads
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu
@@ -270,7 +277,9 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_runtime(env_cfg, flags, request.cpu_threads)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
     held_out_slots = 0 if request.no_eval else len(panel.episodes) // world.size
-    slots_cfg = held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else env_cfg
+    slots_cfg = (
+        held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else unscored_config(env_cfg)
+    )
     require_memory(request.task, slots_cfg, world.local_size)
     beginning = None
     if request.checkpoint is not None and resumed is None:

@@ -17,6 +17,7 @@ import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
+from ledger_lab.checkpoints.candidate import require_recorded_hash
 from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.evaluation.score import capacity_told
 from ledger_lab.launch import read_world
@@ -264,7 +265,9 @@ def _train_and_judge(
             return CheckpointSaved.from_data(group.first(lambda: trainer.save().to_data()))
 
         def load(saved: CheckpointSaved) -> Policy:
-            return plan.adapter.load_policy(group.file(plan.run_dir / saved.path), env, plan.agent_cfg)
+            path = group.file(plan.run_dir / saved.path)
+            require_recorded_hash(path, saved, plan.run_id)
+            return plan.adapter.load_policy(path, env, plan.agent_cfg)
 
         judge = None
         if slots is not None:

@@ -129,8 +129,13 @@ class StateKeeper:
         """
         if self._plan.resumed is not None:
             return self._restore(self._plan.resumed)
-        if self._plan.beginning is not None:
-            self._trainer.begin(self._group.file(self._plan.beginning.path))
+        if (beginning := self._plan.beginning) is not None:
+            path = self._group.file(beginning.path)
+            if file_sha256(path) != beginning.began_from["sha256"]:
+                raise UserError(
+                    f"--checkpoint {beginning.path} has changed since this run was declared: start it again"
+                )
+            self._trainer.begin(path)
         return []
 
     def _restore(self, resumed: Resumption) -> list[str]:

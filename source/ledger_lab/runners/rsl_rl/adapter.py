@@ -19,8 +19,10 @@ from isaaclab_rl.rsl_rl import (
     create_rsl_rl_runner,
     handle_deprecated_rsl_rl_cfg,
 )
+from rsl_rl.algorithms import PPO
 from rsl_rl.extensions import Symmetry
 from rsl_rl.models import MLPModel
+from rsl_rl.modules import GaussianDistribution
 from rsl_rl.runners import OnPolicyRunner
 from rsl_rl.storage import RolloutStorage
 from rsl_rl.utils import resolve_class, resolve_nn_activation, resolve_obs_groups
@@ -52,8 +54,11 @@ class RslRlTrainer(Trainer):
         with _existing_process_group():
             self._runner = runner = create_rsl_rl_runner(wrapper, self._agent_cfg, log_dir=str(self._run_dir))
         runner.logger.git_status_repos = []  # the library's copy of uncommitted changes may hold secrets
-        if (symmetry := runner.alg.symmetry) and symmetry.use_data_augmentation and not symmetry.use_mirror_loss:
+        alg, symmetry = runner.alg, runner.alg.symmetry
+        if symmetry and symmetry.use_data_augmentation and not symmetry.use_mirror_loss and _is_gaussian(alg.actor):
             symmetry.compute_loss = functools.partial(_asymmetry, symmetry)
+        if (returns := _curiosity_returns(alg)) is not None:
+            returns.avg = torch.zeros(wrapper.num_envs, device=alg.device)  # RSL-RL makes it later, of the same value
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = lambda *_: self.save()
         runner.logger.log = self._log
@@ -120,7 +125,12 @@ class RslRlTrainer(Trainer):
         if self._runner.alg.actor.is_recurrent or self._runner.alg.critic.is_recurrent:
             return None
         sums = "cur_reward_sum cur_ereward_sum cur_ireward_sum cur_episode_length tot_timesteps tot_time"
-        return [(self._runner.logger, f"{sums} rewbuffer erewbuffer irewbuffer lenbuffer".split())]
+        carried: list[tuple[object, list[str]]] = [
+            (self._runner.logger, f"{sums} rewbuffer erewbuffer irewbuffer lenbuffer".split())
+        ]
+        if (returns := _curiosity_returns(self._runner.alg)) is not None:
+            carried.append((returns, ["avg"]))
+        return carried
 
     def averaging(self) -> GradientAveraging | None:
         """Return the algorithm's function; with curiosity, it also averages the gradient of the predictor."""
@@ -254,6 +264,16 @@ class RslRlAdapter(Adapter):
 
 ADAPTER = RslRlAdapter()
 """What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
+
+
+def _is_gaussian(actor: MLPModel) -> bool:
+    """Tell whether an actor is the library's own, with a normal distribution: its mean is its deterministic action."""
+    return type(actor) is MLPModel and type(actor.distribution) is GaussianDistribution
+
+
+def _curiosity_returns(alg: PPO) -> Any:  # noqa: ANN401 - a private class of the library
+    """Return the running discounted sums of the curiosity rewards, by which they are normalized; ``None`` if not."""
+    return getattr(getattr(alg.rnd, "reward_normalizer", None), "disc_avg", None)
 
 
 def _asymmetry(symmetry: Symmetry, actor: MLPModel, batch: RolloutStorage.Batch, samples: int) -> torch.Tensor:
