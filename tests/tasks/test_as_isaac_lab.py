@@ -30,10 +30,6 @@ VELOCITY = {
     "-events.physics_material",  # one friction for all
     "+rewards.fallen",
     "-rewards.dof_pos_limits",  # of no weight
-    "+rewards.progress",
-    "rewards.track_ang_vel_z_exp.params.std",
-    "rewards.track_lin_vel_xy_exp.params.std",
-    "+rewards.turning",
     "+terminations.tipped_over",
 }
 ANYMAL = VELOCITY | {
@@ -42,10 +38,16 @@ ANYMAL = VELOCITY | {
     "rewards.track_lin_vel_xy_exp.weight",
     "rewards.undesired_contacts.params.sensor_cfg.body_names",
 }
+FLAT = {
+    "+rewards.progress",
+    "rewards.track_ang_vel_z_exp.params.std",
+    "rewards.track_lin_vel_xy_exp.params.std",
+    "+rewards.turning",
+}
 DIFFERENCES = {
     ("LedgerLab-Ant", "Isaac-Ant"): LOCOMOTION,
     ("LedgerLab-Humanoid", "Isaac-Humanoid"): LOCOMOTION | THIGHS | {"rewards.progress.weight"},
-    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL,
+    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL | FLAT,
     ("LedgerLab-Velocity-Rough-AnymalC", "IsaacContrib-Velocity-Rough-AnymalC"): ANYMAL
     | {
         "commands.base_velocity.resampling_time_range",
@@ -54,9 +56,11 @@ DIFFERENCES = {
         "-curriculum.terrain_levels",  # on all levels from the start
         *(f"observations.policy.height_scan.{said}" for said in ("noise.n_max", "noise.n_min", "scale")),
         "-rewards.flat_orientation_l2",  # of no weight
+        "+rewards.progress",
         "+terminations.off_the_terrain",
     },
     ("LedgerLab-Velocity-Flat-Go2", "Isaac-Velocity-Flat-UnitreeGo2"): VELOCITY
+    | FLAT
     | {
         "+observations.policy.gait_phase",
         "rewards.base_height_l2.params.target_height",

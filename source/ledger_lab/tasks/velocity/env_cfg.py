@@ -3,13 +3,13 @@
 The tasks are Isaac Lab's own (``Isaac-Velocity-*``): the same commands, observations in the same order, actions and
 initial states, on robots and ground that need no network. The differences are these. The reward for following the
 command is 1.5 times as large, the penalty of a fall is that of Isaac Lab's H1, and a robot that tips over has fallen,
-too. All progress is rewarded (``progress``), also in turning, and the rewards for following the command are narrower.
-On rough ground, ANYmal observes 54 heights instead of 187, at a scale of 5 and with half the noise. Stairs are lower
-and their treads wider; boxes are lower, and scattered on a plane. Robots train on all levels from the start, and more
-often where they sometimes fail (``curriculum``). An episode is one command of 10 s, and ends if the robot leaves the
-terrain. Go2's other rewards are those of Isaac Lab's Go2, except for its height and the phase of a trot, which it
-observes and is rewarded for keeping (``flat_go2``). The friction of the ground is always 1. The factories at the end
-hold the settings of each robot and each ground. The panel decides what counts as success.
+too. All progress is rewarded (``progress``). On flat ground, this includes turning, and the rewards for following the
+command are narrower. On rough ground, ANYmal observes 54 heights instead of 187, at a scale of 5 and with half the
+noise. Stairs are lower and their treads wider; boxes are lower, and scattered on a plane. Robots train on all levels
+from the start, and more often where they sometimes fail (``curriculum``). An episode is one command of 10 s, and ends
+if the robot leaves the terrain. Go2's other rewards are those of Isaac Lab's Go2, except for its height and the phase
+of a trot, which it observes and is rewarded for keeping (``flat_go2``). The friction of the ground is always 1. The
+factories at the end hold the settings of each robot and each ground. The panel decides what counts as success.
 """
 
 import math
@@ -198,10 +198,8 @@ class EventsCfg:
 class RewardsCfg:
     """Rewards, per second."""
 
-    # with 0.5 m/s and 0.5 rad/s, a robot that ignores slow commands would get most of their reward; far from the
-    # command, these narrower rewards are flat, but progress and turning are not
-    track_lin_vel_xy_exp = RewardTermCfg(func=mdp.track_lin_vel_xy_exp, weight=1.5, params={**COMMAND, "std": 0.25})
-    track_ang_vel_z_exp = RewardTermCfg(func=mdp.track_ang_vel_z_exp, weight=0.75, params={**COMMAND, "std": 0.25})
+    track_lin_vel_xy_exp = RewardTermCfg(func=mdp.track_lin_vel_xy_exp, weight=1.5, params={**COMMAND, "std": 0.5})
+    track_ang_vel_z_exp = RewardTermCfg(func=mdp.track_ang_vel_z_exp, weight=0.75, params={**COMMAND, "std": 0.5})
     lin_vel_z_l2 = RewardTermCfg(func=mdp.lin_vel_z_l2, weight=-2.0)
     ang_vel_xy_l2 = RewardTermCfg(func=mdp.ang_vel_xy_l2, weight=-0.05)
     dof_torques_l2 = RewardTermCfg(func=mdp.joint_torques_l2, weight=-2.5e-5)
@@ -211,8 +209,8 @@ class RewardsCfg:
     undesired_contacts = RewardTermCfg(func=mdp.undesired_contacts, weight=-1.0, params={"threshold": 1.0})
     flat_orientation_l2: RewardTermCfg | None = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-5.0)
     base_height_l2: RewardTermCfg | None = None
-    progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
-    turning = RewardTermCfg(func=turning, weight=1.0, params=COMMAND)
+    progress: RewardTermCfg | None = None
+    turning: RewardTermCfg | None = None
     fallen = RewardTermCfg(func=mdp.is_terminated, weight=-200.0)
 
 
@@ -342,15 +340,26 @@ def _on_terrain(cfg: VelocityEnvCfg) -> VelocityEnvCfg:
     cfg.curriculum = CurriculumCfg()
     cfg.rewards.flat_orientation_l2 = None
     cfg.rewards.dof_torques_l2.weight, cfg.rewards.feet_air_time.weight = -1.0e-5, 0.125  # as in Isaac Lab
+    cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
     cfg.terminations.off_the_terrain = TerminationTermCfg(
         func=mdp.terrain_out_of_bounds, params={"distance_buffer": 2.0}, time_out=True
     )
     return cfg
 
 
+def _on_the_flat[EnvCfg: VelocityEnvCfg](cfg: EnvCfg) -> EnvCfg:
+    """Set how a robot on flat ground is rewarded for following the command."""
+    # with 0.5 m/s and 0.5 rad/s, a robot that ignores slow commands would get most of their reward; far from the
+    # command, these narrower rewards are flat, but progress and turning are not
+    cfg.rewards.track_lin_vel_xy_exp.params["std"] = cfg.rewards.track_ang_vel_z_exp.params["std"] = 0.25
+    cfg.rewards.progress = RewardTermCfg(func=progress, weight=2.0, params=COMMAND)
+    cfg.rewards.turning = RewardTermCfg(func=turning, weight=1.0, params=COMMAND)
+    return cfg
+
+
 def flat_anymal_c() -> VelocityEnvCfg:
     """Return ANYmal-C on flat ground."""
-    return _walk(VelocityEnvCfg(), "flat_anymal_c", _anymal_c())
+    return _on_the_flat(_walk(VelocityEnvCfg(), "flat_anymal_c", _anymal_c()))
 
 
 def rough_anymal_c() -> VelocityEnvCfg:
@@ -361,7 +370,7 @@ def rough_anymal_c() -> VelocityEnvCfg:
 def flat_go2() -> VelocityEnvCfg:
     """Return Go2 on flat ground."""
     walker = _go2()
-    cfg = _walk(Go2EnvCfg(), "flat_go2", walker)
+    cfg = _on_the_flat(_walk(Go2EnvCfg(), "flat_go2", walker))
     # without this, a level robot without contacts may crouch forever; 0.3 m is its height in a trot
     cfg.rewards.base_height_l2 = RewardTermCfg(func=mdp.base_height_l2, weight=-30.0, params={"target_height": 0.3})
     cfg.rewards.flat_orientation_l2 = RewardTermCfg(func=mdp.flat_orientation_l2, weight=-2.5)
