@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import re
 import socket
 import zipfile
 from pathlib import Path
@@ -222,3 +225,35 @@ def test_the_tables_of_an_archive_are_limited_together(tmp_path: Path, monkeypat
     assert "MB of tables are more than" in refusal(archive)
     monkeypatch.setattr("ledger_lab.costs.catalogs._LARGEST", len(text.encode()) - 1)
     assert "MB of tables are more than" in refusal(AWS)
+
+
+def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "aws.csv"
+    table.write_text('instance_name,price\n"' + "x" * 200_000)
+    assert re.search(r"aws.csv: not a table: line \d+: field larger than field limit", refusal(table, *DATED))
+
+
+def test_a_price_file_that_cannot_be_written_whole_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ledger_lab.terminal.console import write_new
+
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    output = tmp_path / "prices.toml"
+
+    def opened(path: Path, *_: object, **__: object) -> Full:
+        path.touch()
+        return Full()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", opened)
+        with pytest.raises(UserError, match="No space left on device"):
+            write_new(output, "a price")
+    assert not output.exists()
+    write_new(output, "a price")
+    with pytest.raises(UserError, match="exists already"):
+        write_new(output, "another price")
+    assert output.read_text() == "a price"

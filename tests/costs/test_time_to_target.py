@@ -46,6 +46,9 @@ def more_than(bound_s: float) -> MedianTime:
         ((60.0, 40.0, 50.0), exact(50.0)),
         ((40.0, -120.0, 50.0), exact(50.0)),
         ((40.0, -50.0, 50.0), exact(50.0)),
+        # Of an even number, both in the middle count: had the run that missed needed 601 s, it would be one of them.
+        ((60.0, 180.0, 1000.0, -600.0), estimate(590.0)),
+        ((60.0, 180.0, 1000.0, -1000.0), exact(590.0)),
         # A run that ended early leaves the others: the curve falls to 1/2 at 40, and to 0 at 50.
         ((40.0, -5.0, 50.0), estimate(45.0)),
         # 4 of 5, then of 3 left 2, then 1: 0.8, 0.53, 0.27

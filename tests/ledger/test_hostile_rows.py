@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,67 @@ def test_the_largest_numbers_in_all_places_at_once_end_no_command_in_a_traceback
             (sound,) = (run for run in read_ledger(root, tolerate_damage=True).runs if run.declared.run_id == "sound")
             assert asdict(summarize_run(sound)) == figures
     write_chained(path, rows)
+
+
+def forge(rows: list[tuple[str, str, Any]], only: str | None = None, **changes: object) -> list[tuple[str, str, Any]]:
+    """Return rows with other fields, where they have these fields."""
+    return [
+        (
+            time,
+            kind,
+            {**data, **{name: new for name, new in changes.items() if name in data and kind == (only or kind)}},
+        )
+        for time, kind, data in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"wall_ns": 0},
+        {"only": "PhaseWindow", "phase_ns": {"evaluate": 10**15}},
+        {"only": "PhaseWindow", "phase_ns": {"simulate": 2**63 - 1}},
+        {"only": "PhaseWindow", "figures": {"mean_return": 1.7e308}},
+        {"only": "CapacityUsed", "slots": 0},
+    ],
+)
+def test_rows_that_contradict_each_other_end_no_command_in_a_traceback(
+    ledger: Hostile, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    root, rows, figures = ledger
+    path = root / "rsl_rl" / "e" / "aa" / "journal-1-0.jsonl"
+    write_chained(path, forge(rows, **changes))
+    run_commands(root, tmp_path)
+    build_or_refuse(root, tmp_path / "page.html")
+    (sound,) = (run for run in read_ledger(root, tolerate_damage=True).runs if run.declared.run_id == "sound")
+    assert asdict(summarize_run(sound)) == figures
+    write_chained(path, rows)
+
+
+def test_sums_that_no_integer_holds_are_read_and_not_cached(ledger: Hostile, tmp_path: Path) -> None:
+    from ledger_lab.ledger.cache import settled
+    from ledger_lab.ledger.digest import digest_journal
+
+    _, rows, _ = ledger
+    path = tmp_path / "journal-1-0.jsonl"
+    write_chained(path, rows)
+    kept = settled({path.name: digest_journal(path)}, None, now_ns=2**62)
+    assert kept.read()
+    write_chained(path, forge(rows, "PhaseWindow", phase_ns={"simulate": 2**63 - 1}))
+    found = digest_journal(path)
+    assert found[1].sums.windows.phase_ns["simulate"] > 2**63
+    assert settled({path.name: found}, None, now_ns=2**62).read() == b""
+
+
+def test_a_line_with_the_right_hash_that_is_no_row_lies_behind_no_hole() -> None:
+    from ledger_lab.ledger.holes import may_lie_behind
+
+    sound = encode_line(7, "2026-01-01T00:00:00.000+00:00", "ShutdownEnded", b"{}", GENESIS)
+    assert may_lie_behind([sound])
+    for forged in (sound.replace(b"{}", b"{]"), sound.replace(b'"ShutdownEnded"', b"[1]")):
+        begin = forged[: forged.index(b',"hash":"')]
+        line = begin + b',"hash":"' + sha256(begin).hexdigest().encode() + b'"}\n'
+        assert not may_lie_behind([line])
 
 
 def build_or_refuse(root: Path, page: Path) -> None:

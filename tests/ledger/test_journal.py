@@ -272,3 +272,37 @@ def test_the_status_lost_cannot_be_written() -> None:
         AttemptEnded(
             status=Status.LOST, reason=None, wall_ns=0, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
         )
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"env_steps": 1e5}, r"PhaseWindow: .*int.*float.*env_steps"),
+        ({"iteration": True}, r"PhaseWindow: .*int.*bool.*iteration"),
+        ({"wall_ns": -1}, r"PhaseWindow: .*>= 0.*wall_ns"),
+        ({"phase_ns": {"learn": None}}, r"PhaseWindow: .*int.*null"),
+    ],
+)
+def test_a_row_that_readers_would_refuse_is_not_written(
+    tmp_path: Path, change: dict[str, object], complaint: str
+) -> None:
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.append(window(1))
+        with pytest.raises(ValueError, match=complaint):
+            journal.append(dataclasses.replace(window(2), **change))  # type: ignore[arg-type]
+        journal.append(window(3))
+    assert [row.iteration for row in read_journal(tmp_path / "j.jsonl").rows] == [1, 3]
+
+
+def test_numpy_numbers_are_written_as_plain_ones(tmp_path: Path) -> None:
+    row = dataclasses.replace(
+        window(1), env_steps=np.int64(16), figures={"kl": np.float32(0.5)}, phase_ns={"learn": np.uint8(5)}
+    )
+    end = dataclasses.replace(END, wall_ns=np.int32(1))
+    with Journal(tmp_path / "j.jsonl") as journal:
+        journal.append(row)
+        journal.append(end)
+        with pytest.raises(TypeError, match="ndarray is no value of JSON"):
+            journal.append(dataclasses.replace(END, wall_ns=np.arange(2)))
+    first, second = read_journal(tmp_path / "j.jsonl").rows
+    assert first == dataclasses.replace(window(1), figures={"kl": 0.5}) and second == END

@@ -240,7 +240,8 @@ def test_a_process_that_the_system_hides_is_judged_by_silence(monkeypatch: pytes
 def test_damage_shows_control_characters_of_file_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from ledger_lab.ledger.find import read_runs
 
-    path = write_run(tmp_path, "\x1b]0;owned\x07") / "journal-1-0.jsonl"
+    run_dir = write_run(tmp_path, "aa")
+    path = run_dir.rename(run_dir.with_name("\x1b]0;owned\x07")) / "journal-1-0.jsonl"
     path.write_bytes(path.read_bytes()[:300] + b"x\n")
     assert read_runs(tmp_path) == ()
     said = capsys.readouterr().err

@@ -25,7 +25,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger import journal as journal_module
 from ledger_lab.ledger.liveness import identify_process, is_alive
 from ledger_lab.mirrors.follow import RunFollower
-from tests.fakes.ledgers import declared
+from tests.fakes.ledgers import SECOND, declared, result, window
 
 
 @pytest.mark.parametrize(
@@ -131,3 +131,16 @@ print(os.getpid(), identify_process(os.getpid()).start_ticks == started)
 """
     done = subprocess.run([*unshare, sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "True"]
+
+
+def test_a_score_is_a_sign_of_life(tmp_path: Path) -> None:
+    """A process that was killed after it had scored a policy lasted at least until then."""
+    run_dir = tmp_path / "rsl_rl" / "e" / "aa"
+    run_dir.mkdir(parents=True)
+    with Journal(run_dir / "journal-1-0.jsonl") as journal:
+        journal.append(declared("aa"))
+        journal.append(AttemptStarted(run_id="aa", attempt=1, rank=0, pid=2**22 + 1, host="h", wall_ns=SECOND))
+        journal.append(window(1, 40, {"simulate": SECOND}, 2 * SECOND))
+        journal.append(result("aa", "model_1.pt", 5, purpose="screening"))
+    (run,) = read_ledger(tmp_path).runs
+    assert run.attempts[-1].wall_ns == 9 * SECOND

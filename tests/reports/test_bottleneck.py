@@ -95,7 +95,7 @@ def write_phases(
                     )
                 )
                 if done <= judged:
-                    journal.append(result(run_id, name, 5, purpose="screening"))
+                    journal.append(replace(result(run_id, name, 5, purpose="screening"), wall_ns=wall_ns))
         journal.append(
             AttemptEnded(
                 status=status,

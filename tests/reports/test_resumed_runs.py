@@ -81,12 +81,13 @@ def run(tmp_path: Path) -> Run:
     """
     attempts: list[list[Row]] = [
         [began("startup"), trained(1, 3), saved("one", 1, 3), trained(2, 4), checkpoint("lost", 2, 4),
-         replace(result("aaaaaaaa", "model_2.pt", 9, purpose="screening"), checkpoint_sha256="lost"), ended(5)],
+         replace(result("aaaaaaaa", "model_2.pt", 9, purpose="screening"), checkpoint_sha256="lost", wall_ns=4 * SECOND),
+         ended(5)],
         [began("restart"), restored("one", 1, 1, 3), trained(2, 3)],
         [began("restart"), restored("one", 1, 1, 3), trained(2, 3), saved("two", 2, 3), checkpoint("kept", 2, 3),
          trained(3, 4), ended(4)],
         [began("restart"), restored("two", 3, 2, 3), trained(3, 3), trained(4, 4),
-         replace(result("aaaaaaaa", "model_2.pt", 5, purpose="screening"), checkpoint_sha256="kept"),
+         replace(result("aaaaaaaa", "model_2.pt", 5, purpose="screening"), checkpoint_sha256="kept", wall_ns=4 * SECOND),
          ended(5, Status.COMPLETED)],
     ]  # fmt: skip
     (found,) = write(tmp_path, attempts)

@@ -12,7 +12,13 @@ from benchmarks.time_left import ForecastScenario, Scenario, bench_time_left, co
 from ledger_lab.costs import RunTime
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
-from ledger_lab.watch.time_left import seconds_to_last_iteration, time_left
+from ledger_lab.watch.time_left import (
+    LAST_ITERATION,
+    TIME_LIMIT,
+    seconds_to_end,
+    seconds_to_last_iteration,
+    time_left,
+)
 from tests.fakes.ledgers import SECOND, window
 from tests.fakes.watched import STATE, make_run
 
@@ -57,6 +63,21 @@ def test_without_a_slower_earlier_run_there_is_only_a_bound(earlier: list[RunTim
     assert (found.expected, found.low, found.high) == (None, None, 240.0)
     assert found.basis.startswith("at most until its last iteration, at its own speed")
     assert time_left(earlier, 60.0, None) is None, "unknown, and not 0"
+
+
+def test_a_run_ends_at_its_time_limit(tmp_path: Path) -> None:
+    limited = {"request": {"limit_s": 100.0}, "max_iterations": 5000}
+    make_run(tmp_path, "aa", took_s=60, iterations=25, ago_s=1.0, supervised_ago_s=1.0, **limited)
+    make_run(tmp_path, "bb", took_s=60, iterations=25, ago_s=1.0, supervised_ago_s=1.0, max_iterations=26)
+    runs = {run.run_id: run for run in read_ledger(tmp_path).runs}
+    left_s, end = seconds_to_end(runs["aa"])
+    assert (left_s, end) == (pytest.approx(100.0 - sum(each.wall_ns for each in runs["aa"].attempts) / 1e9), TIME_LIMIT)
+    assert left_s is not None and 0.0 < left_s <= 40.0
+    assert seconds_to_end(runs["bb"]) == (pytest.approx(2.0), LAST_ITERATION)
+    found = time_left([], 60.0, left_s, end)
+    assert found is not None and found.basis.startswith("at most until its time limit: there is no earlier run")
+    curve = time_left(reached(100.0, 200.0), 60.0, 40.0, end)
+    assert curve is not None and curve.basis.endswith("its time limit is 0:40 away")
 
 
 def test_the_speed_of_a_run_is_that_of_its_training_loop(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
@@ -161,6 +161,14 @@ def _day(info: zipfile.ZipInfo) -> datetime.date | None:
     return day if day.year > 1980 else None
 
 
+def _rows(reader: csv.DictReader[str], origin: str) -> Iterator[dict[str, str]]:
+    """Return the rows of a table, and refuse what is none."""
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise UserError(f"{origin}: not a table: line {reader.line_num}: {error}") from error
+
+
 def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -> Catalog:
     """Read one table."""
     inner = "" if table == path.name else f":{table}"
@@ -171,7 +179,7 @@ def _catalog(path: Path, table: str, data: bytes, dated: datetime.date | None) -
         raise UserError(f"{origin}: not a table: {error}") from error
     offers: list[Offer] = []
     unread: list[str] = []
-    for row in reader:
+    for row in _rows(reader, origin):
         try:
             offers.append(Offer.from_row(provider, row))
         except KeyError as error:

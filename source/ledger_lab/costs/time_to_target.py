@@ -81,7 +81,8 @@ class TimeCurve:
 def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
     """Return the median wall-clock time to the target over all runs, including runs that missed the target.
 
-    If no run ended short of the target before the median, it is exact: runs that ended later are known to be slower.
+    If no run ended short of the target before the median, it is exact: runs that ended later are known to be slower. Of
+    an even number of runs, this holds for the slower of the two in the middle.
     Otherwise it is the median of the Kaplan-Meier curve (Kaplan & Meier 1958, JASA 53:457), which assumes that a run
     that ended early would have continued like the other runs. If the curve equals 1/2 between two times, the median is
     their mean. If the curve stays above 1/2, or ends there, only a lower bound is given: the median over each run's
@@ -95,9 +96,10 @@ def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
     """
     if not runs:
         raise ValueError("a median needs at least one run")
-    median_s = statistics.median(math.inf if run.to_target_s is None else run.to_target_s for run in runs)
+    times_s = [math.inf if run.to_target_s is None else run.to_target_s for run in runs]
+    median_s, middle_s = statistics.median(times_s), statistics.median_high(times_s)
     missed_s = [run.wall_s for run in runs if run.to_target_s is None]
-    if math.isfinite(median_s) and all(wall_s >= median_s for wall_s in missed_s):
+    if math.isfinite(median_s) and all(wall_s >= middle_s for wall_s in missed_s):
         return MedianTime(median_s=median_s, is_exact=True, more_than_s=None)
     if len(missed_s) < len(runs):
         estimate_s = _median_of_curve(kaplan_meier(runs))

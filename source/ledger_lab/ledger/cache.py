@@ -199,7 +199,14 @@ def settled(found: dict[str, tuple[Stamp, Digest]], gist: Gist | None, now_ns: i
     }
     stamps = {name: stamp for name, (stamp, _) in kept.items()}
     digests = [digest for _, digest in kept.values()]
-    return Entry(stamps, gist if len(kept) == len(found) else None, lambda: orjson.dumps(digests, default=list))
+
+    def encoded() -> bytes:
+        try:
+            return orjson.dumps(digests, default=list)
+        except TypeError:  # sums of a forged journal that no integer of 64 bits holds: not kept
+            return b""
+
+    return Entry(stamps, gist if len(kept) == len(found) else None, encoded)
 
 
 def _written(root: str, entries: Iterable[tuple[str, Entry]], file: IO[bytes]) -> Iterator[tuple[str, list[Any]]]:

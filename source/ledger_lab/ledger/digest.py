@@ -71,6 +71,7 @@ _AGED = (
     Health,
     CheckpointSaved,
     CapacityUsed,
+    PanelResult,
     LearnerHashed,
     StateSaved,
     StateRestored,
@@ -154,10 +155,10 @@ class Digest:
                 digest.sums.windows.add(row)
             elif isinstance(row, Telemetry):
                 digest.sums.telemetry.add(written.isoformat(), row)
-            elif isinstance(row, PanelResult):
-                digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
             elif isinstance(row, _AGED):
                 digest.wall_ns = max(digest.wall_ns, row.wall_ns)
+            if isinstance(row, PanelResult):
+                digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
         digest.wall_ns = max(digest.wall_ns, digest.sums.wall_ns)
         return digest
 

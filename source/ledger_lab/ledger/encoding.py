@@ -67,8 +67,8 @@ def encode_fields(row: Row) -> bytes:
         ValueError: If a number is not finite.
     """
     try:
-        data = orjson.dumps(row)
-    except TypeError:  # a NumPy number, or a key that is not a plain string
+        data = orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # a key that is not a plain string
         return encode_value(row.to_data())
     # The encoder also writes null for numbers that are not finite. Without a null, there are none.
     return encode_value(row.to_data()) if b"null" in data else data
@@ -82,8 +82,19 @@ def encode_value(data: dict[str, Any]) -> bytes:
     Raises:
         ValueError: If a number is not finite.
     """
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain)
     return text.encode("utf-8", "replace")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any object
+    """Return a NumPy number as a plain one, without loading NumPy.
+
+    Raises:
+        TypeError: If the value is no number.
+    """
+    if getattr(value, "shape", None) != ():
+        raise TypeError(f"{type(value).__name__} is no value of JSON")
+    return value.item()
 
 
 def encode_line(sequence: int, time: str, kind: str, data: bytes, previous: bytes) -> bytes:

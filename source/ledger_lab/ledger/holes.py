@@ -55,6 +55,9 @@ def may_lie_behind(lines: Iterable[bytes]) -> bool:
             continue
         if not hash_matches(line):
             return False
-        kind = KINDS.get(orjson.loads(line).get("kind"))
-        ended = kind is None or kind.DURABLE
+        try:
+            kind = KINDS[orjson.loads(line)["kind"]]
+        except (KeyError, TypeError, ValueError):  # no row of a journal, whatever its hash
+            return False
+        ended = kind.DURABLE
     return True

@@ -16,7 +16,7 @@ from typing import Self
 
 from ledger_lab.files import naming, sync_folder
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
-from ledger_lab.ledger.row import Row
+from ledger_lab.ledger.row import Row, check_fields
 from ledger_lab.ledger.tally import TALLIED, Tallied
 
 SYNC_AT_LEAST_EVERY = 1 << 20
@@ -109,7 +109,9 @@ class Journal:
         Raises:
             OSError: If a durable row could not be written or synchronized to disk. It is not lost: it waits for the
                 next call. Errors name the file.
-            ValueError: If a number is not finite; nothing is written.
+            ValueError: If a number is not finite, or a field has another type or range than its kind of row declares;
+                nothing is written. Readers would refuse such a row, and with it the journal.
+            TypeError: If a value is none of JSON; nothing is written.
         """
         self._append(row)
         if isinstance(row, TALLIED):
@@ -119,6 +121,10 @@ class Journal:
     def _append(self, row: Row) -> bytes:
         """Write a row, and return its line."""
         data = encode_value(self._redactor.row(row)) if row.DURABLE else encode_fields(row)
+        try:
+            check_fields(type(row), data)
+        except ValueError as error:
+            raise ValueError(f"{type(row).__name__}: {error}") from error
         now = self._clock.now().isoformat(timespec="milliseconds")
         tail = self._tail
         line = encode_line(tail.sequence + len(tail.lines), now, type(row).__name__, data, tail.newest)

@@ -73,7 +73,7 @@ class CapacityUsed(Row):
     contact_capacity: Count
     """Contacts that all slots together have room for: ``nconmax`` times the number of slots. If Newton's own collision
     detection is used and its limit is smaller, that limit."""
-    slots: Count
+    slots: Positive
     """Number of slots of the simulation, both training and held-out."""
     wall_ns: Count
 

@@ -28,6 +28,7 @@ from ledger_lab.ledger import (
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Column, column, sql_columns
 from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.load import RoomSummary, summarize_room
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import in_seconds
@@ -229,8 +230,8 @@ _RUNS: list[Column[_RunRow]] = [
     ),
     column("heldout_high DOUBLE upper end of interval", lambda of: (of.summary.heldout_interval or (None, None))[1]),
     column(
-        "iterations BIGINT iterations completed",
-        lambda of: max((attempt.sums.iterations for attempt in of.run.attempts), default=0),
+        "iterations BIGINT iterations completed, without those that an interruption undid",
+        lambda of: RunFacts(of.run).updates,
     ),
     column("attempts BIGINT", lambda of: len(of.run.attempts)),
     column("began_from VARCHAR run and checkpoint whose networks it began with", _began_from),

@@ -161,7 +161,8 @@ def _beginning_line(summary: RunSummary) -> list[Text]:
 
 def _time_line(summary: RunSummary) -> Text:
     """Return where the time of a run went, the largest phases first."""
-    shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
+    wall_s = summary.wall_s or 1.0  # a run without time has no phases, unless its journal is forged
+    shares = sorted(((s / wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
     named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
     return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
 

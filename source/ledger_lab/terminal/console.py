@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Buffer, Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -248,8 +248,11 @@ def write_new(path: Path, text: str) -> None:
         UserError: If the file exists, or can't be written.
     """
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8") as file, ExitStack() as undo:
+            undo.callback(path.unlink, missing_ok=True)
             file.write(text)
+            file.flush()
+            undo.pop_all()
     except FileExistsError as error:
         raise UserError(f"{path} exists already: name another file with --output") from error
     except OSError as error:

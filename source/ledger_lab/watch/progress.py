@@ -17,7 +17,7 @@ from ledger_lab.watch.model import Estimate, RunProgress, State
 from ledger_lab.watch.money import usd_estimate, usd_per_hour
 from ledger_lab.watch.queues import QueuedTraining
 from ledger_lab.watch.signs import last_row_at
-from ledger_lab.watch.time_left import seconds_to_last_iteration, time_left, time_to_last_iteration
+from ledger_lab.watch.time_left import seconds_to_end, time_left, time_to_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +76,10 @@ class WatchedRun:
         """Time that it has left [s]."""
         if self.state is State.ENDED:
             return None
-        bound_s = seconds_to_last_iteration(self.run)
+        bound_s, end = seconds_to_end(self.run)
         if not self.run.declared.stop_at_target:
-            return time_to_last_iteration(bound_s, "because it does not stop at its target")
-        return time_left(self.earlier, self.facts.wall_s, bound_s)
+            return time_to_end(bound_s, end, "because it does not stop at its target")
+        return time_left(self.earlier, self.facts.wall_s, bound_s, end)
 
     @cached_property
     def left_usd(self) -> Estimate | None:

@@ -6,8 +6,9 @@ needs longer than the ``k``-th of ``m`` such runs with a probability of ``1 - k 
 holds for any distribution of the times, and few earlier runs give a wide interval. ``python -m benchmarks time_left``
 measures how often it holds.
 
-A run also ends at its last iteration. The time until then follows from its own speed. It bounds every estimate, and is
-the whole estimate if there are no earlier runs.
+A run also ends at its last iteration, or at its time limit (``--limit_s``). The time until its last iteration follows
+from its own speed. The shorter of the two times bounds every estimate, and is the whole estimate if there are no
+earlier runs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ledger_lab.ledger import Run, StateRestored
 from ledger_lab.meters import LOOP_PHASES
 from ledger_lab.units import duration
 from ledger_lab.watch.model import CONFIDENCE, Estimate
+
+LAST_ITERATION: Final = "last iteration"
+TIME_LIMIT: Final = "time limit"
 
 _TAIL: Final = (1 - CONFIDENCE) / 2
 _ROUNDING: Final = 1e-9
@@ -48,14 +52,31 @@ def seconds_to_last_iteration(run: Run) -> float | None:
     return max(run.declared.max_iterations - attempt.sums.iterations, 0) * loop_s / done
 
 
-def time_left(earlier: Sequence[RunTime], spent_s: float, bound_s: float | None) -> Estimate | None:
-    """Estimate the time until a run is confirmed to reach its target, or ends at its last iteration.
+def seconds_to_end(run: Run) -> tuple[float | None, str]:
+    """Return the time until a run ends short of its target [s], and at what: its last iteration or its time limit.
+
+    Args:
+        run: The run.
+
+    Returns:
+        ``None`` if the time is unknown.
+    """
+    ends = [(seconds_to_last_iteration(run), LAST_ITERATION), (run.limit_left_s, TIME_LIMIT)]
+    known = [(max(left_s, 0.0), end) for left_s, end in ends if left_s is not None]
+    return min(known, default=(None, LAST_ITERATION))
+
+
+def time_left(
+    earlier: Sequence[RunTime], spent_s: float, bound_s: float | None, end: str = LAST_ITERATION
+) -> Estimate | None:
+    """Estimate the time until a run is confirmed to reach its target, or ends short of it.
 
     Args:
         earlier: Earlier runs with the same settings. For the estimate, a run that ended short of the target would have
             gone on like the others.
         spent_s: Wall-clock time of the run so far [s].
-        bound_s: Time until its last iteration [s]; ``None`` if unknown.
+        bound_s: Time until it ends short of its target [s]; ``None`` if unknown.
+        end: What then ends it, see :func:`seconds_to_end`.
 
     Returns:
         The estimate [s]; ``None`` if nothing is known.
@@ -65,7 +86,7 @@ def time_left(earlier: Sequence[RunTime], spent_s: float, bound_s: float | None)
     if not later:
         if bound_s is None:
             return None
-        return Estimate(expected=None, low=None, high=bound_s, basis=_why_no_curve(earlier, spent_s))
+        return Estimate(expected=None, low=None, high=bound_s, basis=_why_no_curve(earlier, spent_s, end))
     endless = RunTime(wall_s=2 * max(run.observed_s for run in beyond) + 1, to_target_s=None)
     curve = kaplan_meier([*beyond, endless]).sf  # the run itself, which comes after all of them
     steps = [(float(t), float(above)) for t, above in zip(curve.quantiles, curve.probabilities, strict=True)]
@@ -80,25 +101,27 @@ def time_left(earlier: Sequence[RunTime], spent_s: float, bound_s: float | None)
         low=low_s if bound_s is None else min(low_s, bound_s),
         high=first_below(_TAIL),
         basis=f"{later} of {_runs(len(earlier))} with the same settings reached the target later than "
-        f"{duration(spent_s)} after the start" + _bound_words(bound_s),
+        f"{duration(spent_s)} after the start" + _bound_words(bound_s, end),
     )
 
 
-def time_to_last_iteration(bound_s: float | None, why: str) -> Estimate | None:
-    """Return the estimate for a run that ends at its last iteration only.
+def time_to_end(bound_s: float | None, end: str, why: str) -> Estimate | None:
+    """Return the estimate for a run that does not end at its target.
 
     Args:
-        bound_s: Time until then [s]; ``None`` if unknown.
-        why: Why it ends there.
+        bound_s: Time until it ends [s]; ``None`` if unknown.
+        end: What then ends it, see :func:`seconds_to_end`.
+        why: Why its target does not end it.
     """
     if bound_s is None:
         return None
-    return Estimate(expected=bound_s, low=None, high=None, basis=f"its own speed until its last iteration, {why}")
+    how = "its own speed until its last iteration" if end == LAST_ITERATION else f"its {end}"
+    return Estimate(expected=bound_s, low=None, high=None, basis=f"{how}, {why}")
 
 
-def _why_no_curve(earlier: Sequence[RunTime], spent_s: float) -> str:
+def _why_no_curve(earlier: Sequence[RunTime], spent_s: float, end: str) -> str:
     """Return the basis of an estimate that is only a bound."""
-    bound = "at most until its last iteration, at its own speed"
+    bound = f"at most until its {end}" + (", at its own speed" if end == LAST_ITERATION else "")
     if not earlier:
         return f"{bound}: there is no earlier run with the same settings"
     return f"{bound}: none of {_runs(len(earlier))} with the same settings reached the target later than " + (
@@ -111,6 +134,8 @@ def _runs(count: int) -> str:
     return f"{count} earlier run{'' if count == 1 else 's'}"
 
 
-def _bound_words(bound_s: float | None) -> str:
-    """Return what is known of the last iteration."""
-    return "" if bound_s is None else f"; its last iteration is {duration(bound_s)} away at its own speed"
+def _bound_words(bound_s: float | None, end: str) -> str:
+    """Return what is known of the end short of the target."""
+    if bound_s is None:
+        return ""
+    return f"; its {end} is {duration(bound_s)} away" + (" at its own speed" if end == LAST_ITERATION else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -72,7 +73,7 @@ def return_curve(run: Run, points: int) -> Curve | None:
     return Curve(
         t=[_short(fmean(t for t, _, _ in group)) for group in groups],
         env_steps=[round(fmean(steps for _, steps, _ in group)) for group in groups],
-        y=[_short(fmean(y for _, _, y in group)) for group in groups],
+        y=[_short(math.fsum(y / len(group) for _, _, y in group)) for group in groups],  # a sum of y may overflow
         samples=len(samples),
     )
 
