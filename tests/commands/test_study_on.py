@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -241,6 +243,46 @@ def test_flags_of_each_attempt_are_repeated_when_a_job_resumes_its_run(asked: Ca
     planned = planned_training(site, "t", [*given, "--checkpoint", "LedgerLab-Cartpole"], nodes=2)
     assert planned.resume == ("--allow_public_address", "--mirror", "tensorboard", *site.arguments)
     assert (planned.nodes, planned.processes) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "arguments", "way_out"),
+    [
+        (2, 1, [], "use a cluster with gpus = 1, as lab has 2"),
+        (2, 1, ["--nproc", "2"], "leave --nproc out"),
+        (1, 2, [], "use a cluster"),
+    ],
+)
+def test_an_algorithm_of_one_process_is_refused_before_it_waits_for_several_gpus(
+    tmp_path: Path, gpus: int, nodes: int, arguments: list[str], way_out: str
+) -> None:
+    (tmp_path / "lab.toml").write_text(
+        f'version = 1\nengine = "slurm"\nlog_root = "{tmp_path}"\ntime = "10"\ngpus = {gpus}\n'
+    )
+    _, site = load_site(str(tmp_path / "lab.toml"))
+    asked = ["--rl_library", "skrl", "--algorithm", "sac", *arguments]
+    with pytest.raises(UserError, match=f"SAC of SKRL trains in one process only, and with one GPU: {way_out}"):
+        planned_training(site, "t", asked, nodes=nodes)
+
+
+def test_trainings_end_with_the_process_that_makes_them(asked: Callable[[int], list[str]], tmp_path: Path) -> None:
+    assert run_study(asked(600)) == 0
+    (submission,) = read_submissions(tmp_path / "ledger", "s")
+    wait_until(lambda: any(each.runs for each in ENGINE.queued(submission).values()), "a training runs", 120)
+    wait_until(lambda: programs_of(tmp_path), "its program has started", 120)
+    os.kill(int(submission.job.split(":")[1]), signal.SIGKILL)
+    wait_until(lambda: not programs_of(tmp_path), "it has ended, too", 120)
+
+
+def programs_of(folder: Path) -> list[int]:
+    """Return the processes of this machine whose command line names a train.py of a folder."""
+    program = str(folder / "scripts" / "train.py").encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if program in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
 
 
 def test_train_py_submits_without_loading_the_simulator(tmp_path: Path) -> None:

@@ -84,6 +84,11 @@ def test_the_file_system_is_that_of_the_innermost_mount(folder: str, kind: str) 
     assert disk.file_system(Path(folder), MOUNTS) == kind
 
 
+def test_a_mount_point_with_a_name_of_any_language_is_found() -> None:
+    mounts = "36 35 0:30 / / rw - ext4 /dev/a rw\n37 36 0:31 / /mnt/donn\u00e9es\\0401 rw - tmpfs none rw\n"
+    assert disk.file_system(Path("/mnt/donn\u00e9es 1/logs"), mounts) == "tmpfs"
+
+
 def test_a_log_root_is_tried_and_nothing_remains(tmp_path: Path) -> None:
     fit = disk.check_log_root(tmp_path / "logs" / "deep", MOUNTS, free_bytes=100 * GIB, slow_s=60.0)
     assert (fit.level, fit.text.split(", durable")[0]) == ("ok", f"{tmp_path} (ext4), 100.0 GiB free")

@@ -8,6 +8,8 @@ import shlex
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import ray
 from ledger_lab.launch.engine import UnclearSubmissionError, load_site
 from ledger_lab.launch.ray import ENGINE, RaySite
-from ledger_lab.launch.ray_job import RayJob, starts_again
+from ledger_lab.launch.ray_job import Job, RayJob, starts_again
 from ledger_lab.launch.submissions import Submission
 from tests.conftest import ROOT, script
 from tests.launch.test_slurm_files import plan
@@ -223,3 +225,20 @@ def test_an_address_where_nothing_listens_is_refused(monkeypatch: pytest.MonkeyP
             ENGINE.check(site, plan(1))
     with pytest.raises(UserError, match="no Ray at head:x .*: start it, or correct address"):
         ENGINE.queued(dataclasses.replace(submission(Path("/l")), job="head:x/ledger_lab-s"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "status", "ended"),
+    [(0, None, False), (1, None, False), (2, None, True), (1, 75, False), (2, 75, True), (1, 0, True), (1, 1, True)],
+)
+def test_an_actor_that_moves_remembers_which_trainings_have_used_their_retries(
+    tmp_path: Path, parts: int, status: int | None, ended: bool
+) -> None:
+    """A part that was lost with its node leaves no exit status."""
+    for folder, value in (("started", parts or None), ("exits", status)):
+        (tmp_path / folder).mkdir()
+        if value is not None:
+            (tmp_path / folder / "0").write_text(f"{value}\n")
+    job: Any = object.__new__(Job)
+    job._job, job._folder, job._cancelled = SimpleNamespace(retries=1), tmp_path, False
+    assert job._remembered(0).ended is ended

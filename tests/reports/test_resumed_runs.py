@@ -15,6 +15,7 @@ from ledger_lab.ledger import (
     AttemptStarted,
     CheckpointSaved,
     Journal,
+    PanelResult,
     Row,
     Run,
     StateRestored,
@@ -71,6 +72,11 @@ def ended(at_s: int, status: Status = Status.PREEMPTED) -> AttemptEnded:
     )
 
 
+def scored(sha256: str, successes: int) -> PanelResult:
+    row = result("aaaaaaaa", "model_2.pt", successes, purpose="screening")
+    return replace(row, checkpoint_sha256=sha256, wall_ns=4 * SECOND)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Four attempts at four iterations.
@@ -81,13 +87,13 @@ def run(tmp_path: Path) -> Run:
     """
     attempts: list[list[Row]] = [
         [began("startup"), trained(1, 3), saved("one", 1, 3), trained(2, 4), checkpoint("lost", 2, 4),
-         replace(result("aaaaaaaa", "model_2.pt", 9, purpose="screening"), checkpoint_sha256="lost", wall_ns=4 * SECOND),
+         scored("lost", 9),
          ended(5)],
         [began("restart"), restored("one", 1, 1, 3), trained(2, 3)],
         [began("restart"), restored("one", 1, 1, 3), trained(2, 3), saved("two", 2, 3), checkpoint("kept", 2, 3),
          trained(3, 4), ended(4)],
         [began("restart"), restored("two", 3, 2, 3), trained(3, 3), trained(4, 4),
-         replace(result("aaaaaaaa", "model_2.pt", 5, purpose="screening"), checkpoint_sha256="kept", wall_ns=4 * SECOND),
+         scored("kept", 5),
          ended(5, Status.COMPLETED)],
     ]  # fmt: skip
     (found,) = write(tmp_path, attempts)

@@ -238,6 +238,11 @@ def test_numbers_that_yaml_reads_as_text_become_numbers() -> None:
         ("models.value.network.0.input", "OBSERVATIONS.numpy()", r"agent.models.value.network.0.input"),
         ("models.value.network.0.layers.0", "__import__('os').system('run')", r"agent.models.value.network.0.layers.0"),
         ("memory.memory_size", 16, r"agent.memory.memory_size 16: must be -1, or equal to agent.agent.rollouts, 32"),
+        (
+            "models.policy.network.0.layers",
+            [{"conv2d": {"padding_mode": '", x=print(), y="'}}],
+            r"is not an expression of inputs, numbers and functions",
+        ),
         ("models.policy.x=print('run')", 1, r"agent.models.policy: .* is not the name of a setting"),
     ],
 )

@@ -55,3 +55,11 @@ def test_returns_outside_the_range_count_as_its_ends() -> None:
     probabilities = torch.tensor([[0.25, 0.25, 0.5], [0.5, 0.25, 0.25]])
     returns = torch.tensor([[-7.0, 9.0, 0.25], [-1.0, 0.0, 1.0]])
     assert float(distribution.share_beyond(probabilities, returns)) == 0.25
+
+
+def test_a_return_that_is_no_number_makes_its_distribution_none_too() -> None:
+    distribution = ValueDistribution(-1.0, 1.0, 3, torch.device("cpu"))
+    even, nan, infinite = [0.25, 0.5, 0.25], float("nan"), float("inf")
+    moved = torch.tensor([[nan] * 3, [-1.0, 0.0, 1.0], [infinite] * 3])
+    found = distribution.project(torch.tensor([even, even, even]), moved)
+    assert found[0].isnan().any() and found[1].tolist() == even and found[2].tolist() == [0.0, 0.0, 1.0]

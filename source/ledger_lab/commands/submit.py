@@ -22,6 +22,7 @@ from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
 from ledger_lab.launch.programs import programs_in
 from ledger_lab.launch.submission_folders import new_folder
 from ledger_lab.launch.submissions import Submission
+from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.terminal.console import make_console, tell_error
 from ledger_lab.terminal.request import flag_names
@@ -164,6 +165,13 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
     for name in ("log_root", "grace_s"):
         if name in given.given:
             raise UserError(f"--{name}: cluster {site.name} sets it: leave it out")
+    planned = processes or max(1, gpus)
+    if planned * nodes > 1 and given.resume is None and requested_dialect(given).recipe is not PpoRecipe:
+        dialect = requested_dialect(given)
+        way_out = "leave --nproc out" if processes else f"use a cluster with gpus = 1, as {site.name} has {gpus}"
+        raise UserError(
+            f"{dialect.algorithm.upper()} of {dialect.title} trains in one process only, and with one GPU: {way_out}"
+        )
     start = [*own, *site.arguments]
     if site.instance is not None and given.resume is None and (given.instance, given.usd_per_hour) == (None, None):
         start += ["--instance", site.instance]
@@ -177,7 +185,7 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         start=tuple(start),
         resume=(*_flags_of_each_attempt(given), *site.arguments),
         nodes=nodes,
-        processes=processes or max(1, gpus),
+        processes=planned,
         program=str((site.project or Path(sys.argv[0]).resolve().parents[1]) / "scripts" / "train.py"),
         directory=str(site.project or os.getcwd()),
     )

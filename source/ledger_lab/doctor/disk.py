@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -11,6 +12,9 @@ from pathlib import Path
 
 from ledger_lab.doctor.finding import Finding, fail, ok, warn
 from ledger_lab.storage import try_storage
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""A blank, a tab, a line break or a backslash in a path of ``/proc/self/mountinfo``."""
 
 _MIB = 1 << 20
 _LEAST_BYTES, _LITTLE_BYTES = 100 * _MIB, 2048 * _MIB
@@ -42,7 +46,7 @@ def file_system(folder: Path, mounts: str) -> str:
     real = folder.resolve()
     for line in mounts.splitlines():
         fields, _, after = line.partition(" - ")
-        point = Path(fields.split()[4].encode().decode("unicode_escape"))
+        point = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), fields.split()[4]))
         if real.is_relative_to(point) and len(point.parts) >= deepest:  # a later mount covers an earlier one
             found, deepest = after.split()[0], len(point.parts)
     return found

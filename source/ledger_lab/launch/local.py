@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -19,6 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site
 from ledger_lab.launch.plans import Plan, read_plan
 from ledger_lab.launch.programs import programs_in
+from ledger_lab.launch.ray_job import ENDS_WITH_PARENT
 from ledger_lab.launch.submission_folders import is_from_here
 from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
@@ -166,7 +168,9 @@ def make_trainings(argv: Sequence[str]) -> int:
     submitted, job = time.monotonic(), _job_of(os.getpid())
     waiting = list(range(len(read_plan(folder, plan_sha256))))
     running: dict[int, subprocess.Popen[bytes]] = {}
+    untold: dict[int, int] = {}  # exit statuses that are not on disk yet
     asked: list[int] = []
+    tied = [sys.executable, "-I", "-S", "-c", ENDS_WITH_PARENT]  # nobody could cancel a training without this process
 
     def pass_on(signum: int, _: FrameType | None) -> None:
         asked.append(signum)
@@ -175,14 +179,14 @@ def make_trainings(argv: Sequence[str]) -> int:
 
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, pass_on)
-    while running or (waiting and not asked):
+    while running or ((waiting or untold) and not asked):
         while waiting and len(running) < at_once and not asked:
             index = waiting.pop(0)
             (folder / "started" / str(index)).touch()
             queue_s = time.monotonic() - submitted
             with (folder / "output" / f"{index}.log").open("ab") as log:
                 running[index] = subprocess.Popen(
-                    [sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
+                    [*tied, sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -193,8 +197,12 @@ def make_trainings(argv: Sequence[str]) -> int:
         time.sleep(_LOOK_EVERY_S)
         for index, process in [*running.items()]:
             if (status := process.poll()) is not None:
-                (folder / "exits" / str(index)).write_text(f"{128 - status if status < 0 else status}\n")
+                untold[index] = 128 - status if status < 0 else status
                 del running[index]
+        for index, status in [*untold.items()]:
+            with suppress(OSError):  # a full disk must not end the other trainings: tried again
+                (folder / "exits" / str(index)).write_text(f"{status}\n")
+                del untold[index]
     return EXIT_REQUEUE if asked else 0
 
 

@@ -42,7 +42,7 @@ _REFUSED = 2
 _LOOK_EVERY_S = 1.0
 _SEEN_S = 30.0
 """How long a job that has ended waits for the question with which its submission looks whether it began [s]."""
-_ENDS_WITH_PARENT = (
+ENDS_WITH_PARENT = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); os.execv(sys.argv[1], sys.argv[1:])"
 )
 """Program that becomes a command, to which the kernel sends SIGTERM when the parent dies; 1 is ``PR_SET_PDEATHSIG``."""
@@ -140,7 +140,8 @@ class Job:
         """Return what the files tell of a training."""
         parts = int(_read(self._folder / "started" / str(index)) or 0)
         status = _read(self._folder / "exits" / str(index))
-        ended = status is not None and not starts_again(int(status), parts, self._job.retries)
+        # a part that was lost with its node has no status, and may have been the last one
+        ended = not starts_again(None if status is None else int(status), parts, self._job.retries)
         return _Training(parts=parts, since_s=time.monotonic(), ended=ended or self._cancelled)
 
     def states(self) -> dict[int, tuple[bool, str]]:
@@ -336,7 +337,7 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int | None:
             raise FileNotFoundError(f"{spec.command[0]} is not a program on {begun[1]}")
         process = subprocess.Popen(
             [
-                *(sys.executable, "-I", "-S", "-c", _ENDS_WITH_PARENT),
+                *(sys.executable, "-I", "-S", "-c", ENDS_WITH_PARENT),
                 *(program, *spec.command[1:], folder, str(index), spec.plan_sha256),
             ],
             stdin=subprocess.DEVNULL,

@@ -14,7 +14,8 @@ def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
     """Start mirrors of a run as independent processes.
 
     Each is detached into a session of its own, so that neither Ctrl-C nor the end of the run's processes ends it, and
-    its processor time is not counted for the run. Its output goes to ``mirror-<name>.log`` in the run's directory.
+    its processor time is not counted for the run. Where the system ends all processes with the main one, as in a
+    container, it may miss the last rows. Its output goes to ``mirror-<name>.log`` in the run's directory.
 
     Args:
         run_dir: The run's directory, with a journal that declares the run.

@@ -40,7 +40,8 @@ class ValueDistribution:
             returns: The return of each probability, of the same shape.
         """
         place = (returns.clamp(self._low, self._high) - self._low) / self._gap
-        lower = place.floor().clamp_(max=len(self.returns) - 2).long()
+        # NaN is no index: it stays in the share, so that the loss becomes NaN, and the run ends as non_finite
+        lower = place.nan_to_num(0.0).floor().clamp_(max=len(self.returns) - 2).long()
         share = (place - lower).clamp_(max=1.0)  # rounding could place the largest return beyond the last atom
         projected = torch.zeros_like(probabilities)
         projected.scatter_add_(-1, lower, probabilities * (1.0 - share))

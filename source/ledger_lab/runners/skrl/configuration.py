@@ -33,6 +33,9 @@ _EVALUATED = frozenset(
 )
 """Settings whose texts SKRL evaluates, at any depth of the configuration."""
 
+_LAYERS = ".layers."
+"""Part of the path of a layer in a description of networks."""
+
 _COMPONENTS = ("KLAdaptiveLR", "RunningStandardScaler")
 
 REPLAY_CLASS = "RandomMemory"
@@ -201,8 +204,13 @@ def _require_expressions(node: Any, path: str) -> None:
     elif isinstance(node, list | tuple):
         for index, value in enumerate(node):
             _require_expressions(value, f"{path}.{index}")
-    elif isinstance(node, str) and not _is_harmless(node):
+    elif isinstance(node, str) and not (_is_harmless(node) and (_LAYERS not in path or _is_plain(node))):
         raise UserError(f"{path}: {node!r} is not an expression of inputs, numbers and functions that SKRL knows")
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether a text ends no quote: SKRL puts the arguments of a layer between quotes, and then evaluates them."""
+    return text.isprintable() and not any(each in text for each in "\"'\\")
 
 
 def _is_harmless(text: str) -> bool:
