@@ -31,9 +31,16 @@ A_DOLLAR_A_SECOND = {
 }
 
 
-def run_of(root: Path, cohort: str, seed: int, seconds: int, reached: bool = True, attempts: int = 1, **changes) -> str:  # noqa: ANN003
-    """Write a run that ends after some seconds, with or without having reached its target, at a dollar a second."""
-    run_id = f"{cohort}{seed:03d}"
+def run_of(  # noqa: D417 - the rest are fields of the declaration
+    root: Path, cohort: str, seed: int, seconds: int, reached: bool = True, attempts: int = 1, lost: bool = False,
+    **changes,  # noqa: ANN003
+) -> str:  # fmt: skip
+    """Write a run that ends after some seconds, with or without having reached its target, at a dollar a second.
+
+    Args:
+        lost: Whether it was preempted, and is not the last run with its seed.
+    """
+    run_id = f"{cohort}{seed:03d}" + ("lost" if lost else "")
     fields = {"cohort": cohort, "seed": seed, "price": A_DOLLAR_A_SECOND, **changes}
     run_dir = root / run_id
     run_dir.mkdir(parents=True)
@@ -46,7 +53,8 @@ def run_of(root: Path, cohort: str, seed: int, seconds: int, reached: bool = Tru
             )
             journal.append(start)
             last = attempt == attempts
-            status = Status.PREEMPTED if not last else Status.TARGET_REACHED if reached else Status.COMPLETED
+            status = Status.TARGET_REACHED if reached else Status.COMPLETED
+            status = Status.PREEMPTED if lost or not last else status
             if last and reached:
                 saved = CheckpointSaved(
                     path="m.pt",
@@ -393,6 +401,19 @@ def test_an_unpriced_side_is_compared_by_time_only(tmp_path: Path) -> None:
     assert finding_sentence(finding) == (
         "B reaches the target 2.0 × [2.0, 2.0] sooner; n = 2 each: no claim beyond these runs"
     )
+
+
+def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 40, 80])
+    run_of(tmp_path, "b", 3, 500, reached=False, lost=True)
+    cohort_of(tmp_path, "b", [10, 20, 20])
+    finding = finding_of(tmp_path)
+    assert finding.paired and (finding.n_b, finding.reached_b, finding.repeated_a, finding.repeated_b) == (3, 3, 0, 1)
+    assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
+    assert finding.cost.ratio == pytest.approx((140 / 3) / (550 / 3)), "the lost 500 s are paid"
+    assert any("1 more ended from outside and were repeated" in note for note in finding_notes(finding))
+    run_of(tmp_path, "a", 4, 500, reached=False, lost=True)
+    assert finding_of(tmp_path).n_a == 4, "a run that nobody repeated has missed its target"
 
 
 def test_missing_runs_are_named(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from ledger_lab.ledger import Run, Status
 from ledger_lab.reports.construct import Difference, construct_differences, named_differences
 from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.studies import has_finished
 
 _RESAMPLES = 10_000
 
@@ -37,6 +38,9 @@ class Side:
     """One per run, in the same order."""
     declared_size: int | None = None
     """Declared size of the cohort; ``None`` for a run, and for a cohort without a declared size."""
+    repeated: Mapping[int, tuple[RunSummary, ...]] = field(default_factory=dict)
+    """Summaries of runs that something from outside ended, and that were repeated with their training seed, by this
+    seed. Each repetition is one of :attr:`runs`. The repeated runs only cost something."""
 
     @property
     def missing(self) -> int:
@@ -59,7 +63,7 @@ class Outcome:
     seconds: float
     """Wall-clock time to the confirmed target [s]; for a run that missed the target, its whole time."""
     usd: float | None
-    """Spend of the whole run [USD]."""
+    """Spend of the whole run, and of the runs that it repeats [USD]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,9 @@ class Finding:
     reached_b: int
     missing_a: int
     missing_b: int
+    repeated_a: int
+    """Runs of A that something from outside ended, and that were repeated: of them, only the cost counts."""
+    repeated_b: int
     pairing: str
     """How runs were paired, in words."""
     paired: bool
@@ -150,7 +157,20 @@ def select_side(
     if running is not None:
         raise UserError(f"run {running} is still running: compare when it has ended")
     size = (declared_sizes or {}).get(name) if cohort else None
-    return Side(name=name, runs=chosen, summaries=summaries, declared_size=size)
+    kept, repeated = [], dict[int, tuple[RunSummary, ...]]()
+    for place, (run, summary) in enumerate(zip(chosen, summaries, strict=True)):
+        seed = run.declared.seed
+        if not has_finished(run) and any(later.declared.seed == seed for later in chosen[place + 1 :]):
+            repeated[seed] = (*repeated.get(seed, ()), summary)
+        else:
+            kept.append((run, summary))
+    return Side(
+        name=name,
+        runs=tuple(run for run, _ in kept),
+        summaries=tuple(summary for _, summary in kept),
+        declared_size=size,
+        repeated=repeated,
+    )
 
 
 def refusals(a: Side, b: Side) -> list[Difference]:
@@ -200,6 +220,8 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         reached_b=sum(outcome.reached_target for outcome in outcomes_b),
         missing_a=a.missing,
         missing_b=b.missing,
+        repeated_a=sum(map(len, a.repeated.values())),
+        repeated_b=sum(map(len, b.repeated.values())),
         paired=paired,
         pairing=pairing,
         outcomes_a=outcomes_a,
@@ -217,16 +239,23 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
 
 def _outcomes(side: Side) -> list[Outcome]:
     """Return the result of each run; a run that missed the target keeps its whole time."""
+    repeated = dict(side.repeated)  # what a seed has cost before counts once, with its next run
     return [
         Outcome(
             run_id=summary.run_id,
             seed=summary.seed,
             reached_target=summary.wall_to_target_s is not None,
             seconds=summary.wall_s if summary.wall_to_target_s is None else summary.wall_to_target_s,
-            usd=summary.billable_usd,
+            usd=_sum([each.billable_usd for each in (*repeated.pop(summary.seed, ()), summary)]),
         )
         for summary in side.summaries
     ]
+
+
+def _sum(spends: Sequence[float | None]) -> float | None:
+    """Return the sum of spends, unless one is unknown [USD]."""
+    known = [usd for usd in spends if usd is not None]
+    return math.fsum(known) if len(known) == len(spends) else None
 
 
 def _pairing(a: Side, b: Side) -> tuple[bool, str]:
