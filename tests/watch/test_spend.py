@@ -52,6 +52,20 @@ def test_the_spend_of_a_cohort_is_that_of_the_report(tmp_path: Path) -> None:
     assert spend.usd_per_hour == pytest.approx(G6.usd_per_hour)
 
 
+def test_trainings_of_a_cohort_may_have_the_same_seed(tmp_path: Path) -> None:
+    make_run(tmp_path, "live", ago_s=1.0, supervised_ago_s=1.0, cohort="c", seed=7)
+    declare_cohort(tmp_path, "c", 4)
+    for run_id, status, missing in (
+        ("aa", Status.COMPLETED, 2),
+        ("bb", Status.COMPLETED, 1),
+        ("cc", Status.PREEMPTED, 1),  # it must be made again
+        ("dd", Status.COMPLETED, 0),
+    ):
+        make_run(tmp_path, run_id, took_s=610, status=status, cohort="c", seed=42)
+        (spend,) = look(tmp_path).cohorts
+        assert spend.missing == missing
+
+
 def test_what_a_hung_or_lost_training_still_takes_counts_as_missing(tmp_path: Path) -> None:
     root = tmp_path / "ledger"
     make_run(root, "e1", took_s=700, status=Status.COMPLETED, cohort="s", seed=1)

@@ -53,12 +53,24 @@ class Arm:
 
     @cached_property
     def trainings(self) -> list[list[WatchedRun]]:
-        """Runs of each planned training that has any."""
-        found: dict[int, list[WatchedRun]] = {}
+        """Runs of each planned training that has any.
+
+        A study plans one training per seed. In another cohort, several trainings may have the same seed: there, a run
+        belongs to the training of an earlier run with its seed only if that one was interrupted.
+        """
+        found: list[list[WatchedRun]] = []
         for each in self.runs:
-            if self.seeds is None or each.run.declared.seed in self.seeds:
-                found.setdefault(each.run.declared.seed, []).append(each)
-        return [*found.values()]
+            seed = each.run.declared.seed
+            if self.seeds is not None and seed not in self.seeds:
+                continue
+            alike = [runs for runs in found if runs[0].run.declared.seed == seed]
+            if self.seeds is None:
+                alike = [runs for runs in alike if not _goes_on_or_has_ended(runs[-1])]
+            if alike:
+                alike[0].append(each)
+            else:
+                found.append([each])
+        return found
 
     @cached_property
     def ended(self) -> list[list[WatchedRun]]:
@@ -114,6 +126,11 @@ class Arm:
             for left in (unit.left(each),)
         ]
         return max((bound for bound in whole if bound is not None), default=None)
+
+
+def _goes_on_or_has_ended(watched: WatchedRun) -> bool:
+    """Tell whether a run goes on now, or has ended for good."""
+    return watched.state is State.RUNNING or _has_ended(watched)
 
 
 def _has_ended(watched: WatchedRun) -> bool:
