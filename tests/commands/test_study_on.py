@@ -248,9 +248,9 @@ def test_flags_of_each_attempt_are_repeated_when_a_job_resumes_its_run(asked: Ca
 @pytest.mark.parametrize(
     ("gpus", "nodes", "arguments", "way_out"),
     [
-        (2, 1, [], "use a cluster with gpus = 1, as lab has 2"),
+        (2, 1, [], "use a cluster with gpus = 1; lab has 2"),
         (2, 1, ["--nproc", "2"], "leave --nproc out"),
-        (1, 2, [], "use a cluster"),
+        (1, 2, [], "train on one machine"),
     ],
 )
 def test_an_algorithm_of_one_process_is_refused_before_it_waits_for_several_gpus(

@@ -302,7 +302,7 @@ def test_numpy_numbers_are_written_as_plain_ones(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.jsonl") as journal:
         journal.append(row)
         journal.append(end)
-        with pytest.raises(TypeError, match="ndarray is no value of JSON"):
+        with pytest.raises(TypeError, match="ndarray cannot be written as JSON"):
             journal.append(dataclasses.replace(END, wall_ns=np.arange(2)))
     first, second = read_journal(tmp_path / "j.jsonl").rows
     assert first == dataclasses.replace(window(1), figures={"kl": 0.5}) and second == END

@@ -408,10 +408,15 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     run_of(tmp_path, "b", 3, 500, reached=False, lost=True)
     cohort_of(tmp_path, "b", [10, 20, 20])
     finding = finding_of(tmp_path)
-    assert finding.paired and (finding.n_b, finding.reached_b, finding.repeated_a, finding.repeated_b) == (3, 3, 0, 1)
+    assert finding.paired and (finding.n_b, finding.reached_b, finding.superseded_a, finding.superseded_b) == (
+        3,
+        3,
+        0,
+        1,
+    )
     assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
     assert finding.cost.ratio == pytest.approx((140 / 3) / (550 / 3)), "the lost 500 s are paid"
-    assert any("1 more ended from outside and were repeated" in note for note in finding_notes(finding))
+    assert any("runs ended from outside and repeated: 1" in note for note in finding_notes(finding))
     run_of(tmp_path, "a", 4, 500, reached=False, lost=True)
     assert finding_of(tmp_path).n_a == 4, "a run that nobody repeated has missed its target"
 

@@ -57,7 +57,7 @@ def test_returns_outside_the_range_count_as_its_ends() -> None:
     assert float(distribution.share_beyond(probabilities, returns)) == 0.25
 
 
-def test_a_return_that_is_no_number_makes_its_distribution_none_too() -> None:
+def test_a_nan_return_makes_the_distribution_nan() -> None:
     distribution = ValueDistribution(-1.0, 1.0, 3, torch.device("cpu"))
     even, nan, infinite = [0.25, 0.5, 0.25], float("nan"), float("inf")
     moved = torch.tensor([[nan] * 3, [-1.0, 0.0, 1.0], [infinite] * 3])

@@ -183,7 +183,7 @@ def test_a_finished_evaluation_is_not_repeated(judged: Any) -> None:
         ([screening("m", 231), confirmation(1, "m", 256)], []),
     ],
 )
-def test_what_follows_from_a_screening_that_ended_after_the_state_was_saved(
+def test_resuming_continues_after_a_screening_that_ended_since_the_last_state(
     judged: Any, since: list[PanelResult], begun: list[Panel]
 ) -> None:
     judge, slots, _ = judged("m", 256, *since)

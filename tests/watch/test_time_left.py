@@ -65,7 +65,7 @@ def test_without_a_slower_earlier_run_there_is_only_a_bound(earlier: list[RunTim
     assert time_left(earlier, 60.0, None) is None, "unknown, and not 0"
 
 
-def test_a_run_ends_at_its_time_limit(tmp_path: Path) -> None:
+def test_a_time_limit_bounds_the_forecast(tmp_path: Path) -> None:
     limited = {"request": {"limit_s": 100.0}, "max_iterations": 5000}
     make_run(tmp_path, "aa", took_s=60, iterations=25, ago_s=1.0, supervised_ago_s=1.0, **limited)
     make_run(tmp_path, "bb", took_s=60, iterations=25, ago_s=1.0, supervised_ago_s=1.0, max_iterations=26)

@@ -168,7 +168,12 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
     planned = processes or max(1, gpus)
     if planned * nodes > 1 and given.resume is None and requested_dialect(given).recipe is not PpoRecipe:
         dialect = requested_dialect(given)
-        way_out = "leave --nproc out" if processes else f"use a cluster with gpus = 1, as {site.name} has {gpus}"
+        if nodes > 1:
+            way_out = "train on one machine (--nodes, or nodes in a study)"
+        elif processes:
+            way_out = "leave --nproc out"
+        else:
+            way_out = f"use a cluster with gpus = 1; {site.name} has {gpus}"
         raise UserError(
             f"{dialect.algorithm.upper()} of {dialect.title} trains in one process only, and with one GPU: {way_out}"
         )

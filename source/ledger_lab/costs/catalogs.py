@@ -162,7 +162,7 @@ def _day(info: zipfile.ZipInfo) -> datetime.date | None:
 
 
 def _rows(reader: csv.DictReader[str], origin: str) -> Iterator[dict[str, str]]:
-    """Return the rows of a table, and refuse what is none."""
+    """Yield the rows of a table; refuse a file that is not valid CSV."""
     try:
         yield from reader
     except csv.Error as error:

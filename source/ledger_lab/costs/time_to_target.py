@@ -81,12 +81,12 @@ class TimeCurve:
 def median_time_to_target(runs: Sequence[RunTime]) -> MedianTime:
     """Return the median wall-clock time to the target over all runs, including runs that missed the target.
 
-    If no run ended short of the target before the median, it is exact: runs that ended later are known to be slower. Of
-    an even number of runs, this holds for the slower of the two in the middle.
-    Otherwise it is the median of the Kaplan-Meier curve (Kaplan & Meier 1958, JASA 53:457), which assumes that a run
-    that ended early would have continued like the other runs. If the curve equals 1/2 between two times, the median is
-    their mean. If the curve stays above 1/2, or ends there, only a lower bound is given: the median over each run's
-    time to the target or, if it missed the target, its whole time.
+    If no run ended short of the target before the median, it is exact: runs that ended later are known to be slower.
+    With an even number of runs, it is exact only if none ended so before the later of the two middle times. Otherwise
+    it is the median of the Kaplan-Meier curve (Kaplan & Meier 1958, JASA 53:457), which assumes that a run that ended
+    early would have continued like the other runs. If the curve equals 1/2 between two times, the median is their mean.
+    If the curve stays above 1/2, or ends there, only a lower bound is given: the median over each run's time to the
+    target or, if it missed the target, its whole time.
 
     Args:
         runs: Every run of the cohort.

@@ -39,13 +39,13 @@ def ship_policy(argv: Sequence[str]) -> int:
         run = find_run(request.run, request.log_root)
         summary = summarize_run(run)
         checkpoint = _shippable(run, summary, short_of_target=request.short_of_target)
-        scored = EvaluateRequest(
+        evaluation = EvaluateRequest(
             checkpoints=(str(checkpoint),),
             device="cpu",
             trust_run=request.trust_run,
             allow_changed_code=request.allow_changed_code,
         )
-        plan_evaluation(scored)
+        plan_evaluation(evaluation)
         exported = _exported(run, checkpoint)
         folder = _ship(run, summary, checkpoint, exported)
         terminal.console.print(f"run {summary.run_id} {result_in_words(summary)}", markup=False, soft_wrap=True)

@@ -168,9 +168,15 @@ def make_trainings(argv: Sequence[str]) -> int:
     submitted, job = time.monotonic(), _job_of(os.getpid())
     waiting = list(range(len(read_plan(folder, plan_sha256))))
     running: dict[int, subprocess.Popen[bytes]] = {}
-    untold: dict[int, int] = {}  # exit statuses that are not on disk yet
+    unwritten: dict[int, int] = {}  # exit statuses that are not on disk yet
     asked: list[int] = []
-    tied = [sys.executable, "-I", "-S", "-c", ENDS_WITH_PARENT]  # nobody could cancel a training without this process
+    with_parent = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        ENDS_WITH_PARENT,
+    ]  # nobody could cancel a training without this process
 
     def pass_on(signum: int, _: FrameType | None) -> None:
         asked.append(signum)
@@ -179,14 +185,14 @@ def make_trainings(argv: Sequence[str]) -> int:
 
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, pass_on)
-    while running or ((waiting or untold) and not asked):
+    while running or ((waiting or unwritten) and not asked):
         while waiting and len(running) < at_once and not asked:
             index = waiting.pop(0)
             (folder / "started" / str(index)).touch()
             queue_s = time.monotonic() - submitted
             with (folder / "output" / f"{index}.log").open("ab") as log:
                 running[index] = subprocess.Popen(
-                    [*tied, sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
+                    [*with_parent, sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -197,12 +203,12 @@ def make_trainings(argv: Sequence[str]) -> int:
         time.sleep(_LOOK_EVERY_S)
         for index, process in [*running.items()]:
             if (status := process.poll()) is not None:
-                untold[index] = 128 - status if status < 0 else status
+                unwritten[index] = 128 - status if status < 0 else status
                 del running[index]
-        for index, status in [*untold.items()]:
+        for index, status in [*unwritten.items()]:
             with suppress(OSError):  # a full disk must not end the other trainings: tried again
                 (folder / "exits" / str(index)).write_text(f"{status}\n")
-                del untold[index]
+                del unwritten[index]
     return EXIT_REQUEUE if asked else 0
 
 

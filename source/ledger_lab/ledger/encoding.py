@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any object
         TypeError: If the value is no number.
     """
     if getattr(value, "shape", None) != ():
-        raise TypeError(f"{type(value).__name__} is no value of JSON")
+        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
     return value.item()
 
 

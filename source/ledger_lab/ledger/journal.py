@@ -111,7 +111,7 @@ class Journal:
                 next call. Errors name the file.
             ValueError: If a number is not finite, or a field has another type or range than its kind of row declares;
                 nothing is written. Readers would refuse such a row, and with it the journal.
-            TypeError: If a value is none of JSON; nothing is written.
+            TypeError: If a value cannot be written as JSON; nothing is written.
         """
         self._append(row)
         if isinstance(row, TALLIED):

@@ -15,11 +15,11 @@ slightly lower target would be enough for a new budget.
 lost. If it is false, the chain has its false pass, and the bound counts it already. So a run that passed with its first
 confirmation leaves its whole error budget to the next stage.
 
-**Several runs begin with one run, or it goes on itself.** Each of them begins with what that run has left when they are
-declared. The bound holds for each path from a first run to a last one, not for all runs of the tree together: every
-branch is a further chance. We do not divide what is left among them. Nobody knows how many will follow, and runs of a
-cohort would have different budgets, by their order. The report of a cohort states the probability for all its runs
-together.
+**Several runs begin with one run, or that run continues after another has begun.** Each of them begins with what that
+run has left when they are declared. The bound holds for each path from a first run to a last one, not for all runs of
+the tree together: every branch is a further chance. We do not divide what is left among them. Nobody knows how many
+will follow, and runs of a cohort would have different budgets, by their order. The report of a cohort states the
+probability for all its runs together.
 
 ``python -m benchmarks error_budget`` simulates chains and branches.
 

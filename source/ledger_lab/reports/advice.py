@@ -257,7 +257,7 @@ def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     scoring_s = evaluate_ns / 1e9 - slots_s
     every = round(2 * (iterations[-1] - iterations[0]) / (len(iterations) - 1))
     return Advice(
-        action=f"judge half as often: --eval_every {every}",
+        action=f"score half as often: --eval_every {every}",
         gain=scoring_s / 2 / work.wall_s,
         basis=(
             f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of the steps, at any "

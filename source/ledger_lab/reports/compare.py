@@ -38,9 +38,9 @@ class Side:
     """One per run, in the same order."""
     declared_size: int | None = None
     """Declared size of the cohort; ``None`` for a run, and for a cohort without a declared size."""
-    repeated: Mapping[int, tuple[RunSummary, ...]] = field(default_factory=dict)
-    """Summaries of runs that something from outside ended, and that were repeated with their training seed, by this
-    seed. Each repetition is one of :attr:`runs`. The repeated runs only cost something."""
+    superseded: Mapping[int, tuple[RunSummary, ...]] = field(default_factory=dict)
+    """Summaries of runs that were ended from outside and later repeated, by their training seed. Only their cost
+    counts. The repetitions are among :attr:`runs`."""
 
     @property
     def missing(self) -> int:
@@ -94,9 +94,9 @@ class Finding:
     reached_b: int
     missing_a: int
     missing_b: int
-    repeated_a: int
-    """Runs of A that something from outside ended, and that were repeated: of them, only the cost counts."""
-    repeated_b: int
+    superseded_a: int
+    """Runs of A that were ended from outside and later repeated: of them, only the cost counts."""
+    superseded_b: int
     pairing: str
     """How runs were paired, in words."""
     paired: bool
@@ -157,11 +157,11 @@ def select_side(
     if running is not None:
         raise UserError(f"run {running} is still running: compare when it has ended")
     size = (declared_sizes or {}).get(name) if cohort else None
-    kept, repeated = [], dict[int, tuple[RunSummary, ...]]()
+    kept, superseded = [], dict[int, tuple[RunSummary, ...]]()
     for place, (run, summary) in enumerate(zip(chosen, summaries, strict=True)):
         seed = run.declared.seed
         if not has_finished(run) and any(later.declared.seed == seed for later in chosen[place + 1 :]):
-            repeated[seed] = (*repeated.get(seed, ()), summary)
+            superseded[seed] = (*superseded.get(seed, ()), summary)
         else:
             kept.append((run, summary))
     return Side(
@@ -169,7 +169,7 @@ def select_side(
         runs=tuple(run for run, _ in kept),
         summaries=tuple(summary for _, summary in kept),
         declared_size=size,
-        repeated=repeated,
+        superseded=superseded,
     )
 
 
@@ -220,8 +220,8 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         reached_b=sum(outcome.reached_target for outcome in outcomes_b),
         missing_a=a.missing,
         missing_b=b.missing,
-        repeated_a=sum(map(len, a.repeated.values())),
-        repeated_b=sum(map(len, b.repeated.values())),
+        superseded_a=sum(map(len, a.superseded.values())),
+        superseded_b=sum(map(len, b.superseded.values())),
         paired=paired,
         pairing=pairing,
         outcomes_a=outcomes_a,
@@ -239,14 +239,14 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
 
 def _outcomes(side: Side) -> list[Outcome]:
     """Return the result of each run; a run that missed the target keeps its whole time."""
-    repeated = dict(side.repeated)  # what a seed has cost before counts once, with its next run
+    superseded = dict(side.superseded)  # what a seed has cost before counts once, with its next run
     return [
         Outcome(
             run_id=summary.run_id,
             seed=summary.seed,
             reached_target=summary.wall_to_target_s is not None,
             seconds=summary.wall_s if summary.wall_to_target_s is None else summary.wall_to_target_s,
-            usd=_sum([each.billable_usd for each in (*repeated.pop(summary.seed, ()), summary)]),
+            usd=_sum([each.billable_usd for each in (*superseded.pop(summary.seed, ()), summary)]),
         )
         for summary in side.summaries
     ]

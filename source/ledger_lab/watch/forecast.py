@@ -63,7 +63,7 @@ def rest_of_run(left: Estimate) -> Part:
     if left.expected is None:
         return Part(expected=None, variance=None, bound=left.high)
     if left.low is None and left.high is None:
-        return Part(expected=left.expected, variance=0.0)  # at its own speed until its last iteration
+        return Part(expected=left.expected, variance=0.0)  # its last iteration, at its own speed, or its time limit
     if left.low is None or left.high is None:
         return Part(expected=left.expected, variance=None)
     return Part(expected=left.expected, variance=((left.high - left.low) / (2 * _Z)) ** 2, bound=left.high)

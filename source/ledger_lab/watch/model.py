@@ -123,8 +123,9 @@ class RunProgress:
     usd_per_hour: float | None
     """What it costs while it goes on [USD/h]; ``None`` if it has no price."""
     left_s: Estimate | None
-    """Time until it ends: until a policy is confirmed if it stops then, at most until its last iteration [s]. If it is
-    hung, silent, lost or preempted, it is the time that it takes once it goes on. ``None`` if unknown."""
+    """Time until it ends: until a policy is confirmed if it stops then, and at most until its last iteration or its
+    time limit [s]. If it is hung, silent, lost or preempted, it is the time that it takes once it goes on. ``None`` if
+    unknown."""
     left_usd: Estimate | None
     """Cost of that time [USD]; ``None`` if unknown."""
     health: tuple[HealthSummary, ...] = ()

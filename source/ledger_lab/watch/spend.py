@@ -56,7 +56,7 @@ class Arm:
         """Runs of each planned training that has any.
 
         A study plans one training per seed. In another cohort, several trainings may have the same seed: there, a run
-        belongs to the training of an earlier run with its seed only if that one was interrupted.
+        repeats an earlier run with its seed only if that run neither goes on nor has ended for good.
         """
         found: list[list[WatchedRun]] = []
         for each in self.runs:
