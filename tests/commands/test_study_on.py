@@ -249,7 +249,8 @@ def test_flags_of_each_attempt_are_repeated_when_a_job_resumes_its_run(asked: Ca
     ("gpus", "nodes", "arguments", "way_out"),
     [
         (2, 1, [], "use a cluster with gpus = 1; lab has 2"),
-        (2, 1, ["--nproc", "2"], "leave --nproc out"),
+        (2, 1, ["--nproc", "2"], "use a cluster with gpus = 1; lab has 2"),
+        (0, 1, ["--nproc", "2"], "leave --nproc out"),
         (1, 2, [], "train on one machine"),
     ],
 )

@@ -375,3 +375,28 @@ def test_panels_differ_in_id_if_anything_relevant_differs() -> None:
     assert not set(fresh.seeds) & set(PANEL.seeds)
     with pytest.raises(ValueError, match="each of them once"):
         RecordedPanel("a", [1, 1], {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            {"iteration": 1, "env_steps": 1e6},
+            r"run.iteration: env_steps 1000000.0: must be a whole number of at least 0",
+        ),
+        ({"iteration": True, "env_steps": 1}, r"iteration True"),
+        ({"iteration": 1, "env_steps": -1}, r"env_steps -1"),
+        ({"iteration": 1, "env_steps": 1, "figures": {"kl": "much"}}, r"figure kl 'much': must be a number"),
+    ],
+)
+def test_a_wrong_number_is_refused_and_the_run_goes_on(
+    tmp_path: Path, arguments: dict[str, object], complaint: str
+) -> None:
+    with begin(tmp_path) as recorded:
+        with pytest.raises(UserError, match=complaint):
+            recorded.iteration(**arguments)  # type: ignore[arg-type]
+        recorded.iteration(np.int64(1), env_steps=np.int32(20), figures={"kl": np.float32(0.5)})  # type: ignore[arg-type]
+    (run,) = read_ledger(tmp_path).runs
+    assert run.attempts[-1].status is Status.COMPLETED
+    (window,) = (window for _, window in run.windows if window.iteration == 1)
+    assert (window.env_steps, window.figures) == (20, {"kl": 0.5})

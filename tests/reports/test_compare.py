@@ -421,6 +421,16 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     assert finding_of(tmp_path).n_a == 4, "a run that nobody repeated has missed its target"
 
 
+def test_a_repeated_run_may_have_ended_before_its_first_attempt(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 40])
+    lost = tmp_path / run_of(tmp_path, "b", 2, 500, reached=False, lost=True) / "journal-1-0.jsonl"
+    first, *_ = lost.read_bytes().splitlines(keepends=True)
+    lost.write_bytes(first)  # the declaration alone
+    cohort_of(tmp_path, "b", [10, 20])
+    finding = finding_of(tmp_path)
+    assert (finding.n_b, finding.superseded_b) == (2, 1)
+
+
 def test_missing_runs_are_named(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40])
     cohort_of(tmp_path, "b", [10, 20])

@@ -72,7 +72,7 @@ def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
     from rsl_rl.storage import RolloutStorage
     from tensordict import TensorDict
 
-    from ledger_lab.runners.rsl_rl.adapter import _asymmetry
+    from ledger_lab.runners.rsl_rl.adapter import _adapt
 
     def mirrored(env: object, obs: TensorDict | None, actions: torch.Tensor | None) -> tuple[Any, Any]:
         """Return samples and their images, in which all numbers have the other sign."""
@@ -84,39 +84,42 @@ def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
     gaussian = {"class_name": "GaussianDistribution", "init_std": 0.5}
     actor = MLPModel(seen, {"actor": ["policy"]}, "actor", 3, (8,), distribution_cfg=gaussian)
     symmetry = Symmetry(object(), mirrored, use_data_augmentation=True)
+    ours = Symmetry(object(), mirrored, use_data_augmentation=True)
+    for kind, changed_ in ((actor, ours), (SimpleNamespace(distribution=actor.distribution), symmetry)):
+        _adapt(SimpleNamespace(symmetry=changed_, actor=kind, rnd=None), 6)  # type: ignore[arg-type]
     batch = RolloutStorage.Batch(observations=mirrored(None, seen, None)[0])
     actor(batch.observations, stochastic_output=True)
     passes: list[object] = []
     actor.register_forward_hook(lambda *_: passes.append(None))
-    ours = _asymmetry(symmetry, actor, batch, 6)
-    assert not passes and not ours.requires_grad
-    assert torch.equal(ours, symmetry.compute_loss(actor, batch, 6)) and ours > 0.0
-    assert passes
+    found = ours.compute_loss(actor, batch, 6)
+    assert not passes and not found.requires_grad
+    assert torch.equal(found, symmetry.compute_loss(actor, batch, 6)) and found > 0.0
+    assert passes, "of an actor that is not the library's own, nothing is known"
 
 
 def test_the_running_sums_of_normalized_curiosity_rewards_are_carried_over() -> None:
     import torch
     from rsl_rl.modules.normalization import EmpiricalDiscountedVariationNormalization as Normalization
 
-    from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer, _curiosity_returns
+    from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer, _adapt
 
     def normalizer() -> Normalization:
         return Normalization(shape=[])
 
     rewards = torch.rand(5, 4, generator=torch.Generator().manual_seed(1))
     library, ours, resumed = normalizer(), normalizer(), normalizer()
-    ours.disc_avg.avg = torch.zeros(4)
+    alg = SimpleNamespace(
+        actor=SimpleNamespace(is_recurrent=False), critic=SimpleNamespace(is_recurrent=False), symmetry=None,
+        rnd=SimpleNamespace(reward_normalizer=ours), device="cpu",
+    )  # fmt: skip
+    _adapt(alg, 4)  # type: ignore[arg-type]
+    assert ours.disc_avg.avg is not None, "it exists before it is restored"
     for each in rewards[:3]:
         assert torch.equal(library(each), ours(each)), "zeros change nothing"
     resumed.load_state_dict(ours.state_dict())
     resumed.disc_avg.avg = ours.disc_avg.avg
     assert torch.equal(library(rewards[3]), resumed(rewards[3]))
 
-    alg = SimpleNamespace(
-        actor=SimpleNamespace(is_recurrent=False), critic=SimpleNamespace(is_recurrent=False),
-        rnd=SimpleNamespace(reward_normalizer=ours),
-    )  # fmt: skip
     trainer: Any = object.__new__(RslRlTrainer)
     trainer._runner = SimpleNamespace(alg=alg, logger=object())
     assert (ours.disc_avg, ["avg"]) in trainer.carried()
-    assert _curiosity_returns(SimpleNamespace(rnd=None)) is None  # type: ignore[arg-type]

@@ -15,12 +15,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from ledger_lab.commands.verify import verify_ledger
-from ledger_lab.ledger import STATE_FILE, EnergyReading, ShutdownEnded, Status, Telemetry, read_journal
+from ledger_lab.ledger import STATE_FILE, EnergyReading, Journal, ShutdownEnded, Status, Telemetry, read_journal
 from ledger_lab.reports import summarize_run
 from ledger_lab.terminal.exit_status import status_of_exit
 from tests.fakes.supervised import attempt_of, run_of, worker
@@ -555,3 +556,20 @@ def test_a_signal_before_the_work_begins_is_not_a_crash(
     code: int, asked: signal.Signals | None, status: Status
 ) -> None:
     assert status_of_exit(code, asked, None, killed_for_memory=False)[0] is status
+
+
+def test_a_meter_that_reads_nonsense_ends_no_training(tmp_path: Path) -> None:
+    from ledger_lab.supervision import heartbeat
+
+    said: list[str] = []
+    beating = heartbeat.Heartbeat(os.getpid(), 0, said.append, metered=False)
+    journal = Journal(tmp_path / "journal-1-telemetry.jsonl")
+    beating.journals.append(journal)
+    right = Telemetry(wall_ns=1, host=None, devices=[])
+    sampled = [right, replace(right, wall_ns=-1), replace(right, wall_ns=-1), right]
+    beating._sampler = SimpleNamespace(sample=lambda: sampled.pop(0))  # type: ignore[assignment]
+    assert [beating.beat(at_once=True) for _ in range(4)] == [True, False, False, True]
+    journal.close()
+    (told,) = said
+    assert told.startswith("samples of the machine are left out while they can't be right: Telemetry: ")
+    assert len(read_journal(journal.path).rows) == 2

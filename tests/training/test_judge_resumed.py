@@ -191,6 +191,13 @@ def test_resuming_continues_after_a_screening_that_ended_since_the_last_state(
     assert slots.begun == begun
 
 
+def test_a_confirmed_run_confirms_nothing_more_when_it_resumes(judged: Any) -> None:
+    since = [confirmation(1, "k", 256), screening("m", 231)]
+    judge, slots, _ = judged("m", 256, *since)
+    judge.resume({**STATE, "confirmations": 1, "evaluation": evaluation("m", 2, 224, "screening")}, since, False)
+    assert judge.confirmed is since[0] and slots.begun == []
+
+
 def test_the_last_policy_is_confirmed_if_only_its_screening_had_ended(judged: Any) -> None:
     passed = screening("m", 231)
     judge, slots, _ = judged("m", 256, passed)

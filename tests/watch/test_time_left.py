@@ -18,6 +18,7 @@ from ledger_lab.watch.time_left import (
     seconds_to_end,
     seconds_to_last_iteration,
     time_left,
+    time_to_end,
 )
 from tests.fakes.ledgers import SECOND, window
 from tests.fakes.watched import STATE, make_run
@@ -74,6 +75,8 @@ def test_a_time_limit_bounds_the_forecast(tmp_path: Path) -> None:
     assert (left_s, end) == (pytest.approx(100.0 - sum(each.wall_ns for each in runs["aa"].attempts) / 1e9), TIME_LIMIT)
     assert left_s is not None and 0.0 < left_s <= 40.0
     assert seconds_to_end(runs["bb"]) == (pytest.approx(2.0), LAST_ITERATION)
+    unknown = time_to_end(86_300.0, TIME_LIMIT, "because it does not stop", is_known=False)
+    assert unknown is not None and (unknown.expected, unknown.high) == (None, 86_300.0), "it may end sooner"
     found = time_left([], 60.0, left_s, end)
     assert found is not None and found.basis.startswith("at most until its time limit: there is no earlier run")
     curve = time_left(reached(100.0, 200.0), 60.0, 40.0, end)

@@ -170,10 +170,10 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         dialect = requested_dialect(given)
         if nodes > 1:
             way_out = "train on one machine (--nodes, or nodes in a study)"
-        elif processes:
-            way_out = "leave --nproc out"
-        else:
+        elif gpus > 1:
             way_out = f"use a cluster with gpus = 1; {site.name} has {gpus}"
+        else:
+            way_out = "leave --nproc out"
         raise UserError(
             f"{dialect.algorithm.upper()} of {dialect.title} trains in one process only, and with one GPU: {way_out}"
         )

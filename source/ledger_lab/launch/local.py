@@ -20,7 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site
 from ledger_lab.launch.plans import Plan, read_plan
 from ledger_lab.launch.programs import programs_in
-from ledger_lab.launch.ray_job import ENDS_WITH_PARENT
+from ledger_lab.launch.ray_job import ending_with_this_process
 from ledger_lab.launch.submission_folders import is_from_here
 from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
@@ -170,13 +170,7 @@ def make_trainings(argv: Sequence[str]) -> int:
     running: dict[int, subprocess.Popen[bytes]] = {}
     unwritten: dict[int, int] = {}  # exit statuses that are not on disk yet
     asked: list[int] = []
-    with_parent = [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        ENDS_WITH_PARENT,
-    ]  # nobody could cancel a training without this process
+    said: set[str] = set()
 
     def pass_on(signum: int, _: FrameType | None) -> None:
         asked.append(signum)
@@ -187,17 +181,15 @@ def make_trainings(argv: Sequence[str]) -> int:
         signal.signal(signum, pass_on)
     while running or ((waiting or unwritten) and not asked):
         while waiting and len(running) < at_once and not asked:
-            index = waiting.pop(0)
-            (folder / "started" / str(index)).touch()
             queue_s = time.monotonic() - submitted
-            with (folder / "output" / f"{index}.log").open("ab") as log:
-                running[index] = subprocess.Popen(
-                    [*with_parent, sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, _JOB: job, _QUEUE_S: f"{queue_s:.3f}"},
-                )
+            try:
+                running[waiting[0]] = _start(folder, waiting[0], plan_sha256, {_JOB: job, _QUEUE_S: f"{queue_s:.3f}"})
+            except OSError as error:  # a full disk must not end the other trainings: tried again
+                if str(error) not in said:
+                    print(f"training {waiting[0]} cannot start yet: {error}", file=sys.stderr, flush=True)
+                said.add(str(error))
+                break
+            index = waiting.pop(0)
             if asked:  # the signal came while the process was being started
                 running[index].send_signal(asked[-1])
         time.sleep(_LOOK_EVERY_S)
@@ -206,10 +198,27 @@ def make_trainings(argv: Sequence[str]) -> int:
                 unwritten[index] = 128 - status if status < 0 else status
                 del running[index]
         for index, status in [*unwritten.items()]:
-            with suppress(OSError):  # a full disk must not end the other trainings: tried again
+            with suppress(OSError):  # tried again, too
                 (folder / "exits" / str(index)).write_text(f"{status}\n")
                 del unwritten[index]
     return EXIT_REQUEUE if asked else 0
+
+
+def _start(folder: Path, index: int, plan_sha256: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a training, which ends with this process: nobody else could cancel it.
+
+    Raises:
+        OSError: If it can't be started now.
+    """
+    (folder / "started" / str(index)).touch()
+    with (folder / "output" / f"{index}.log").open("ab") as log:
+        return subprocess.Popen(
+            [*ending_with_this_process(), sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **environ},
+        )
 
 
 ENGINE = Local()

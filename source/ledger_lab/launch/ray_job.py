@@ -42,8 +42,9 @@ _REFUSED = 2
 _LOOK_EVERY_S = 1.0
 _SEEN_S = 30.0
 """How long a job that has ended waits for the question with which its submission looks whether it began [s]."""
-ENDS_WITH_PARENT = (
-    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); os.execv(sys.argv[1], sys.argv[1:])"
+_ENDS_WITH_PARENT = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
+    "os.getppid() == int(sys.argv[1]) or sys.exit(143); os.execv(sys.argv[2], sys.argv[2:])"
 )
 """Program that becomes a command, to which the kernel sends SIGTERM when the parent dies; 1 is ``PR_SET_PDEATHSIG``."""
 
@@ -105,6 +106,11 @@ class _Training:
     """Name of the node on which it runs; ``None`` if it waits."""
     why: str = ""
     """Why it waits to start again."""
+
+
+def ending_with_this_process() -> list[str]:
+    """Return the beginning of a command that gets SIGTERM when this process dies. A path of a program must follow."""
+    return [sys.executable, "-I", "-S", "-c", _ENDS_WITH_PARENT, str(os.getpid())]
 
 
 def starts_again(status: int | None, parts: int, retries: int) -> bool:
@@ -337,7 +343,7 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int | None:
             raise FileNotFoundError(f"{spec.command[0]} is not a program on {begun[1]}")
         process = subprocess.Popen(
             [
-                *(sys.executable, "-I", "-S", "-c", ENDS_WITH_PARENT),
+                *ending_with_this_process(),
                 *(program, *spec.command[1:], folder, str(index), spec.plan_sha256),
             ],
             stdin=subprocess.DEVNULL,

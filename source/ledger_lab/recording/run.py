@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import threading
@@ -143,16 +144,21 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             figures: Figures of the training, by the names of :data:`ledger_lab.ledger.FIGURES`.
 
         Raises:
-            UserError: If a figure has another name.
+            UserError: If a figure has another name, or a number is of another kind. Nothing is recorded then.
         """
-        figures = figures or {}
-        for name in figures:
+        counts = {name: _count(name, value) for name, value in (("iteration", iteration), ("env_steps", env_steps))}
+        numbers: dict[str, float] = {}
+        for name, value in (figures or {}).items():
             if name not in FIGURES:
                 raise UserError(f"unknown figure {name!r}; {nearest(name, FIGURES)}")
+            try:
+                numbers[name] = float(value)
+            except (TypeError, ValueError) as error:
+                raise UserError(f"figure {name} {value!r}: must be a number") from error
         self._begin()
         writer = self._open()
-        writer.iteration, writer.env_steps = iteration, env_steps
-        writer.beat(figures)
+        writer.iteration, writer.env_steps = counts["iteration"], counts["env_steps"]
+        writer.beat(numbers)
 
     def checkpoint(self, path: str | Path) -> CheckpointSaved:
         """Record that a policy is on disk.
@@ -359,6 +365,21 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         if error is None:
             return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
         return endings.status_of(error)
+
+
+def _count(name: str, value: int) -> int:
+    """Return a whole number of things as a plain one.
+
+    Raises:
+        UserError: If the value is none, or negative.
+    """
+    try:
+        count = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise UserError(f"run.iteration: {name} {value!r}: must be a whole number of at least 0")
+    return count
 
 
 def _phase(phase: Phase | str) -> Phase:

@@ -18,7 +18,9 @@ def is_made(training: Training, runs: Sequence[Run], unfinished: Collection[Stat
 
 
 def has_finished(run: Run, unfinished: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
-    """Tell whether a run with an attempt is proven, has used up its limit, or has a status that is not unfinished."""
+    """Tell whether a run has begun, and is proven, has used up its limit, or has a status that is not unfinished."""
+    if not run.attempts:
+        return False
     status = run.attempts[-1].status
     return status not in unfinished or run.proven or (status in ENDED_FROM_OUTSIDE and _used_up(run))
 

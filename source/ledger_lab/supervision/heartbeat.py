@@ -31,6 +31,7 @@ class Heartbeat:
         self._energy_at_start = EnergyAtStart(started_ns) if metered else None
         self._sampler: Sampler | None = None
         self._next_s = time.monotonic()
+        self._nonsense = False
         self.journals: list[Journal] = []
         """Journals that hold only telemetry."""
 
@@ -75,8 +76,14 @@ class Heartbeat:
             return False
         self._next_s = max(self._next_s + SAMPLE_S, now_s)
         row = self._sampler.sample()
-        for journal in self.journals:
-            journal.append(row)
+        try:
+            for journal in self.journals:
+                journal.append(row)
+        except ValueError as error:  # a meter that reads nonsense must not end a training
+            if not self._nonsense:
+                self._tell(f"samples of the machine are left out while they can't be right: {error}")
+            self._nonsense = True
+            return False
         return True
 
     def close_devices(self) -> None:

@@ -43,7 +43,8 @@ _GROUP_SETTINGS = ("agent.obs_groups", "agent.params.env.obs_groups")
 """Settings that name the observation groups of each network, in order."""
 _ACTION_SETTINGS = (
     *("agent.actor.distribution_cfg.class_name", "agent.actor.distribution_cfg.std_type", "agent.clip_actions"),
-    "agent.params.env.clip_actions",
+    *("agent.params.env.clip_actions", "agent.params.config.clip_actions"),
+    *("agent.models.policy.clip_actions", "agent.models.policy.clip_mean_actions"),
 )
 """Settings that determine which actions follow from the outputs of a network."""
 _WITHOUT_MEANING = ("noise", "enable_corruption", "debug_vis")

@@ -150,6 +150,8 @@ class Judge:
         if ended is None:
             self._begin(running)
             return
+        if self.confirmed is not None:
+            return
         spent = [place for place, row in self._spent.items() if row in results and place[0] >= running.confirmation]
         if spent:
             number, extension = max(spent)

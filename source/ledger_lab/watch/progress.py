@@ -17,7 +17,7 @@ from ledger_lab.watch.model import Estimate, RunProgress, State
 from ledger_lab.watch.money import usd_estimate, usd_per_hour
 from ledger_lab.watch.queues import QueuedTraining
 from ledger_lab.watch.signs import last_row_at
-from ledger_lab.watch.time_left import seconds_to_end, time_left, time_to_end
+from ledger_lab.watch.time_left import seconds_to_end, seconds_to_last_iteration, time_left, time_to_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,8 @@ class WatchedRun:
             return None
         bound_s, end = seconds_to_end(self.run)
         if not self.run.declared.stop_at_target:
-            return time_to_end(bound_s, end, "because it does not stop at its target")
+            why = "because it does not stop at its target"
+            return time_to_end(bound_s, end, why, is_known=seconds_to_last_iteration(self.run) is not None)
         return time_left(self.earlier, self.facts.wall_s, bound_s, end)
 
     @cached_property

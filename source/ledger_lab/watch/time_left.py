@@ -105,18 +105,20 @@ def time_left(
     )
 
 
-def time_to_end(bound_s: float | None, end: str, why: str) -> Estimate | None:
+def time_to_end(bound_s: float | None, end: str, why: str, *, is_known: bool) -> Estimate | None:
     """Return the estimate for a run that does not end at its target.
 
     Args:
         bound_s: Time until it ends [s]; ``None`` if unknown.
         end: What then ends it, see :func:`seconds_to_end`.
         why: Why its target does not end it.
+        is_known: Whether the time until its last iteration is known; if not, the time limit is only a bound.
     """
     if bound_s is None:
         return None
     how = "its own speed until its last iteration" if end == LAST_ITERATION else f"its {end}"
-    return Estimate(expected=bound_s, low=None, high=None, basis=f"{how}, {why}")
+    expected, high = (bound_s, None) if is_known else (None, bound_s)
+    return Estimate(expected=expected, low=None, high=high, basis=f"{how}, {why}")
 
 
 def _why_no_curve(earlier: Sequence[RunTime], spent_s: float, end: str) -> str:

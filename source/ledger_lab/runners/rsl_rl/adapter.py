@@ -54,11 +54,7 @@ class RslRlTrainer(Trainer):
         with _existing_process_group():
             self._runner = runner = create_rsl_rl_runner(wrapper, self._agent_cfg, log_dir=str(self._run_dir))
         runner.logger.git_status_repos = []  # the library's copy of uncommitted changes may hold secrets
-        alg, symmetry = runner.alg, runner.alg.symmetry
-        if symmetry and symmetry.use_data_augmentation and not symmetry.use_mirror_loss and _is_gaussian(alg.actor):
-            symmetry.compute_loss = functools.partial(_asymmetry, symmetry)
-        if (returns := _curiosity_returns(alg)) is not None:
-            returns.avg = torch.zeros(wrapper.num_envs, device=alg.device)  # RSL-RL makes it later, of the same value
+        _adapt(runner.alg, wrapper.num_envs)
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = lambda *_: self.save()
         runner.logger.log = self._log
@@ -264,6 +260,20 @@ class RslRlAdapter(Adapter):
 
 ADAPTER = RslRlAdapter()
 """What :func:`ledger_lab.runners.adapter.load_adapter` returns."""
+
+
+def _adapt(alg: PPO, num_envs: int) -> None:
+    """Spare an algorithm a pass through its networks, and make what is carried over when a run resumes.
+
+    Args:
+        alg: The algorithm, before its first step.
+        num_envs: Environments of this process.
+    """
+    symmetry = alg.symmetry
+    if symmetry and symmetry.use_data_augmentation and not symmetry.use_mirror_loss and _is_gaussian(alg.actor):
+        symmetry.compute_loss = functools.partial(_asymmetry, symmetry)
+    if (returns := _curiosity_returns(alg)) is not None:
+        returns.avg = torch.zeros(num_envs, device=alg.device)  # RSL-RL makes it later, of the same value
 
 
 def _is_gaussian(actor: MLPModel) -> bool:
