@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import signal
 import subprocess
@@ -219,3 +220,30 @@ def test_a_signal_that_comes_while_a_training_is_being_started_ends_it(
         for signum, handler in former.items():
             signal.signal(signum, handler)
     assert heard == [signal.SIGTERM] and (folder / "exits" / "0").read_text() == "143\n"
+
+
+def test_a_training_that_cannot_start_yet_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, tried = submitted(tmp_path, None), []
+
+    class Process:
+        def poll(self) -> int:
+            return 0
+
+    def start(*_: object) -> Process:
+        tried.append(None)
+        if len(tried) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return Process()
+
+    monkeypatch.setattr("ledger_lab.launch.local._start", start)
+    monkeypatch.setattr("ledger_lab.launch.local._LOOK_EVERY_S", 0.0)
+    former = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        assert make_trainings([str(folder), "1", PLAN.sha256]) == 0
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
+    assert (folder / "exits" / "0").read_text() == "0\n"
+    assert capfd.readouterr().err.count("training 0 cannot start yet: [Errno 28] No space left on device") == 1

@@ -25,6 +25,7 @@ from ledger_lab.launch.submission_folders import is_from_here
 from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.ledger.liveness import identify_process
+from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.script import run_script
 
@@ -186,7 +187,8 @@ def make_trainings(argv: Sequence[str]) -> int:
                 running[waiting[0]] = _start(folder, waiting[0], plan_sha256, {_JOB: job, _QUEUE_S: f"{queue_s:.3f}"})
             except OSError as error:  # a full disk must not end the other trainings: tried again
                 if str(error) not in said:
-                    print(f"training {waiting[0]} cannot start yet: {error}", file=sys.stderr, flush=True)
+                    text = f"training {waiting[0]} cannot start yet: {error}"
+                    make_console(sys.stderr).print(text, markup=False, soft_wrap=True)
                 said.add(str(error))
                 break
             index = waiting.pop(0)
