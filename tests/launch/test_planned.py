@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,16 @@ def test_a_wrong_start_of_the_part_is_refused(value: str) -> None:
         process.part_started_ns({PART_STARTED: value})
 
 
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Restores the handlers of signals that `make_trainings` sets."""
+    former = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for signum, handler in former.items():
+        signal.signal(signum, handler)
+
+
+@pytest.mark.usefixtures("own_signals")
 def test_a_signal_that_comes_while_a_training_is_being_started_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,15 +224,11 @@ def test_a_signal_that_comes_while_a_training_is_being_started_ends_it(
             return 143 if heard else 0
 
     monkeypatch.setattr("ledger_lab.launch.local.subprocess.Popen", Process)
-    former = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    try:
-        assert make_trainings([str(folder), "1", PLAN.sha256]) == 75
-    finally:
-        for signum, handler in former.items():
-            signal.signal(signum, handler)
+    assert make_trainings([str(folder), "1", PLAN.sha256]) == 75
     assert heard == [signal.SIGTERM] and (folder / "exits" / "0").read_text() == "143\n"
 
 
+@pytest.mark.usefixtures("own_signals")
 def test_a_training_that_cannot_start_yet_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,11 +246,6 @@ def test_a_training_that_cannot_start_yet_is_started_later(
 
     monkeypatch.setattr("ledger_lab.launch.local._start", start)
     monkeypatch.setattr("ledger_lab.launch.local._LOOK_EVERY_S", 0.0)
-    former = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    try:
-        assert make_trainings([str(folder), "1", PLAN.sha256]) == 0
-    finally:
-        for signum, handler in former.items():
-            signal.signal(signum, handler)
+    assert make_trainings([str(folder), "1", PLAN.sha256]) == 0
     assert (folder / "exits" / "0").read_text() == "0\n"
     assert capfd.readouterr().err.count("training 0 cannot start yet: [Errno 28] No space left on device") == 1

@@ -20,14 +20,19 @@ from ledger_lab.training.state import StateKeeper
 from tests.fakes.off_policy import adapter, translated
 
 
-def test_an_attempt_ends_when_a_later_attempt_has_begun(tmp_path: Path) -> None:
-    unused: Any = None
-    plan: Any = SimpleNamespace(
-        run_dir=tmp_path,
-        attempt=2,
+def plan_of(run_dir: Path, **fields: object) -> Any:
+    """Return what a keeper of states reads of a plan."""
+    return SimpleNamespace(
+        run_dir=run_dir,
         request=SimpleNamespace(save_state_every=0, save_replay=False),
         batch=SimpleNamespace(save_interval=50),
+        **fields,
     )
+
+
+def test_an_attempt_ends_when_a_later_attempt_has_begun(tmp_path: Path) -> None:
+    unused: Any = None
+    plan = plan_of(tmp_path, attempt=2)
     group: Any = SimpleNamespace(world=SimpleNamespace(first=True))
     keeper = StateKeeper(plan, group, unused, unused, None, unused, unused)
     assert not keeper.after_iteration(1, 64)
@@ -40,13 +45,8 @@ def test_a_checkpoint_that_changed_while_the_simulation_started_is_refused(tmp_p
     unused: Any = None
     path = tmp_path / "model_9.pt"
     path.write_bytes(b"another policy")
-    plan: Any = SimpleNamespace(
-        run_dir=tmp_path,
-        attempt=1,
-        request=SimpleNamespace(save_state_every=0, save_replay=False),
-        batch=SimpleNamespace(save_interval=50),
-        resumed=None,
-        beginning=SimpleNamespace(path=path, began_from={"sha256": "0" * 64}),
+    plan = plan_of(
+        tmp_path, attempt=1, resumed=None, beginning=SimpleNamespace(path=path, began_from={"sha256": "0" * 64})
     )
     keeper = StateKeeper(plan, ALONE, unused, unused, None, unused, unused)
     with pytest.raises(UserError, match=r"model_9\.pt has changed since this run was declared: start it again"):
@@ -60,13 +60,7 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "training_state.pt"
     torch.save({"learner": {}, "processes": []}, path)
     resumed = SimpleNamespace(state=SimpleNamespace(sha256=file_sha256(path)))
-    plan: Any = SimpleNamespace(
-        run_dir=tmp_path,
-        attempt=2,
-        request=SimpleNamespace(save_state_every=0, save_replay=False),
-        batch=SimpleNamespace(save_interval=50),
-        resumed=resumed,
-    )
+    plan = plan_of(tmp_path, attempt=2, resumed=resumed)
     keeper = StateKeeper(plan, ALONE, unused, unused, None, unused, unused)
     with pytest.raises(UserError, match="saved by another version of LedgerLab: resume with that version, or start"):
         keeper.begin()

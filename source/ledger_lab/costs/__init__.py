@@ -12,6 +12,7 @@ from ledger_lab.costs.model import (
     energy_cost,
     env_steps_per_s,
     evaluation_share,
+    sum_if_known,
     updates_per_min,
     usd_per_billion_env_steps,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "price_file",
     "resolve_price",
     "restricted_mean_time",
+    "sum_if_known",
     "time_curve",
     "updates_per_min",
     "usd_per_billion_env_steps",

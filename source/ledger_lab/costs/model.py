@@ -224,6 +224,12 @@ def _ratio(
     return numerator / denominator
 
 
+def sum_if_known(amounts: Sequence[float | None]) -> float | None:
+    """Return the sum of some amounts; ``None`` if one of them is unknown."""
+    known = [amount for amount in amounts if amount is not None]
+    return math.fsum(known) if len(known) == len(amounts) else None
+
+
 def check_count(name: str, value: object, *, at_least: int) -> None:
     """Refuse a value that is not a whole number of at least ``at_least``.
 

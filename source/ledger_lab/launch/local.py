@@ -212,15 +212,20 @@ def _start(folder: Path, index: int, plan_sha256: str, environ: Mapping[str, str
     Raises:
         OSError: If it can't be started now.
     """
-    (folder / "started" / str(index)).touch()
-    with (folder / "output" / f"{index}.log").open("ab") as log:
-        return subprocess.Popen(
-            [*ending_with_this_process(), sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **environ},
-        )
+    started = folder / "started" / str(index)
+    started.touch()
+    try:
+        with (folder / "output" / f"{index}.log").open("ab") as log:
+            return subprocess.Popen(
+                [*ending_with_this_process(), sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environ},
+            )
+    except OSError:
+        started.unlink(missing_ok=True)  # it still waits
+        raise
 
 
 ENGINE = Local()

@@ -371,7 +371,7 @@ def _count(name: str, value: int) -> int:
     """Return a whole number of things as a plain one.
 
     Raises:
-        UserError: If the value is none, or negative.
+        UserError: If the value is not a whole number, or if it is negative.
     """
     try:
         count = -1 if isinstance(value, bool) else operator.index(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -55,8 +54,7 @@ class _CohortFacts:
     def evaluation_afterwards_usd(self) -> float | None:
         """Cost of these evaluations [USD]; ``None`` if there was none, or the cost of one is unknown."""
         amounts = [member.evaluation_afterwards_usd for member in self._evaluated]
-        known = [amount for amount in amounts if amount is not None]
-        return math.fsum(known) if amounts and len(known) == len(amounts) else None
+        return costs.sum_if_known(amounts) if amounts else None
 
 
 def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | None = None) -> Value:

@@ -16,6 +16,7 @@ from ledger_lab.costs import (
     cost_ratio_interval,
     log_rank_p_value,
     percentile_levels,
+    sum_if_known,
 )
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run, Status
@@ -246,16 +247,10 @@ def _outcomes(side: Side) -> list[Outcome]:
             seed=summary.seed,
             reached_target=summary.wall_to_target_s is not None,
             seconds=summary.wall_s if summary.wall_to_target_s is None else summary.wall_to_target_s,
-            usd=_sum([each.billable_usd for each in (*superseded.pop(summary.seed, ()), summary)]),
+            usd=sum_if_known([each.billable_usd for each in (*superseded.pop(summary.seed, ()), summary)]),
         )
         for summary in side.summaries
     ]
-
-
-def _sum(spends: Sequence[float | None]) -> float | None:
-    """Return the sum of spends, unless one is unknown [USD]."""
-    known = [usd for usd in spends if usd is not None]
-    return math.fsum(known) if len(known) == len(spends) else None
 
 
 def _pairing(a: Side, b: Side) -> tuple[bool, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Group
 
-from ledger_lab.costs import OWNED, Price
+from ledger_lab.costs import OWNED, Price, sum_if_known
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import usd
 
@@ -33,7 +33,7 @@ def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple
     lines = [("asked for", describe_price(asked.to_dict()))]
     for entry, members in groups.items():
         runs = f"{len(members)} run{'' if len(members) == 1 else 's'}"
-        now, then = (_sum([getattr(m, name) for m in members]) for name in ("billable_usd", "declared_usd"))
+        now, then = (sum_if_known([getattr(m, name) for m in members]) for name in ("billable_usd", "declared_usd"))
         amounts = f"{runs}, {usd(now)} as asked for" + ("" if then is None else f" instead of {usd(then)}")
         lines.append(("declared", f"{describe_price(dict(entry))} · {amounts}"))
     lines.append(("times", "as measured on the hardware of each run"))
@@ -55,9 +55,3 @@ def describe_price(entry: Mapping[str, Any]) -> str:
         facts.append(f"${price.usd_per_kwh:g} per kWh on top")
     facts += [fact for fact in (price.region, price.date, price.source) if fact]
     return f"{price.instance} at ${price.usd_per_hour:.6g} per hour ({', '.join(facts)})"
-
-
-def _sum(amounts: Sequence[float | None]) -> float | None:
-    """Return the sum of amounts [USD]; ``None`` if an amount is missing."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None

@@ -58,7 +58,7 @@ def render_report(
         blocks += [cohort_line(cohort) for cohort in own]
         for member in members:
             blocks += _beginning_line(member)
-            blocks += [_time_line(member)] if member.phases else []
+            blocks += [_time_line(member)] if member.phases and member.wall_s else []
             blocks += _evaluation_line(member)
             blocks += _load_line(member)
             blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
@@ -161,8 +161,7 @@ def _beginning_line(summary: RunSummary) -> list[Text]:
 
 def _time_line(summary: RunSummary) -> Text:
     """Return where the time of a run went, the largest phases first."""
-    wall_s = summary.wall_s or 1.0  # a run without time has no phases, unless its journal is forged
-    shares = sorted(((s / wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
+    shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
     named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
     return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from ledger_lab.costs import sum_if_known
 from ledger_lab.ledger import STATE_FILE, Cohort
 from ledger_lab.studies import Study, has_finished
 from ledger_lab.watch.forecast import Part, add_up, further_trainings, rest_of_run
@@ -110,7 +111,7 @@ class Arm:
             None if (left := unit.left(each)) is None else rest_of_run(left) for each in (*self.live, *resumable)
         ]
         if fresh := missing - len(resumable):
-            amounts = [_sum([unit.of_run(each) for each in runs]) for runs in self.ended]
+            amounts = [sum_if_known([unit.of_run(each) for each in runs]) for runs in self.ended]
             known = [amount for amount in amounts if amount is not None]
             if len(known) < len(amounts):
                 return None
@@ -121,7 +122,9 @@ class Arm:
     def _bound(self, unit: _Unit) -> float | None:
         """Return what a live run takes at most; ``None`` if none tells."""
         whole = [
-            _sum([unit.of_run(each), None if left is None else left.expected if left.high is None else left.high])
+            sum_if_known(
+                [unit.of_run(each), None if left is None else left.expected if left.high is None else left.high]
+            )
             for each in self.live
             for left in (unit.left(each),)
         ]
@@ -136,12 +139,6 @@ def _goes_on_or_has_ended(watched: WatchedRun) -> bool:
 def _has_ended(watched: WatchedRun) -> bool:
     """Tell whether a run has ended for good."""
     return watched.state is State.ENDED and has_finished(watched.run)
-
-
-def _sum(amounts: Sequence[float | None]) -> float | None:
-    """Return the sum of some amounts; ``None`` if one is unknown."""
-    known = [amount for amount in amounts if amount is not None]
-    return math.fsum(known) if len(known) == len(amounts) else None
 
 
 def cohort_spend(name: str, runs: Sequence[WatchedRun], declared: Cohort | None) -> Spend:
@@ -199,8 +196,8 @@ def _spend(
         missing=None if None in missing else sum(each or 0 for each in missing),
         spent_usd=spent_usd,
         spent_h=spent_h,
-        evaluation_usd=_sum([each.evaluation_afterwards_usd for each in evaluated]) if evaluated else None,
-        usd_per_hour=_sum([each.usd_per_hour for each in live]),
+        evaluation_usd=sum_if_known([each.evaluation_afterwards_usd for each in evaluated]) if evaluated else None,
+        usd_per_hour=sum_if_known([each.usd_per_hour for each in live]),
         forecast_usd=None if spent_usd is None else _forecast(arms, _USD, spent_usd),
         forecast_h=_forecast(arms, _HOURS, spent_h),
         budget_usd=budget_usd,
@@ -211,7 +208,7 @@ def _spend(
 
 def _spent_usd(runs: Sequence[WatchedRun]) -> float | None:
     """Return the spend of some runs [USD]; ``None`` if one has no price."""
-    return _sum([each.usd for each in runs])
+    return sum_if_known([each.usd for each in runs])
 
 
 def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None:
