@@ -44,6 +44,8 @@ class Finding:
 
     evaluator: str
     num_envs: int
+    success: float
+    """Probability with which an episode succeeds."""
     mean_error: float
     """Mean of the evaluator's share minus the share of the panel's seeds, in [-1, 1]."""
     error_spread: float
@@ -71,10 +73,15 @@ def bench_evaluators(argv: Sequence[str]) -> int:
         f"({_EARLY_STEPS[0]} to {_EARLY_STEPS[1]} steps) or fails late ({_HORIZON_STEPS} steps). The output is the "
         "error of each way, compared with the success over all seeds of the panel, for several numbers of "
         "environments.",
-        epilog="Example: ./isaaclab.sh -p -m benchmarks evaluators --success 0.8 --panels 200",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks evaluators --success 0.8 0.95 --panels 200",
     )
     parser.add_argument(
-        "--success", type=float, default=0.6, help="True share of successful episodes of the policy (default: 0.6)."
+        "--success",
+        type=float,
+        nargs="+",
+        default=[0.6, 0.9],
+        metavar="SHARE",
+        help="True shares of successful episodes of the policies (default: 0.6 and 0.9).",
     )
     parser.add_argument("--episodes", type=int, default=256, help="Number of episodes of a panel (default: 256).")
     parser.add_argument(
@@ -86,21 +93,22 @@ def bench_evaluators(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="Seed to draw the panels with (default: 0).")
     add_json(parser, "every figure")
     args = parser.parse_args(argv)
-    if args.panels < 1 or args.episodes < 1 or args.seed < 0 or not 0 <= args.success <= 1:
-        raise UserError("--panels and --episodes must be at least 1, --seed at least 0, and --success in [0, 1]")
+    if args.panels < 1 or args.episodes < 1 or args.seed < 0 or not all(0 <= share <= 1 for share in args.success):
+        raise UserError("--panels and --episodes must be at least 1, --seed at least 0, and each --success in [0, 1]")
 
     console = make_console()
     rng = np.random.default_rng(args.seed)
     findings: list[Finding] = []
-    with Progress(console, "numbers of environments", len(_NUM_ENVS)) as progress:
-        for num_envs in _NUM_ENVS:
-            findings += examine(num_envs, args.episodes, args.success, args.panels, rng)
-            progress.advance(_NUM_ENVS.index(num_envs) + 1)
+    cases = [*itertools.product(args.success, _NUM_ENVS)]
+    with Progress(console, "cases", len(cases)) as progress:
+        for done, (success, num_envs) in enumerate(cases, start=1):
+            findings += examine(num_envs, args.episodes, success, args.panels, rng)
+            progress.advance(done)
     evaluators = list(dict.fromkeys(finding.evaluator for finding in findings))
-    table = Table("num_envs", *evaluators, box=None, pad_edge=False)
+    table = Table("success", "num_envs", *evaluators, box=None, pad_edge=False)
     for row in itertools.batched(findings, len(evaluators)):
         cells = (f"{100 * finding.mean_error:+.1f} ± {100 * finding.error_spread:.1f}" for finding in row)
-        table.add_row(str(row[0].num_envs), *cells)
+        table.add_row(f"{row[0].success:.0%}", str(row[0].num_envs), *cells)
     console.print(f"evaluated minus true success of {args.episodes} seeds, in points (mean ± standard deviation)")
     console.print(table)
     write_findings(args.json, findings=[asdict(finding) for finding in findings])
@@ -130,6 +138,7 @@ def examine(num_envs: int, count: int, success: float, panels: int, rng: Generat
         Finding(
             evaluator=evaluator,
             num_envs=num_envs,
+            success=success,
             mean_error=float(np.mean(found)),
             error_spread=float(np.std(found)),
             max_error=float(np.abs(found).max()),

@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
@@ -132,24 +131,32 @@ def measure(timing: Timing, rows: Iterable[str], skip: int) -> Measured:
         timing: How it was timed.
         rows: The lines of the journal.
         skip: Number of first iterations to leave out.
+
+    Raises:
+        ValueError: If no iteration follows them.
     """
     spent_ns: Counter[str] = Counter()
     bound_ns: Counter[str] = Counter()
-    stamps: list[datetime] = []
+    ends_ns: list[int] = []
+    last = max(skip, 1) - 1
     for row in map(json.loads, rows):
-        if row["kind"] != "PhaseWindow" or (row["data"]["iteration"] or 0) < max(skip, 1):
+        iteration = row["data"].get("iteration") or 0
+        if row["kind"] != "PhaseWindow" or iteration <= last:  # a training that is ended names its last iteration twice
             continue
-        stamps.append(datetime.fromisoformat(row["time"]))
-        if len(stamps) > 1:  # the first row only ends the iterations that are left out
+        last = iteration
+        ends_ns.append(row["data"]["wall_ns"])
+        if len(ends_ns) > 1:  # the first row only ends the iterations that are left out
             spent_ns.update(row["data"]["phase_ns"])
             bound_ns.update(row["data"].get("device_bound_ns") or {})
-    iterations = len(stamps) - 1
+    iterations = len(ends_ns) - 1
+    if iterations < 1:
+        raise ValueError(f"no whole iteration after the first {max(skip, 1)}")
     return Measured(
         timing=timing,
         iterations=iterations,
         phases_s={phase: nanoseconds / 1e9 / iterations for phase, nanoseconds in spent_ns.items()},
         device_bound_s={phase: nanoseconds / 1e9 / iterations for phase, nanoseconds in bound_ns.items()},
-        wall_s=(stamps[-1] - stamps[0]).total_seconds() / iterations,
+        wall_s=(ends_ns[-1] - ends_ns[0]) / 1e9 / iterations,
     )
 
 

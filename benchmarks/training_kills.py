@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import psutil
 
 from benchmarks.comparison import add_json, script
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamageError, Status, read_ledger
+from ledger_lab.ledger import CheckpointSaved, LedgerDamageError, Status, read_ledger
 from ledger_lab.meters import hardware_facts
 from ledger_lab.reports import summarize_run
 from ledger_lab.terminal.console import make_console
@@ -39,6 +39,8 @@ class KilledTraining:
     exit_status: int
     """Exit status of the supervisor; if a signal killed it, the negative signal number."""
     rows: int
+    checkpoints: int
+    """Checkpoints on the disk. All but the newest were finished, and must have their rows."""
     status: str | None
     """Status of its only attempt; ``None`` if it was killed before the declaration."""
     wall_s: float | None
@@ -63,8 +65,8 @@ def bench_training_kills(argv: Sequence[str]) -> int:
         prog="benchmarks training_kills",
         description="Check that the ledger stays correct when trainings are killed. The benchmark starts trainings, "
         "and kills the training, its supervisor process or both with SIGKILL at a random moment. Then it checks that "
-        "the journals are valid and have lost no row. It also checks the billed time and the status. The status must "
-        "be killed, or lost if no process was left to record the end.",
+        "the journals are valid, that every finished checkpoint has its row, and the billed time and the status. The "
+        "status must be killed, or lost if no process was left to record the end.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks training_kills --count 5 --within_s 20",
     )
     parser.add_argument("--count", type=int, default=20, help="Number of trainings (default: 20).")
@@ -95,7 +97,8 @@ def bench_training_kills(argv: Sequence[str]) -> int:
             progress.advance(index + 1, f"{sum(each.trouble is not None for each in killed)} in trouble")
     statuses = Counter(str(each.status or "nothing declared") for each in killed)
     console.print(
-        f"{len(killed)} trainings killed · {sum(each.rows for each in killed)} rows found · "
+        f"{len(killed)} trainings killed · {sum(each.rows for each in killed)} rows and "
+        f"{sum(each.checkpoints for each in killed)} checkpoints found · "
         f"{', '.join(f'{count} {status}' for status, count in statuses.items())}",
         soft_wrap=True,
     )
@@ -117,7 +120,6 @@ def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTrainin
     if process.poll() is not None:
         raise RuntimeError(f"the training ended by itself, with exit status {process.returncode}")
     workers = psutil.Process(process.pid).children()
-    before = {path: path.read_bytes() for path in root.rglob("journal-*.jsonl")}
     if victim != "training" or not workers:
         process.send_signal(signal.SIGKILL)
     if victim != "supervisor":
@@ -125,6 +127,7 @@ def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTrainin
             worker.kill()
     exit_status = process.wait()
     psutil.wait_procs(workers, timeout=60)
+    saved = [path.name for path in sorted(root.rglob("model_*.pt"), key=lambda path: path.stat().st_mtime_ns)]
     rows, status, wall_s = 0, None, None
     try:
         runs = read_ledger(root).runs
@@ -132,7 +135,8 @@ def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTrainin
         rows = sum(len(journal.rows) for attempt in attempts for journal in attempt.journals)
         status = attempts[0].status if attempts else None
         wall_s = summarize_run(runs[0]).wall_s if attempts else None
-        trouble = _trouble(before, victim, len(attempts), status, wall_s)
+        recorded = {row.path for attempt in attempts for row in attempt.of(CheckpointSaved)}
+        trouble = _trouble(saved[:-1], recorded, victim, len(attempts), status, wall_s)
     except LedgerDamageError as error:
         trouble = str(error)
     return KilledTraining(
@@ -140,6 +144,7 @@ def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTrainin
         after_s=after_s,
         exit_status=exit_status,
         rows=rows,
+        checkpoints=len(saved),
         status=None if status is None else str(status),
         wall_s=wall_s,
         trouble=trouble,
@@ -147,13 +152,25 @@ def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTrainin
 
 
 def _trouble(
-    before: dict[Path, bytes], victim: str, attempts: int, status: Status | None, wall_s: float | None
+    finished: Sequence[str],
+    recorded: Set[str],
+    victim: str,
+    attempts: int,
+    status: Status | None,
+    wall_s: float | None,
 ) -> str | None:
-    """Return the fault of a killed training's ledger, if any."""
-    for path, content in before.items():
-        whole = content[: content.rfind(b"\n") + 1]
-        if not path.read_bytes().startswith(whole):
-            return f"{path.name}: rows that were there before are gone"
+    """Return the fault of a killed training's ledger, if any.
+
+    Args:
+        finished: Names of the checkpoints that must have rows.
+        recorded: Names of those that have.
+        victim: What was killed.
+        attempts: Number of attempts in the ledger.
+        status: Status of the attempt.
+        wall_s: Billed time [s].
+    """
+    if lost := [name for name in finished if name not in recorded]:
+        return f"no row of {', '.join(lost)}"
     if attempts > 1:
         return f"{attempts} attempts"
     if status is not None and status not in _TRUE_STATUSES[victim]:

@@ -1,4 +1,4 @@
-"""The tables of the tasks in ``docs/generated``, made from the journals in ``records/``.
+"""The tables in ``docs/generated``, made from the journals and reports in ``records/``.
 
 A folder belongs to a task if its name is ``<task>-<hardware>``, like ``velocity-flat-anymalc-cpu``; ``<task>`` is the
 id without ``LedgerLab-``, in lower case. All runs in the folder count, failed runs included.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.cohort_summary import CohortSummary, summarize_cohorts
 from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
+from tools.study_tables import algorithms_table, update_to_data_table
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
 """The lines around a table in its page; the braces stand for the name of the table."""
@@ -88,7 +90,15 @@ def robustness_table(records: Path) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"tasks": records_table, "robustness": robustness_table}
+TABLES: dict[str, Callable[[Path], str]] = {
+    "tasks": records_table,
+    "robustness": robustness_table,
+    **{
+        f"off-policy-{task}": partial(algorithms_table, name=f"off-policy-{task}-cpu")
+        for task in ("cartpole", "reach", "ant")
+    },
+    "update-to-data": partial(update_to_data_table, name="update-to-data-cpu"),
+}
 """Functions that make the tables, by the names of their pages."""
 
 
@@ -296,9 +306,7 @@ def _rows(used: Sequence[CapacityUsed]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description="Write the tables of the tasks, made from their records, into their pages."
-    )
+    parser = argparse.ArgumentParser(description="Write the tables that are made from records into their pages.")
     parser.add_argument("records", type=Path, help="Folder with the records.")
     parser.add_argument("pages", type=Path, help="Folder with one page per table.")
     write_tables(**vars(parser.parse_args()))

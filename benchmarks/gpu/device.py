@@ -115,7 +115,8 @@ ASKED: dict[str, Callable[[str], dict[str, Any]]] = {
     "warp": of_warp,
     "warp_device": device_of_warp,
 }
-_NEEDED = ("torch_device", "warp_device")
+_NEEDED = {"torch_device": "product_is_right", "warp_device": "numbers_are_right"}
+"""The answers that a device must give, with the entry that tells whether it computes correctly."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -125,7 +126,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments: File to write, and device.
 
     Returns:
-        0, or 1 if torch or Warp can't use the device.
+        0, or 1 if torch or Warp can't use the device, or computes wrong numbers on it.
     """
     path, device = Path(arguments[0]), arguments[1]
     found: dict[str, dict[str, Any]] = {}
@@ -135,7 +136,12 @@ def main(arguments: Sequence[str]) -> int:
         except Exception as error:  # noqa: BLE001 - the other answers still count
             found[name] = {"error": f"{type(error).__name__}: {error}"}
         path.write_text(json.dumps(found, indent=2), encoding="utf-8")  # so far, as the next question may hang
-    if unusable := [f"{name}: {found[name]['error']}" for name in _NEEDED if "error" in found[name]]:
+    unusable = [
+        f"{name}: {found[name].get('error', f'{right} is false')}"
+        for name, right in _NEEDED.items()
+        if not found[name].get(right)
+    ]
+    if unusable:
         sys.stderr.write("\n".join(unusable) + "\n")
     return 1 if unusable else 0
 

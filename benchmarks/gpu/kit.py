@@ -26,6 +26,7 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.meters import hardware_facts
 from ledger_lab.terminal.console import make_console
+from ledger_lab.terminal.exit_status import ENDING
 from ledger_lab.terminal.findings import write_findings
 
 BUDGET_S = 540.0
@@ -53,7 +54,9 @@ def run_kit(argv: Sequence[str]) -> int:
         raise UserError(f"{logs} exists already: remove it, or name another folder with --logs")
     if args.caches is not None and args.caches.exists() and not args.caches.is_dir():
         raise UserError(f"--caches {args.caches} is not a folder: name a folder for compiled kernels")
-    signal.signal(signal.SIGTERM, _terminate)
+    for ending in ENDING.keys() - {signal.SIGINT}:
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # as nohup does
+            signal.signal(ending, _terminate)
     console, began_s = make_console(), time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     outcomes: dict[str, Outcome] = {}
@@ -195,7 +198,7 @@ def _obstacle(part: Part, left_s: float, outcomes: Mapping[str, Outcome]) -> str
             f"{max(0.0, left_s):.0f} s were left, and it needs {needed_s:.0f} s: run it alone with --part {part.name}"
         )
     device = outcomes.get("device")
-    if part.needs_device and device is not None and device.status == "failed":
+    if part.needs_device and device is not None and device.status in ("failed", "timed out"):
         return f"the device cannot be used: {(device.error or '').splitlines()[-1]}"
     return None
 
@@ -233,5 +236,7 @@ def _tell(console: Console, part: Part, outcome: Outcome) -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """End the kit and the part that runs."""
+    """End the kit and the part that runs; a second signal must not interrupt this."""
+    for ending in ENDING:
+        signal.signal(ending, signal.SIG_IGN)
     raise Terminated(signal.Signals(number).name)

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
+
 from benchmarks.comparison import ROOT
+from ledger_lab.launch.ray_job import ending_with_this_process
 from ledger_lab.ledger import find_journals
 
 Status = Literal["done", "failed", "timed out", "skipped"]
@@ -89,7 +92,7 @@ def run_part(part: Part, folder: Path, environ: Mapping[str, str], limit_s: floa
         folder.mkdir(parents=True)
         with (folder / OUTPUT).open("wb") as output:
             process = subprocess.Popen(
-                command,
+                [*ending_with_this_process(), *command],
                 cwd=ROOT,
                 env={**environ, **part.environ},
                 stdin=subprocess.DEVNULL,
@@ -128,16 +131,44 @@ def run_part(part: Part, folder: Path, environ: Mapping[str, str], limit_s: floa
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the other processes of its session, if it has not ended by itself."""
-    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, _ABANDON_S)):
-        if process.poll() is not None:
-            break
+    """End a process and all processes of its session: also workers of trainings, which lead groups of their own.
+
+    If it has ended by itself, what it left behind is killed at once.
+    """
+    if process.poll() is None:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(patience_s)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # processes that it left behind
+            os.killpg(process.pid, signal.SIGTERM)  # a supervisor asks its workers
+        _wait(process, GRACE_S)
+    for pid in _session(process.pid):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    _wait(process, _ABANDON_S)
+
+
+def _wait(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Wait until a process and its session have ended, or patience does.
+
+    Args:
+        process: The process that leads the session.
+        patience_s: Longest time to wait [s].
+    """
+    until_s = time.monotonic() + patience_s
+    while (process.poll() is None or _session(process.pid)) and time.monotonic() < until_s:
+        time.sleep(0.05)
+
+
+def _session(leader: int) -> list[int]:
+    """Return the ids of the processes of a session that run.
+
+    Args:
+        leader: Id of the process that leads it.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
 
 
 def _tail(output: Path) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from benchmarks.comparison import ROOT
 from benchmarks.gpu.checks import CHECKS
 from benchmarks.gpu.part import FIGURES, Part, read_figures
-from benchmarks.gpu.readers import read_output, read_speed, read_tests, read_training, read_without_cuda
+from benchmarks.gpu.readers import read_output, read_speed, read_training, read_without_cuda
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 
 ANYMAL = "LedgerLab-Velocity-Flat-AnymalC"
@@ -142,9 +142,10 @@ def _tests(limit_s: float) -> Part:
         what="the tests that need a GPU",
         command=(
             *("-m", "pytest", "-q", "-o", "addopts=", "--import-mode=importlib", *plugins, "-m", "gpu"),
-            *("--junitxml={folder}/tests.xml", *(str(path.relative_to(ROOT)) for path in files)),
+            *("-p", "benchmarks.gpu.results_of_tests", f"--results={_INTO}"),
+            *(str(path.relative_to(ROOT)) for path in files),
         ),
-        read=read_tests,
+        read=read_figures,
         limit_s=limit_s,
     )
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from xml.etree import ElementTree
 
 from benchmarks.gpu.part import OUTPUT, Figures, read_figures
 from benchmarks.timing import measure
@@ -91,19 +89,3 @@ def read_without_cuda(folder: Path) -> Figures:
     if found["torch_uses_cuda"]:
         raise ValueError("torch used CUDA, although the training was on the CPU")
     return found
-
-
-def read_tests(folder: Path) -> Figures:
-    """Return the results of the tests that pytest wrote to ``tests.xml``.
-
-    Args:
-        folder: Folder of the part.
-    """
-    results: dict[str, str] = {}
-    for case in ElementTree.parse(folder / "tests.xml").iter("testcase"):
-        kinds = [each.tag for each in case if each.tag in ("failure", "error", "skipped")]
-        name = f"{case.get('classname')}::{case.get('name')}"
-        message = next((each.get("message") or "" for each in case if each.tag in kinds), "")
-        results[name] = f"{kinds[0]}: {message[:300]}" if kinds else "passed"
-    counts = Counter(result.partition(":")[0] for result in results.values())
-    return {"counts": dict(counts), "tests": results}

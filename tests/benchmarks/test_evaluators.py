@@ -48,7 +48,7 @@ def test_the_script_prints_and_writes_every_evaluator(tmp_path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
     for word in ("num_envs", "1024", "first N finished", "each seed once", "+0.0 ± 0.0"):
         assert word in finished.stdout
-    assert len(json.loads((tmp_path / "evaluators.json").read_text())["findings"]) == 16
+    assert len(json.loads((tmp_path / "evaluators.json").read_text())["findings"]) == 32
 
 
 def test_invalid_arguments_are_refused() -> None:

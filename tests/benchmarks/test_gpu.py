@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.gpu import checks, kit, surroundings, waits
+from benchmarks.comparison import ROOT
+from benchmarks.gpu import checks, device, kit, surroundings, waits
 from benchmarks.gpu.compared import compared
 from benchmarks.gpu.part import FIGURES, Part, keep_journals, read_figures, run_part
 from benchmarks.gpu.parts import all_parts
@@ -86,15 +89,78 @@ def test_a_part_that_takes_too_long_is_ended_with_its_children(tmp_path: Path, m
     slow = run_part(part(f"{deaf}; {WRITES}; {child}; time.sleep(100)"), tmp_path / "a", os.environ, 3)
     assert (slow.status, slow.exit_status, slow.result) == ("timed out", None, {"x": 1})
     assert slow.error == "not finished after 3 s"
-    pid = int((tmp_path / "a" / "pid").read_text())
-    stat = Path(f"/proc/{pid}/stat")
-    wait_until(lambda: _is_dead(stat), "the killed child is dead", 30)
+    wait_until(lambda: _is_dead(tmp_path / "a" / "pid"), "the killed child is dead", 30)
 
 
-def _is_dead(stat: Path) -> bool:
-    """Tell whether a process has ended; nobody may have waited for it yet."""
+def test_a_worker_in_a_group_of_its_own_has_time_to_end_but_no_longer(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("benchmarks.gpu.part.GRACE_S", 2.0)
+    worker = (
+        "import os, signal, sys, time\n"
+        "os.setpgid(0, 0)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "open(sys.argv[1] + '/pid', 'w').write(str(os.getpid()))\n"
+        "time.sleep(0.5)\n"  # longer than the part lives after SIGTERM
+        "open(sys.argv[1] + '/saved', 'w')\n"
+        "time.sleep(100)"
+    )
+    starts = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {worker!r}, r'{{folder}}'])"
+    meets = "[time.sleep(0.01) for _ in iter(pathlib.Path(r'{folder}', 'pid').exists, True)]"
+    slow = run_part(part(f"{WRITES}; {starts}; {meets}; time.sleep(100)"), tmp_path / "a", os.environ, 2)
+    assert slow.status == "timed out"
+    assert (tmp_path / "a" / "saved").exists()
+    assert _is_dead(tmp_path / "a" / "pid")
+
+
+def test_a_part_ends_with_a_kit_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import os; from pathlib import Path; from benchmarks.gpu.part import Part, read_figures, run_part; "
+        "code = \"import os, time; open(r'{folder}/pid', 'w').write(str(os.getpid())); time.sleep(100)\"; "
+        "part = Part(name='slow', what='', command=('-c', code), read=read_figures, limit_s=100); "
+        f"run_part(part, Path(r'{tmp_path}/a'), os.environ, 100)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as kit_process:
+        try:
+            pid = tmp_path / "a" / "pid"
+            wait_until(lambda: pid.exists() and pid.read_text() != "", "the part runs", 60)
+        finally:
+            kit_process.kill()
+    wait_until(lambda: _is_dead(pid), "the part has ended, too", 30)
+
+
+def test_results_of_tests_are_there_when_the_rest_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import os, pytest\n"
+        "def test_good(): pass\n"
+        "def test_bad(): assert 1 == 2\n"
+        "@pytest.mark.skip(reason='not today')\n"
+        "def test_not(): pass\n"
+        "@pytest.fixture\n"
+        "def broken(): raise RuntimeError('no device')\n"
+        "def test_without(broken): pass\n"
+        "def test_ended(): os._exit(9)\n"
+    )
+    results = tmp_path / FIGURES
+    options = ("-q", "-o", "addopts=", "-p", "benchmarks.gpu.results_of_tests", f"--results={results}")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+    )
+    assert done.returncode == 9
+    found = read_figures(tmp_path)
+    assert found["counts"] == {"passed": 1, "failure": 1, "skipped": 1, "error": 1}
+    told = {name.rpartition("::")[2]: result for name, result in found["tests"].items()}
+    assert told["test_good"] == "passed"
+    assert told["test_bad"].startswith("failure: assert 1 == 2")
+    assert told["test_not"] == "skipped: Skipped: not today"
+    assert told["test_without"] == "error: RuntimeError: no device"
+
+
+def _is_dead(pid: Path) -> bool:
+    """Tell whether the process whose id a file contains has ended; nobody may have waited for it yet."""
     try:
-        return stat.read_text().split()[2] == "Z"
+        return Path(f"/proc/{int(pid.read_text())}/stat").read_text().split()[2] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
 
@@ -149,6 +215,18 @@ def test_if_the_device_cannot_be_used_the_rest_is_skipped(tmp_path: Path, monkey
     assert (status, found["parts"]["doctor"]["status"], found["parts"]["speed-64"]["status"]) == (1, "done", "skipped")
     assert found["parts"]["speed-64"]["error"] == "the device cannot be used: torch: no CUDA"
     assert found["parts"]["device"]["result"] == {"x": 1}
+
+
+def test_a_device_that_does_not_answer_or_computes_wrong_numbers_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = part("import time; time.sleep(100)", "device", limit_s=0.5)
+    _, found = run_kit(monkeypatch, tmp_path, [slow, part(WRITES, "speed-64")], "--logs", str(tmp_path / "logs"))
+    assert found["parts"]["speed-64"]["error"].startswith("the device cannot be used: not finished after 0 s")
+    wrong = {"torch_device": {"product_is_right": False}, "warp_device": {"numbers_are_right": True}}
+    monkeypatch.setattr(device, "ASKED", {name: (lambda _, answer=answer: answer) for name, answer in wrong.items()})
+    assert device.main([str(tmp_path / "device.json"), "cpu"]) == 1
+    assert capsys.readouterr().err == "torch_device: product_is_right is false\n"
 
 
 def test_figures_that_cannot_be_compared_or_written_do_not_stop_the_kit(

@@ -15,15 +15,16 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.commands.report import build_report
-from ledger_lab.commands.study import run_study
+from ledger_lab.commands.study import _aggregate, run_study
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_lock
 from ledger_lab.ledger import STATE_FILE, Status, read_ledger
+from ledger_lab.studies import load_study
 from ledger_lab.training.request import TrainRequest
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.waiting import wait_until
-from tests.reports.test_compare import cohort_of
+from tests.reports.test_compare import cohort_of, run_of
 
 TRAINER = """
 import argparse, os, secrets, signal, sys, time
@@ -319,6 +320,21 @@ def test_arms_are_compared_within_their_task(scripts: Path, tmp_path: Path, capf
     assert arm_b[:3] == ["b", "10", "0.85"]
     assert arm_b[-1] == "1.00"  # every run is faster than every run of the other arm, so there is no interval
     assert "no intervals" not in said
+
+
+def test_across_tasks_a_run_that_was_ended_from_outside_has_missed_the_target_unless_it_was_repeated(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    factors = '[factors.task]\nT = ["--task", "T"]\nU = ["--task=U"]\n'
+    path, _, root = finished(tmp_path, "s", factors, {"s-T": [60, 60], "s-U": [60, 60]})
+    for task in "TU":
+        run_of(Path(root), f"s-{task}", 3, 10, reached=False, lost=True, task=task)
+    _aggregate(load_study(path), read_ledger(Path(root)).runs)
+    assert capfd.readouterr().out.splitlines()[-1].split()[1] == "6", "two of them missed the target"
+    for task in "TU":
+        run_of(Path(root), f"s-{task}", 3, 60, task=task)
+    _aggregate(load_study(path), read_ledger(Path(root)).runs)
+    assert capfd.readouterr().out.splitlines()[-1].split() == ["s", "6", "1.00", "1.00", "1.00", "1.00"]
 
 
 def test_few_seeds_have_no_intervals_across_tasks(

@@ -78,6 +78,13 @@ def test_without_a_gpu_torch_is_fine() -> None:
     assert (found.level, found.text) == ("ok", "torch 2.11.0; no NVIDIA GPU: trainings run on the CPU")
 
 
+def test_a_slow_import_of_torch_is_no_broken_torch() -> None:
+    found = gpu.check_cuda(True, NOTHING, SILENT)
+    assert (found.level, found.way_out) == ("warn", "run this again, or with --limit_s 300")
+    assert found.text == "torch was not imported in time; so no simulation was stepped on a GPU"
+    assert gpu.check_cuda(False, NOTHING, SILENT).text == "torch was not imported in time"
+
+
 def test_rendering_and_stepping_are_told_as_they_went() -> None:
     assert gpu.check_egl(Answer(0, '{"version": "1.5", "vendor": "Mesa"}')).level == "ok"
     assert gpu.check_egl(NOTHING).level == "warn"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
-from ledger_lab.meters.memory_limits import usable_bytes
+from ledger_lab.meters.memory_limits import memory_bytes, usable_bytes
 from ledger_lab.meters.process_tree import available_bytes
 
 V1 = {
@@ -45,3 +46,4 @@ def test_the_narrowest_limit_counts(
             (path / name).write_text(text)
     expected = pytest.approx(available_bytes(), rel=0.2) if usable is None else usable
     assert usable_bytes(tmp_path) == expected
+    assert memory_bytes(tmp_path) == (psutil.virtual_memory().total if usable is None else 1_000_000)

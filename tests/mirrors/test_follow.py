@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, LedgerDamageError, Status, SupervisionStarted
-from ledger_lab.ledger.telemetry import DeviceSample, Telemetry
+from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
 from ledger_lab.mirrors import RunFollower, Translator
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
@@ -188,3 +188,21 @@ def test_telemetry_leaves_out_unmeasured_figures(tmp_path: Path) -> None:
     (point,) = Translator().translate(RunFollower(tmp_path).poll(), {}).points
     assert (point.axis, point.step) == ("wall_s", 7)
     assert point.values == {"telemetry/gpu0_utilization": 0.5, "telemetry/gpu0_memory_gb": 2.0}
+
+
+def test_times_of_a_resumed_run_go_on(tmp_path: Path) -> None:
+    host = HostSample(cpu_s=1.0, busiest_thread=None, memory_bytes=1, available_bytes=1)
+    for number in (1, 2):
+        with Journal(tmp_path / f"journal-{number}-0.jsonl") as journal:
+            journal.append(window(number, 40 * number, {"learn": SECOND}, 3 * SECOND))
+            journal.append(Telemetry(wall_ns=4 * SECOND, host=host, devices=[]))
+            journal.append(dataclasses.replace(ended(Status.PREEMPTED), wall_ns=5 * SECOND))
+    figures = [
+        (name, point.step, value)
+        for point in Translator().translate(RunFollower(tmp_path).poll(), {}).points
+        for name, value in point.values.items()
+    ]
+    assert [(step, value) for name, step, value in figures if name == "train/wall_s"] == [(1, 3.0), (2, 8.0)]
+    assert [step for name, step, _ in figures if name == "telemetry/host_cpu_s"] == [4, 9]
+    assert [value for name, _, value in figures if name == "total/wall_s"] == [5.0, 10.0]
+    assert [value for name, _, value in figures if name == "total/learn_s"] == [1.0, 2.0]

@@ -230,6 +230,10 @@ def test_draws_with_parameters_per_slot_ask_the_device_for_nothing() -> None:
     heads = torch.as_tensor(even < share[2:].numpy())
     assert torch.equal(drawn(lambda: torch.bernoulli(share)).bool(), heads)
     assert torch.equal(drawn(lambda: torch.empty(5).bernoulli_(share)).bool(), heads)
+    assert torch.equal(
+        drawn(lambda: torch.bernoulli(torch.zeros(5), 0.3)), drawn(lambda: torch.empty(5).bernoulli_(0.3))
+    )
+    assert drawn(lambda: torch.bernoulli(torch.zeros(5), 1.0)).all()
 
 
 def test_training_slots_of_a_frozen_policy_act_in_one_batch() -> None:

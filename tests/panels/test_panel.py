@@ -176,6 +176,11 @@ def test_cells_are_read_with_their_perturbations(tmp_path: Path) -> None:
         ('name = "heavy"', 'name = "nominal"', "two cells have the name 'nominal'"),
         ('name = "heavy"', "", "give each cell a name"),
         ("action_delay = { steps = 2 }", "action_delay = 2", "action_delay must be a table"),
+        (
+            "action_delay = { steps = 2 }",
+            "observation_noise = { std = { joint_pos = [0.01, 0.02] } }",
+            "joint_pos needs one number above 0; a range is not possible",
+        ),
     ],
 )
 def test_a_wrong_cell_is_refused_in_one_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:

@@ -304,3 +304,22 @@ def test_unknown_names_are_refused(world: World) -> None:
         world.parameters.scale_friction("robot", ".*", ONES)
     with pytest.raises(ValueError, match="for 3 slots"):
         world.parameters.scale_mass("robot", "pole", torch.ones(2))
+
+
+def test_a_weaker_motor_of_isaac_lab_never_exceeds_its_limit() -> None:
+    from isaaclab.actuators import DCMotor, DCMotorCfg
+
+    from ledger_lab.panels.parameter_tables import EFFORT_LIMIT, explicit_motor_table
+
+    cfg = DCMotorCfg(
+        joint_names_expr=[".*"],
+        saturation_effort=120.0,
+        actuator_effort_limit=80.0,
+        actuator_velocity_limit=7.5,
+        stiffness=0.0,
+        damping=0.0,
+    )
+    motor = DCMotor(cfg, joint_names=["knee"], joint_ids=slice(None), num_envs=2, device="cpu")
+    explicit_motor_table(motor, EFFORT_LIMIT).write(torch.tensor([[56.0]]), torch.tensor([1]))
+    fast = motor._clip_effort(torch.full((2, 1), -500.0), torch.full((2, 1), 12.5))
+    assert fast.flatten().tolist() == pytest.approx([-80.0, -56.0])

@@ -172,6 +172,7 @@ def test_a_success_function_depends_neither_on_the_training_nor_on_its_age(env: 
         ({"mass": {"asset": "robo", "scale": 2}}, "robo"),
         ({"observation_noise": {"std": {"joint_po": 1}}}, "no observation 'joint_po': did you mean 'joint_pos'"),
         ({"push": {"joints": "slider", "velocity": 1, "interval_s": 1}}, "slider"),
+        ({"push": {"velocity": 1, "interval_s": 1}}, "push: 'robot' is fixed to the world.*give joints"),
         ({"friction": {"scale": 2}}, "friction"),
         ({"control_latency": {"physics_steps": 3}}, "3 physics steps is longer than an action .2 steps"),
     ],

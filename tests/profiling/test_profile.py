@@ -7,12 +7,16 @@ import json
 import math
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ledger_lab.ledger import read_ledger
 from ledger_lab.meters.probes import Probes
+from ledger_lab.profiling.ranges import Ranges
+from ledger_lab.profiling.run import _train_for_nsys
+from ledger_lab.profiling.stages import Schedule, Stages
 from ledger_lab.profiling.table import components, largest
 from tests.conftest import script
 
@@ -143,6 +147,23 @@ def test_an_impossible_profile_is_refused_before_anything_is_written(
         profile_run([*arguments, "--device", "cpu", "--log_root", str(tmp_path / "logs")])
     assert complaint in str(raised.value) and "\n" not in str(raised.value)
     assert not (tmp_path / "logs").exists()
+
+
+def test_the_timeline_of_nsight_systems_begins_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("torch.cuda.profiler.start", lambda: told.append("start"))
+    monkeypatch.setattr("torch.cuda.profiler.stop", lambda: told.append("stop"))
+    ranges = Ranges(nvtx=False)
+    schedule = Schedule(warm_up=3, pairs=0, traced=0)
+    stages = Stages(schedule, Probes(), ranges, None, lambda done: told.append(f"{done} {ranges.active}"))
+
+    class Trainer:
+        def train(self, observer: Callable[[int, dict[str, float]], bool]) -> None:
+            for done in range(1, 6):
+                observer(done, {})
+
+    _train_for_nsys(stages, Trainer(), ranges, 2, on_gpu=True)
+    assert told == ["1 False", "2 False", "start", "3 True", "4 True", "5 True", "stop"]
 
 
 def test_shares_follow_from_calls_and_times() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -192,16 +193,16 @@ def test_the_cheapest_machine_is_that_with_the_smallest_bill() -> None:
     assert option.configuration.instance == "eight", "four instances with one accelerator cost 8 USD per hour"
 
 
-def test_a_cost_of_one_run_is_unknown() -> None:
+def test_no_cost_is_predicted_if_a_size_never_reaches_the_target() -> None:
     price = replace(PRICE, accelerator="A")
 
-    def measured(processes: int, num_envs: int, count: int, steps: int, *, reached: bool = True) -> list[PricedRun]:
+    def measured(processes: int, num_envs: int, count: int, steps: int, **changes: Any) -> list[PricedRun]:
         rate = 1000.0 * processes**0.9
         return [
             PricedRun(
                 run=scaled(
                     processes, num_envs, rate=rate * (1 + 0.01 * seed), steps=steps + 100 * seed, seed=seed,
-                    reached=reached, run_id=f"{processes}x{num_envs}-{seed}", device="cuda:0", hardware="A",
+                    run_id=f"{processes}x{num_envs}-{seed}", device="cuda:0", hardware="A", **changes,
                 ),
                 price=price,
             )
@@ -221,4 +222,4 @@ def test_a_cost_of_one_run_is_unknown() -> None:
     }
     found = [each for each in predicted_options(own, book) if each.reached == 1]
     assert found and all(each.cost is None for each in found)
-    assert "no cost: too few runs reached the target" in found[0].notes
+    assert "no cost: with 2 × 64, 4 × 64 environments, no run reached the target" in found[0].notes

@@ -360,7 +360,7 @@ def test_a_confirmation_whose_row_cannot_be_written_can_be_recorded_again(
 def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
     with begin(tmp_path, cohort="c", cohort_size=3):
         pass
-    assert [(cohort.name, cohort.missing) for cohort in read_ledger(tmp_path).cohorts] == [("c", 2)]
+    assert [(cohort.name, cohort.size) for cohort in read_ledger(tmp_path).cohorts] == [("c", 3)]
     with pytest.raises(UserError, match="was declared with 3 runs"):
         begin(tmp_path, cohort="c", cohort_size=4)
     with pytest.raises(UserError, match="name the cohort"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ledger_lab import costs
 from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import Status, declare_cohort, read_ledger
@@ -102,10 +103,38 @@ def test_a_running_run_counts_with_its_spend_so_far(tmp_path: Path) -> None:
     import os
 
     reached(tmp_path, "aa")
-    failed(tmp_path, "bb", None)
+    failed(tmp_path, "bb", None, seed=2)
     write_run(tmp_path, "cc", scores=(), status=None, pid=os.getpid(), price=A_DOLLAR_A_SECOND, cohort="c")
     cohort = one_cohort(tmp_path)
     assert (cohort.spend_usd, cohort.failed_runs) == (pytest.approx(9 + 5 + 5), 1)
+
+
+def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 6)
+    for seed in range(1, 5):
+        reached(tmp_path, f"a{seed}", seed=seed)
+    failed(tmp_path, "b1", Status.PREEMPTED, seed=5)
+    failed(tmp_path, "b2", Status.PREEMPTED, seed=6)
+    before = one_cohort(tmp_path)
+    assert (before.runs, before.repeated_runs, before.missing_runs, before.failed_runs) == (6, 0, 0, 2)
+    reached(tmp_path, "c5", seed=5)
+    cohort = one_cohort(tmp_path)
+    assert (cohort.runs, cohort.repeated_runs, cohort.missing_runs, cohort.failed_runs) == (6, 1, 0, 1)
+    assert cohort.target_reaching_runs == 5
+    assert len(cohort.times) == 6
+    assert cohort.spend_usd == pytest.approx(5 * 9 + 5 + 5), "that of the repeated run, too"
+    folded = costs.cost_interval([*[(9.0, True)] * 4, (9.0 + 5.0, True), (5.0, False)])
+    assert cohort.usd_per_target_reaching_checkpoint_interval == pytest.approx(folded)
+    assert (
+        "cohort c: 6 runs of 6 declared (1 more ended from outside and repeated), 5 reached the target, 1 failed"
+        in shown(tmp_path)
+    )
+
+
+def test_runs_without_a_cohort_repeat_nothing(tmp_path: Path) -> None:
+    failed(tmp_path, "aa", Status.PREEMPTED, cohort=None)
+    reached(tmp_path, "bb", cohort=None)
+    assert (one_cohort(tmp_path).runs, one_cohort(tmp_path).repeated_runs) == (2, 0)
 
 
 def test_fewer_than_five_runs_have_no_interval(tmp_path: Path) -> None:

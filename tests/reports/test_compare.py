@@ -408,7 +408,7 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     run_of(tmp_path, "b", 3, 500, reached=False, lost=True)
     cohort_of(tmp_path, "b", [10, 20, 20])
     finding = finding_of(tmp_path)
-    assert finding.paired and (finding.n_b, finding.reached_b, finding.superseded_a, finding.superseded_b) == (
+    assert finding.paired and (finding.n_b, finding.reached_b, finding.repeated_a, finding.repeated_b) == (
         3,
         3,
         0,
@@ -428,7 +428,7 @@ def test_a_repeated_run_may_have_ended_before_its_first_attempt(tmp_path: Path) 
     lost.write_bytes(first)  # the declaration alone
     cohort_of(tmp_path, "b", [10, 20])
     finding = finding_of(tmp_path)
-    assert (finding.n_b, finding.superseded_b) == (2, 1)
+    assert (finding.n_b, finding.repeated_b) == (2, 1)
 
 
 def test_missing_runs_are_named(tmp_path: Path) -> None:

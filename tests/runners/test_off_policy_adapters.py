@@ -20,7 +20,8 @@ from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.recipes import CARTPOLE, dialect_of
 from ledger_lab.runners.adapter import load_adapter
-from ledger_lab.runners.off_policy import first_update, require_update, short_refill
+from ledger_lab.runners.configs import require_values
+from ledger_lab.runners.off_policy import first_update, short_refill
 from ledger_lab.runners.process_group import ALONE
 from tests.fakes.observers import Heard
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, translated
@@ -64,6 +65,16 @@ def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training)
     timed_out = ~(after == seen).all(dim=-1)
     assert timed_out.any()
     assert torch.equal(after[timed_out], trained.stored("observations")[:-1][timed_out]), "never the next episode's"
+
+
+@each_algorithm
+def test_the_loss_of_values_is_the_mean_of_the_critics(algorithm: str, tmp_path: Path) -> None:
+    training = Training(algorithm, tmp_path)
+    training.train()
+    trainer = training.trainer
+    (loss,) = {"sac": [0.5 * (3.0 + 5.0)], "td3": [3.0 + 5.0]}[algorithm]  # as the library reports them
+    trainer._agent.tracking_data["Loss / Critic loss"] = [loss]
+    assert trainer._read_figures()["value_loss"] == 4.0
 
 
 def test_reported_returns_are_not_scaled(trained: Training) -> None:
@@ -387,13 +398,88 @@ def test_the_agent_hash_ignores_device_length_and_name(library: str, algorithm: 
 
 
 def test_an_update_that_would_come_after_the_end_is_refused() -> None:
-    names = dialect_of("skrl", "sac")
-    require_update(names, 47, 48)
-    require_update(names, 32, 48, update_every=16)
-    require_update(names, 31, 48, update_every=16, overlaps=True)  # due after 32 steps, made beside the next one
-    for late, settings in ((48, {}), (47, {"overlaps": True}), (32, {"update_every": 16, "overlaps": True})):
+    def require(warm_up_steps: int, update_every: int = 1, *, overlaps: bool = False) -> None:
+        agent_cfg = translated("sac", "skrl", warm_up_steps=warm_up_steps, update_every=update_every, horizon=16)
+        learner = adapter("sac")
+        plan = learner.plan(learner.prepare(agent_cfg, "cpu", max_iterations=3)).replay
+        assert plan is not None
+        plan.require_update(48, overlaps=overlaps)
+
+    require(47)
+    require(32, 16)
+    require(31, 16, overlaps=True)  # due after 32 steps, made beside the next one
+    for late, every, overlaps in ((48, 1, False), (47, 1, True), (32, 16, True)):
         with pytest.raises(UserError, match=f"learning_starts {late}: the training ends after 48 steps, before its"):
-            require_update(names, late, 48, **settings)
+            require(late, every, overlaps=overlaps)
+
+
+@each_learner
+def test_a_configuration_without_the_length_of_its_training_can_be_loaded(library: str, algorithm: str) -> None:
+    """Its run may have been longer than its configuration says (``--max_iterations``)."""
+    learner = adapter(algorithm, library)
+    agent_cfg = learner.prepare(translated(algorithm, library, warm_up_steps=10**6), "cpu")
+    plan = learner.plan(agent_cfg)
+    assert plan.replay is not None
+    with pytest.raises(UserError, match="before its first update: lower it, or raise --max_iterations"):
+        plan.replay.require_update(plan.max_iterations * plan.horizon, overlaps=False)
+
+
+@each_learner
+def test_a_training_may_begin_without_random_actions_and_warm_up(library: str, algorithm: str) -> None:
+    learner = adapter(algorithm, library)
+    agent_cfg = learner.prepare(translated(algorithm, library, warm_up_steps=0, random_steps=0), "cpu")
+    require_values(agent_cfg, learner)
+
+
+def test_fewer_steps_than_an_iteration_has_are_refused() -> None:
+    learner, agent_cfg = adapter("sac"), translated("sac", horizon=16)
+    agent_cfg["trainer"]["timesteps"] = 15
+    with pytest.raises(UserError, match="agent.trainer.timesteps 15: an iteration has 16 steps"):
+        learner.plan(learner.prepare(agent_cfg, "cpu"))
+
+
+@each_algorithm
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("models.separate", False, "agent.models.separate: .* has separate networks: set it to true"),
+        (
+            "models.target_critic_1.class",
+            "GaussianMixin",
+            "'GaussianMixin': LedgerLab supports only DeterministicMixin",
+        ),
+        (
+            "models.policy.output",
+            "tanh(ACTIONS)",
+            "models.policy.output 'tanh.ACTIONS.': LedgerLab supports only ACTIONS",
+        ),
+        ("models.critic_1.output", "tanh(ONE)", "models.critic_1.output 'tanh.ONE.': LedgerLab supports only ONE"),
+    ],
+)
+def test_networks_that_would_be_misread_are_refused_in_a_training(
+    algorithm: str, path: str, value: object, complaint: str
+) -> None:
+    agent_cfg, learner = translated(algorithm), adapter(algorithm)
+    put(agent_cfg, path, value)
+    prepared = learner.prepare(agent_cfg, "cpu")  # so that an earlier run can be loaded
+    with pytest.raises(UserError, match=complaint):
+        learner.require_learnable(prepared)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("initial_log_std", 3.0, "initial_log_std 3.0: must lie between -5 and 2"),
+        ("initial_log_std", "wide", "initial_log_std 'wide': must lie between -5 and 2"),
+        ("max_log_std", 1.0, "agent.models.policy.max_log_std: the limits are always -5 and 2: leave it out"),
+    ],
+)
+def test_standard_deviations_that_sac_would_cut_are_refused(name: str, value: object, complaint: str) -> None:
+    agent_cfg = translated("sac")
+    agent_cfg["models"]["policy"][name] = value
+    prepared = adapter("sac").prepare(agent_cfg, "cpu")
+    with pytest.raises(UserError, match=complaint):
+        adapter("sac").require_learnable(prepared)
 
 
 @each_algorithm
@@ -403,7 +489,6 @@ def test_an_update_that_would_come_after_the_end_is_refused() -> None:
         ("action_bound", None, "agent.action_bound None: .*have no bounds"),
         ("agent.batch_size", 0, "agent.agent.batch_size 0"),
         ("agent.learning_starts", -1, "agent.agent.learning_starts -1"),
-        ("agent.learning_starts", 10**6, "before its first update: lower it, or raise --max_iterations"),
         ("memory.memory_size", -1, "agent.memory.memory_size -1"),
         ("memory.class", "PrioritizedMemory", "agent.memory.class 'PrioritizedMemory': LedgerLab supports only Random"),
         ("memory.class", None, "agent.memory.class None: LedgerLab supports only RandomMemory"),

@@ -14,7 +14,13 @@ from ledger_lab.runners.replay_plan import ReplayPlan, bytes_per_transition
 ENVS, OBSERVATIONS, ACTIONS = 16, 5, 2
 GPU = torch.device("cuda:0")
 PLAN = ReplayPlan(
-    steps=100, setting="agent.steps", batch_size=8, updates_per_step=1, host_setting="agent.replay_on_host"
+    steps=100,
+    setting="agent.steps",
+    warm_up_steps=0,
+    warm_up_setting="agent.warm_up_steps",
+    batch_size=8,
+    updates_per_step=1,
+    host_setting="agent.replay_on_host",
 )
 
 

@@ -168,7 +168,6 @@ def test_every_field_of_a_recipe_reaches_the_learner(tmp_path: Path) -> None:
         ("params.env.clip_actions", float("inf"), "agent.params.env.clip_actions inf: .*have no bounds"),
         ("replay_steps", 0, "agent.replay_steps 0: must be a whole number"),
         ("random_steps", None, "agent.random_steps None: must be a whole number"),
-        ("warm_up_steps", 10**6, "before its first update: lower it, or raise --max_iterations"),
         ("params.config.batch_size", 0, "agent.params.config.batch_size 0"),
         ("params.config.num_steps_per_episode", 1.5, "agent.params.config.num_steps_per_episode 1.5"),
         ("params.config.replay_buffer_size", 1000, "agent.replay_steps the steps of each: leave it out"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +22,7 @@ from ledger_lab.ledger import (
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
 from tools.records import BEGIN, END, TABLES, records_table, robustness_table, write_tables
+from tools.study_tables import algorithms_table, update_to_data_table
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "cells": [], "physics": {"engine": "newton/mjwarp"}}
@@ -163,8 +167,56 @@ def test_the_robustness_table_shows_last_score_worst_cell_and_capacities(tmp_pat
     assert row == "| `LedgerLab-T` | 8 of 10 | `nominal`, 8 of 10 | 7 of 9 | – |"
 
 
+def run_of(cohort: str, seed: int, **changes: Any) -> dict[str, Any]:
+    """Return figures of a run, as a report has them: by default, it reached its target after 60 s."""
+    figures: dict[str, Any] = {
+        "cohort": cohort,
+        "seed": seed,
+        "rl_library": "skrl",
+        "algorithm": "sac",
+        "num_envs": 256,
+        "target_reached": True,
+        "wall_s": 61.0,
+        "wall_to_target_s": 60.0,
+        "env_steps": 3000,
+        "checkpoints": [{"env_steps": 1000, "confirmed": False}, {"env_steps": 2000, "confirmed": True}],
+        "billable_usd": 0.01,
+        "peak_host_memory_gb": 1.0,
+        "gradient_steps_per_env_step": 2 / 256,
+    }
+    return {**figures, **changes}
+
+
+def reported(records: Path, name: str, *runs: dict[str, Any]) -> None:
+    """Write a report of some runs."""
+    (records / f"{name}.json.gz").write_bytes(gzip.compress(json.dumps({"runs": runs}).encode()))
+
+
+def test_algorithms_are_ordered_by_their_median_and_misses_are_slower_than_all_others(tmp_path: Path) -> None:
+    miss = {"target_reached": False, "wall_to_target_s": None, "wall_s": 200.0, "checkpoints": []}
+    runs = [run_of("slow", seed) for seed in (1, 2)] + [run_of("slow", 3, **miss)]
+    runs += [
+        run_of("quick", seed, wall_to_target_s=10.0 * seed, rl_library="rl_games", peak_host_memory_gb=2.0)
+        for seed in (1, 2, 3)
+    ]
+    reported(tmp_path, "study", *runs)
+    assert algorithms_table(tmp_path, "study").splitlines()[2:] == [
+        "| SAC of rl_games | 3 of 3 | 0:20 (0:10 to 0:30) | 2 k | $0.03 | 2.0 GB |",
+        "| SAC of SKRL | 2 of 3 | 1:00 (1:00 to more than 3:20) | 2 k | $0.03 | 1.0 GB |",
+    ]
+
+
+def test_gradient_steps_are_given_per_step_of_all_environments(tmp_path: Path) -> None:
+    four = {"gradient_steps_per_env_step": 4 / 256, "num_envs": 256}
+    reported(tmp_path, "study", run_of("four", 1, **four), run_of("two", 1))
+    rows = update_to_data_table(tmp_path, "study").splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == ["| 2 (7.8)", "| 4 (15.6)"]
+
+
 def test_tables_are_written_into_their_pages(tmp_path: Path) -> None:
     recorded(tmp_path / "records" / "t-cpu", "a", confirmation=9)
+    for name in {*TABLES} - {"tasks", "robustness"}:
+        reported(tmp_path / "records", f"{name}-cpu", run_of("a", 1))
     for name in TABLES:
         page = f"before\n{BEGIN.format(name)}\nstale\n{END.format(name)}\nafter\n"
         (tmp_path / f"{name}.md").write_text(page, encoding="utf-8")

@@ -146,6 +146,13 @@ def test_a_rented_machine_is_idle_after_its_last_run(host: str, severity: Severi
     assert not look(tmp_path).alerts, "it works again"
 
 
+def test_a_machine_on_which_a_scheduler_runs_a_training_is_not_idle(tmp_path: Path) -> None:
+    make_run(tmp_path, "aa", ago_s=1200.0, status=DONE, host="n4")
+    job = SchedulerJob(engine="ray", job="1", index=0, restarts=0)
+    make_run(tmp_path, "bb", host="n4", job=job)
+    assert not look(tmp_path).alerts
+
+
 def test_a_machine_that_costs_nothing_while_it_is_idle_is_not_told(tmp_path: Path) -> None:
     make_run(tmp_path, "aa", ago_s=1200.0, status=DONE, price=load_prices()["local"].to_dict())
     make_run(tmp_path, "bb", ago_s=1200.0, status=DONE, job=SchedulerJob(engine="slurm", job="1", index=0, restarts=0))

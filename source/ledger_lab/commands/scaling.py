@@ -10,6 +10,7 @@ from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Cohort
 from ledger_lab.reports import render_repricing
+from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.scaled_runs import scaled_runs
 from ledger_lab.reports.scaling_view import published_json, render_published, render_studies, studies_json
@@ -32,19 +33,22 @@ def show_scaling(
         json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
         declared: Cohorts of declared size; the report names how many of their runs are missing.
     """
+    missing = missing_runs(declared, contents.summaries)
     studies = find_studies(scaled_runs(contents.runs, contents.summaries, price))
     if json_file is not None:
         asked = None if price is None else price.to_dict()
-        missing = [{"cohort": each.name, "declared_runs": each.size, "missing_runs": each.missing} for each in declared]
-        write_json(json_file, {"asked_price": asked, "studies": studies_json(studies), "declared_cohorts": missing})
+        cohorts = [
+            {"cohort": each.name, "declared_runs": each.size, "missing_runs": missing[each.name]} for each in declared
+        ]
+        write_json(json_file, {"asked_price": asked, "studies": studies_json(studies), "declared_cohorts": cohorts})
         return
     console = make_console()
     if price is not None:
         console.print(render_repricing(price, contents.summaries))
     console.print(render_studies(studies, console.width))
     for cohort in declared:
-        if cohort.missing:
-            words = f"cohort {cohort.name}: {cohort.missing} of {cohort.size} declared runs missing"
+        if missing[cohort.name]:
+            words = f"cohort {cohort.name}: {missing[cohort.name]} of {cohort.size} declared runs missing"
             console.print(Text(words, style="yellow"), soft_wrap=True)
 
 

@@ -24,8 +24,9 @@ from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
+from ledger_lab.reports.compare import select_side
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
-from ledger_lab.studies import ENDED_FROM_OUTSIDE, Study, Training, check_arguments, is_made, load_study
+from ledger_lab.studies import Study, Training, check_arguments, is_made, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.terminal.flags import Program
@@ -332,13 +333,13 @@ def _aggregate(study: Study, runs: Sequence[Run]) -> None:
     console, tasks = make_console(), study.arms_by_task()
     times: dict[str, list[list[float | None]]] = {}
     for arm in (arm for arms in tasks for arm in arms):
-        kept = [
-            run
-            for run in runs
-            if run.declared.cohort == arm.cohort and (run.attempts[-1].status not in ENDED_FROM_OUTSIDE or run.proven)
-        ]
+        try:
+            counted = select_side(arm.cohort, runs, summarize_run).summaries  # as in the comparisons
+        except UserError as error:
+            console.print("", f"no figures over all tasks: {error}", sep="\n", markup=False, soft_wrap=True)
+            return
         name = "-".join(arm.setting) or study.name
-        times.setdefault(name, []).append([summarize_run(run).wall_to_target_s for run in kept])
+        times.setdefault(name, []).append([each.wall_to_target_s for each in counted])
     arms = aggregate_arms(times)
     console.print()
     if arms is None:

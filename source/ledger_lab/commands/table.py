@@ -20,6 +20,7 @@ from ledger_lab.reports import (
     render_repricing,
     summarize_run,
 )
+from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.contents import Contents
 from ledger_lab.terminal.console import make_console, write_json
 from ledger_lab.watch import AlertKind, watch_ledger
@@ -45,13 +46,14 @@ def show_table(
     bottlenecks = _bottlenecks(ledger, runs, summaries) if explained else {}
     if request.json is not None:
         found = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
+        missing = missing_runs(ledger.cohorts, summaries)
         report = {
             "asked_price": None if price is None else price.to_dict(),
             "runs": [{**s.to_json(), "bottleneck": found.get(s.run_id)} for s in summaries],
             "bottlenecks_left_out": not explained,
             "cohorts": [c.to_json() for c in cohorts],
             "declared_cohorts": [
-                {"cohort": c.name, "declared_runs": c.size, "missing_runs": c.missing, "runs": list(c.run_ids)}
+                {"cohort": c.name, "declared_runs": c.size, "missing_runs": missing[c.name], "runs": list(c.run_ids)}
                 for c in ledger.cohorts
             ],
         }

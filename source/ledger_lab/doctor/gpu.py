@@ -85,7 +85,7 @@ def check_nvml(hardware: bool, nvml: Answer) -> Finding:
 
 
 def check_cuda(hardware: bool, cuda: Answer, torch: Answer, environ: Mapping[str, str] = os.environ) -> Finding:
-    """Check that torch can be imported, and can use the GPUs.
+    """Check that torch can be imported, and can use the GPUs. Without its answer, no GPU is stepped.
 
     Args:
         hardware: Whether there is NVIDIA hardware.
@@ -94,6 +94,9 @@ def check_cuda(hardware: bool, cuda: Answer, torch: Answer, environ: Mapping[str
         environ: Environment variables.
     """
     found, driver = json_of(torch), json_of(cuda)
+    if torch.status is None:
+        unseen = "; so no simulation was stepped on a GPU" if hardware else ""
+        return warn(f"torch was not imported in time{unseen}", "run this again, or with --limit_s 300")
     if found is None:
         reinstall = "remove .venv/.complete, and call ./isaaclab.sh again"
         return fail(f"torch can't be used: {_reason(torch)}", reinstall)

@@ -137,7 +137,7 @@ def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> d
         joints = {"asset": asset.name, "joints": ".*"}
         cells["mass"] = {**bodies, "scale": [0.8, 1.2]}
         cells["center_of_mass"] = {**bodies, "offset_m": [-0.02, 0.02]}
-        if asset.touches:
+        if [each.name for each in assets if each.touches] == [asset.name]:  # else, another asset may decide
             cells["friction"] = {**bodies, "scale": [0.5, 1.0]}
         if asset.joints:
             cells["joint_friction"] = {**joints, "add": [0.0, 0.1]}

@@ -63,6 +63,7 @@ class _Hardware(TypedDict, total=False):
     cpu_quota: float
     """How many of the cores the control group allows at a time; absent without a limit."""
     memory_bytes: Count | None
+    """Memory of the host, or the limit of the control group if lower; in rows of earlier versions, of the host."""
     torch_threads: Count | None
     """Threads of torch in the whole process; in rows of earlier versions."""
     act_threads: Count

@@ -297,11 +297,6 @@ class Cohort:
     run_ids: tuple[str, ...]
     """Existing runs, oldest first."""
 
-    @property
-    def missing(self) -> int:
-        """Number of declared runs that do not exist."""
-        return max(0, self.size - len(self.run_ids))
-
 
 @dataclass(frozen=True)
 class Ledger:

@@ -61,7 +61,8 @@ class HostSample:
     memory_bytes: Count
     """Resident memory of the attempt's processes."""
     available_bytes: Count
-    """Available memory of the host."""
+    """Memory that the attempt could still take. The limit of its control group counts, too; in rows of earlier
+    versions, it did not."""
 
 
 @dataclass(frozen=True, kw_only=True)

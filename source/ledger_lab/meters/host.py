@@ -13,6 +13,7 @@ from typing import Any
 
 from ledger_lab.control_groups import cpu_quota
 from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.meters.memory_limits import memory_bytes
 from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.source import source_sha256
 
@@ -59,7 +60,7 @@ def package_sha256(package: str, hash_file: Callable[[bytes], str] = source_sha2
 
 
 def hardware_facts() -> dict[str, Any]:
-    """Return processor, cores and memory of this host, and the limit of processors of this process's control group."""
+    """Return processor, cores and memory of this host, within the limits of this process's control group."""
     model = next(
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), None
     )
@@ -68,7 +69,7 @@ def hardware_facts() -> dict[str, Any]:
         "cpu": model or platform.machine(),
         "cpu_cores": len(os.sched_getaffinity(0)),
         **({} if quota is None else {"cpu_quota": quota}),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory_bytes(),
     }
 
 

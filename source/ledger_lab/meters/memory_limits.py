@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,6 +54,17 @@ def usable_bytes(root: Path = Path("/")) -> int:
             cached = re.search(rf"^{version.reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
             left.append(limit - used + (int(cached[1]) if cached else 0))
     return max(0, min(left))
+
+
+def memory_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that this process may use [B]: that of the host, or the limit of its control group if lower.
+
+    Args:
+        root: Folder that contains the ``proc`` and ``sys`` of the control groups.
+    """
+    limits = [_number(folder / version.limit) for folder, version in _memory_groups(root)]
+    of_host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([of_host, *(limit for limit in limits if limit is not None)])
 
 
 def _memory_groups(root: Path) -> Iterator[tuple[Path, _Version]]:

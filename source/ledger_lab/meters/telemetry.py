@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from ledger_lab.ledger import DeviceSample, EnergyReading, HostSample, Telemetry
 from ledger_lab.meters.devices import Devices
-from ledger_lab.meters.process_tree import ProcessTree, available_bytes
+from ledger_lab.meters.memory_limits import usable_bytes
+from ledger_lab.meters.process_tree import ProcessTree
 
 
 class Sampler:
@@ -66,7 +67,7 @@ class Sampler:
     def _host(self, now_ns: int) -> HostSample | None:
         """Return the host sample of the attempt's processes; ``None`` if there are none, or reading fails."""
         try:
-            available = available_bytes()
+            available = usable_bytes()
             usage = self._tree.usage()
         except OSError:
             return None  # this process is out of descriptors or memory; the next sample covers this time, too

@@ -35,6 +35,11 @@ class JournalEntry:
     time: datetime
     row: Row
 
+    @property
+    def attempt(self) -> int:
+        """The attempt that its journal belongs to."""
+        return _attempt(self.journal)
+
 
 class JournalTail:
     """Reads and verifies the rows that a journal has gained since the last reading."""
@@ -138,7 +143,7 @@ class RunFollower:
         if isinstance(entry.row, AttemptStarted | SupervisionStarted):
             self._first[entry.journal] = entry
         elif isinstance(entry.row, AttemptEnded):
-            self._ended.setdefault(_attempt(entry.journal), entry.row)
+            self._ended.setdefault(entry.attempt, entry.row)
         self._last[entry.journal] = entry
 
     @property

@@ -27,6 +27,7 @@ class Translator:
         self._iteration = self._env_steps = 0
         self._over: int | None = None
         self._spent_ns: Counter[str] = Counter()
+        self._wall_ns: dict[int, int] = {}
         self._saved_at: dict[str, int] = {}
         self._cursor: dict[str, int] = {}
 
@@ -51,11 +52,13 @@ class Translator:
     def _translated(self, entry: JournalEntry) -> tuple[list[Point], dict[str, str]]:
         """Translate one row."""
         row = entry.row
+        if isinstance(row, AttemptStarted | PhaseWindow | Telemetry | AttemptEnded):
+            self._wall_ns[entry.attempt] = max(row.wall_ns, self._wall_ns.get(entry.attempt, 0))
         match row:
             case PhaseWindow():
                 return self._window(entry, row), {}
             case Telemetry():
-                return _telemetry(entry, row), {}
+                return _telemetry(entry, row, self._age_ns(entry, row)), {}
             case PanelResult():
                 return self._result(entry, row)
             case CheckpointSaved():
@@ -71,6 +74,10 @@ class Translator:
             case _:
                 return [], {}
 
+    def _age_ns(self, entry: JournalEntry, row: PhaseWindow | Telemetry | AttemptEnded) -> int:
+        """Return the time that the run had taken in all attempts when a row was written [ns]."""
+        return row.wall_ns + sum(wall_ns for number, wall_ns in self._wall_ns.items() if number < entry.attempt)
+
     def _window(self, entry: JournalEntry, row: PhaseWindow) -> list[Point]:
         """Return figures and phases of an iteration."""
         self._spent_ns.update(row.phase_ns)
@@ -85,7 +92,7 @@ class Translator:
         )
         values = {f"train/{name}": value for name, value in row.figures.items()}
         values |= {f"phase/{name}_s": spent_ns / 1e9 for name, spent_ns in row.phase_ns.items()}
-        values |= {"train/env_steps": float(row.env_steps), "train/wall_s": row.wall_ns / 1e9}
+        values |= {"train/env_steps": float(row.env_steps), "train/wall_s": self._age_ns(entry, row) / 1e9}
         if training_s > 0 and steps > 0:
             values["train/env_steps_per_s"] = steps / training_s
             values["train/env_steps_per_wall_s"] = steps / loop_s
@@ -108,7 +115,7 @@ class Translator:
     def _end(self, entry: JournalEntry, row: AttemptEnded) -> tuple[list[Point], dict[str, str]]:
         """Return how an attempt ended, and the time per phase of all attempts so far."""
         values = {f"total/{phase}_s": spent_ns / 1e9 for phase, spent_ns in self._spent_ns.items()}
-        values["total/wall_s"] = row.wall_ns / 1e9
+        values["total/wall_s"] = self._age_ns(entry, row) / 1e9
         for name, peak in (("host", row.peak_host_memory_bytes), ("gpu", row.peak_gpu_memory_bytes)):
             if peak is not None:
                 values[f"total/peak_{name}_memory_gb"] = peak / 1e9
@@ -116,8 +123,14 @@ class Translator:
         return [Point(entry.time, "iteration", self._iteration, values)], notes
 
 
-def _telemetry(entry: JournalEntry, row: Telemetry) -> list[Point]:
-    """Return a sample, without the figures that were not measured."""
+def _telemetry(entry: JournalEntry, row: Telemetry, age_ns: int) -> list[Point]:
+    """Return a sample, without the figures that were not measured.
+
+    Args:
+        entry: The row with its place.
+        row: The sample.
+        age_ns: Time that the run had taken in all attempts [ns].
+    """
     values: dict[str, float | None] = {}
     if (host := row.host) is not None:
         values |= {
@@ -136,4 +149,4 @@ def _telemetry(entry: JournalEntry, row: Telemetry) -> list[Point]:
             f"gpu{index}_sm_clock_mhz": device.sm_clock_mhz,
         }
     known = {f"telemetry/{name}": float(value) for name, value in values.items() if value is not None}
-    return [Point(entry.time, "wall_s", row.wall_ns // 1_000_000_000, known)] if known else []
+    return [Point(entry.time, "wall_s", age_ns // 1_000_000_000, known)] if known else []

@@ -28,5 +28,9 @@ class MujocoSolverCfg(MJWarpSolverCfg):
     solver_type: str = "mujoco"
     """Solver type."""
 
+    refuse_concave_meshes: bool = False
+    """Whether concave meshes that collide are refused. MuJoCo's C code would replace them by their convex hulls. It is
+    true for tasks that let Newton find the contacts of MuJoCo-Warp, because Newton collides such meshes as they are."""
+
     cpu_threads: int = 0
     """Threads that step the worlds. 0: as many as the process may use cores, shared among the ranks of a machine."""

@@ -86,7 +86,8 @@ def native_physics(physics: PhysicsCfg) -> NewtonCfg:
     chosen_by_class = ("class_type", "solver_type")
     solver = {name: value for name, value in vars(physics.solver_cfg).items() if name not in chosen_by_class}
     settings: dict[str, Any] = {name: value for name, value in vars(physics).items() if name != "class_type"}
-    settings |= {"collision_cfg": None, "solver_cfg": MujocoSolverCfg(**{**solver, "use_mujoco_contacts": True})}
+    solver |= {"use_mujoco_contacts": True, "refuse_concave_meshes": not physics.solver_cfg.use_mujoco_contacts}
+    settings |= {"collision_cfg": None, "solver_cfg": MujocoSolverCfg(**solver)}
     return NewtonCfg(**settings)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
 from newton.solvers import SolverMuJoCo
 
+from ledger_lab.native.meshes import require_convex_meshes
 from ledger_lab.native.solver import NativeSolver
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class NewtonNativeManager(NewtonMJWarpManager):
         # Isaac Lab keeps the settings that the constructor names; that of NativeSolver does not name Newton's.
         settings = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
         settings.pop("ls_parallel", None)  # deprecated in Newton, which warns whenever it is given
+        if solver_cfg.refuse_concave_meshes:
+            require_convex_meshes(model)
         return NativeSolver(model, threads=solver_cfg.cpu_threads, **settings)
 
     @classmethod

@@ -2,8 +2,9 @@
 
 MuJoCo-Warp keeps contacts and constraints in buffers of a fixed size. Newton's own collisions with meshes and height
 fields keep pairs of shapes and triangles in such buffers, too. Entries that do not fit are dropped, and the simulated
-physics is then different. MuJoCo's C code has no such sizes, but reports if it runs out of memory. Sensors read what it
-found from the buffers of MuJoCo-Warp.
+physics is then different. MuJoCo's C code has no such sizes, but reports if it runs out of memory. It never finds more
+than 50 contacts of a shape with a height field, and does not report that it left out others. Sensors read what it found
+from the buffers of MuJoCo-Warp.
 """
 
 from __future__ import annotations

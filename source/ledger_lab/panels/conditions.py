@@ -347,6 +347,8 @@ def _require_joints(base: ManagerBasedRLEnv, part: Perturbation) -> None:
     entities = {**base.scene.articulations, **base.scene.rigid_objects}
     if asset not in entities:
         raise UserError(f"push: the scene has no {asset!r}: {nearest(asset, entities)}")
+    if not joints and getattr(entities[asset], "is_fixed_base", False):
+        raise UserError(f"push: {asset!r} is fixed to the world, so its base cannot be pushed: give joints")
     names = getattr(entities[asset], "joint_names", [])
     if joints and not any(re.fullmatch(joints, name) for name in names):
         raise UserError(f"push: {asset!r} has no joint {joints!r}: {nearest(joints, names)}")

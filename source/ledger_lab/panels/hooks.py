@@ -1,7 +1,7 @@
 """Hooks into the environment's managers, where Isaac Lab treats all environments alike.
 
-Each hook lets the training slots continue as if they were alone, and reports to a listener what happens to the held-out
-slots. The listener decides; see :class:`Listener`.
+Each hook keeps what happens in held-out slots away from the training slots, and reports it to a listener. The listener
+decides; see :class:`Listener`.
 """
 
 from __future__ import annotations

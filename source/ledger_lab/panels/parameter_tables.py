@@ -69,9 +69,14 @@ def explicit_motor_table(actuator: Any, parameter: MotorParameter) -> ParameterT
         actuator: Their model.
         parameter: The parameter.
     """
+    from isaaclab.actuators import DCMotor
 
     def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
         getattr(actuator, parameter.explicit)[slots] = rows
+        if parameter is EFFORT_LIMIT and isinstance(actuator, DCMotor):
+            # the speed at which its torque-speed curve crosses the limit, as its constructor computes it
+            stall = actuator._saturation_effort[slots]
+            actuator._vel_at_effort_lim[slots] = actuator.actuator_velocity_limit[slots] * (1.0 + rows / stall)
 
     return ParameterTable(lambda: getattr(actuator, parameter.explicit), write)
 

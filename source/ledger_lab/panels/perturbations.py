@@ -1,7 +1,9 @@
 """The perturbations that a cell can apply to its episodes, read from panel files.
 
 The list of kinds is closed. Each kind draws its numbers per seed, uniformly from a range ``[low, high]``; a single
-number ``x`` is the range ``[x, x]``. Bodies and joints are named by regular expressions, as in Isaac Lab.
+number ``x`` is the range ``[x, x]``. Noise and bias of observations are different: they take one number per observation
+term. For noise, it is the standard deviation. For bias, it is the largest absolute value. Bodies and joints are named
+by regular expressions, as in Isaac Lab.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.recipes.rules import positive
 
 type Range = tuple[float, float]
 
@@ -73,8 +76,10 @@ def _name(value: Any) -> str:
 
 def _per_term(value: Any) -> dict[str, float]:
     """Read a number above 0 per observation term."""
-    if not isinstance(value, dict) or not value or any(_positive(number)[0] <= 0 for number in value.values()):
+    if not isinstance(value, dict) or not value:
         raise ValueError("must name observation terms, like { joint_pos = 0.01 }")
+    if wrong := next((term for term, number in value.items() if positive(number)), None):
+        raise ValueError(f"{wrong} needs one number above 0; a range is not possible")
     return {str(term): float(number) for term, number in value.items()}
 
 

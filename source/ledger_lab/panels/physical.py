@@ -99,9 +99,10 @@ class PhysicalParameters:
     def scale_friction(self, asset: str, bodies: Names, factors: torch.Tensor) -> None:
         """Scale the friction of contacts, static and dynamic.
 
-        MuJoCo-Warp uses the larger coefficient of two shapes in contact, so the ground and all other shared shapes are
-        scaled, too, for the same slots. PhysX combines the coefficients as the materials specify; its ground is not
-        changed.
+        MuJoCo uses the larger coefficient of two shapes in contact, or only that of the shape with the higher priority.
+        So the ground and all other shared shapes are scaled, too, for the same slots. Contacts with another asset keep
+        their friction if its coefficient is larger or its priority is higher: then that asset must be named. PhysX
+        combines the coefficients as the materials specify; its ground is not changed.
 
         Args:
             asset: Name of an articulation or rigid object in the scene.

@@ -77,9 +77,11 @@ because the saved state of a training contains it.
 class HeldOutSlots:
     """The held-out slots of an environment: one per episode and policy, after all training slots.
 
-    The slots listen to the hooks (:class:`~ledger_lab.panels.hooks.Listener`) and decide what happens in them. Training
-    slots continue as if they were alone. The random numbers of an episode come from streams of its own. Logs, curricula
-    and interval timers, which Isaac Lab shares between environments, do not reach held-out slots.
+    The slots listen to the hooks (:class:`~ledger_lab.panels.hooks.Listener`) and decide what happens in them. What
+    happens in held-out slots does not change training slots, with one exception: torch's random stream also draws
+    numbers for the held-out slots, which are thrown away. So the random numbers of a training depend on the number of
+    slots. Those of an episode come from streams of its own. Logs, curricula and interval timers, which all environments
+    of Isaac Lab share, do not reach held-out slots.
     """
 
     def __init__(

@@ -174,7 +174,7 @@ class OwnDraws(TorchDispatchMode):
             case "exponential_":
                 own = -np.log1p(-self._streams.uniform(self._slots, width)) / arguments.get("lambd", 1.0)
             case "bernoulli":
-                share = rows(arguments["self"])
+                share = rows(arguments["p"] if "p" in arguments else arguments["self"])
                 own = there(self._streams.uniform(self._slots, width), share) < share
             case "bernoulli_":
                 share = rows(arguments.get("p", 0.5))

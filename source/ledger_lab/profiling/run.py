@@ -134,18 +134,25 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
             trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, record)
             trainer.compute_in(plan.threads)
             if request.into:
-                _train_for_nsys(stages, trainer, ranges, on_gpu=on_gpu)
+                _train_for_nsys(stages, trainer, ranges, request.warm_up, on_gpu=on_gpu)
                 return
             stages.train(trainer, [*trainer.parts(), *environment_parts(env)])
         _measure_alone(plan, env, stages, probes, scratch)
         _tell(plan, stages, request, console)
 
 
-def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, *, on_gpu: bool) -> None:
-    """Train with ranges in the timeline of Nsight Systems, without any other measurement."""
-    ranges.active = True
-    if on_gpu:
-        torch.cuda.profiler.start()
+def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, warm_up: int, *, on_gpu: bool) -> None:
+    """Train with ranges in the timeline of Nsight Systems after the warm-up, without any other measurement."""
+    show = stages.on_advance
+
+    def advance(iterations: int) -> None:
+        show(iterations)
+        if iterations == warm_up:
+            ranges.active = True
+            if on_gpu:
+                torch.cuda.profiler.start()
+
+    stages.on_advance = advance
     stages.train(trainer, [])
     if on_gpu:
         torch.cuda.profiler.stop()

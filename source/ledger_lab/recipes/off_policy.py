@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ledger_lab.recipes.ppo import RULES as PPO_RULES
 from ledger_lab.recipes.ppo import Activation
-from ledger_lab.recipes.rules import Rule, count, finite, not_negative, positive, share
+from ledger_lab.recipes.rules import Rule, count, count_or_zero, finite, not_negative, positive, share
 
 
 def _value_range(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
@@ -40,8 +40,8 @@ _SHARED_RULES: Mapping[str, Rule] = {
     },
     "action_bound": positive,
     "replay_steps": count,
-    "random_steps": count,
-    "warm_up_steps": count,
+    "random_steps": count_or_zero,
+    "warm_up_steps": count_or_zero,
     "batch_size": count,
     "updates_per_step": count,
     "update_every": count,
@@ -132,8 +132,9 @@ class OffPolicyRecipe:
     """Whether rewards are divided by the running standard deviation of the discounted returns, or by a tenth of the
     largest one if this is more (Lee et al. 2025, arXiv:2502.15280). Returns then lie within about ±10."""
     prioritized_sampling: bool = False
-    """Whether transitions whose values are estimated badly are drawn more often, and weigh less in turn (Schaul et al.
-    2016, arXiv:1511.05952). A transition takes 9 bytes more."""
+    """Whether transitions whose values are estimated badly are drawn more often, and weigh less in turn in the loss of
+    the critics (Schaul et al. 2016, arXiv:1511.05952). The policy, the entropy coefficient and the normalizer of
+    observations learn from the drawn transitions without weights. A transition takes 9 bytes more."""
     critics: int = 2
     """Critics, which begin with different weights and learn the same targets. With two, the policy learns from them as
     in the paper of the algorithm. With more, it learns from the mean of all their values (REDQ; Chen et al. 2021,

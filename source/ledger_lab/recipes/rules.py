@@ -19,6 +19,11 @@ def count(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a conf
     return None if type(value) is int and value >= 1 else "must be a whole number of at least 1"
 
 
+def count_or_zero(value: Any) -> str | None:  # noqa: ANN401
+    """Accept whole numbers of at least 0."""
+    return None if type(value) is int and value >= 0 else "must be a whole number of at least 0"
+
+
 def finite(value: Any) -> str | None:  # noqa: ANN401
     """Accept finite numbers."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

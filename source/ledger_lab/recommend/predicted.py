@@ -17,7 +17,8 @@ from scipy.stats import f as f_distribution
 from ledger_lab.costs import FEWEST_RUNS, Price, billable_usd, billed_instances, cost_draws
 from ledger_lab.recommend.estimates import FREE, Estimate, Z, samples_to_target
 from ledger_lab.recommend.options import Basis, Configuration, Option, PricedRun, configuration_of
-from ledger_lab.scaling import Figure, Kind, ScalingStudy, find_studies
+from ledger_lab.reports.scaling_rows import size_name
+from ledger_lab.scaling import Figure, Kind, ScalingPoint, ScalingStudy, find_studies
 from ledger_lab.scaling.laws import FARTHEST
 
 _DRAWS = 4000
@@ -196,7 +197,7 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
     notes = [f"{law.full_name} from {len(law.sizes)} sizes, {behind}"]
     notes += ["beyond the measured sizes"] if rate.extrapolated else []
     if cost is None:
-        notes.append("no cost: unpriced" if price.usd_per_hour is None else "no cost: too few runs reached the target")
+        notes.append(f"no cost: {_why_no_cost(study, price)}")
     notes += ["nothing was measured on this machine"] if elsewhere else []
     return Option(
         configuration=configuration,
@@ -233,14 +234,15 @@ def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Conf
     """Return the cost per target-reaching checkpoint, with as many misses and as long an end as the runs had.
 
     Misses, and their uncertainty, are those of all counted runs of the study: each spend is taken relative to the
-    median of the runs of its size that reached the target.
+    median of the runs of its size that reached the target. If a size has no such run, what its misses cost is unknown,
+    and there is no cost.
     """
-    relative: list[tuple[float, bool]] = []
-    for point in study.points:
-        if walls := [run.wall_s for run in point.runs if run.reached]:
-            relative += [(run.wall_s / statistics.median(walls), run.reached) for run in point.counted]
-    if len(relative) < 2:
+    if _never_reached(study):
         return None
+    relative: list[tuple[float, bool]] = []
+    for point in (point for point in study.points if point.counted):
+        wall_s = statistics.median(run.wall_s for run in point.runs if run.reached)
+        relative += [(run.wall_s / wall_s, run.reached) for run in point.counted]
     per_target = sum(spent for spent, _ in relative) / sum(reached for _, reached in relative)
     most = float(np.quantile(cost_draws(relative, np.random.default_rng(0), _DRAWS), 0.975))
     end_s = _median(run.wall_s - run.time_to_target_s for run in study.runs if run.time_to_target_s is not None)
@@ -257,6 +259,21 @@ def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Conf
         return FREE
     upper = value * math.exp(math.hypot(math.log(high / value), math.log(max(most / per_target, 1.0))))
     return Estimate(value=value, interval=(low, upper), run_spread=time.run_spread)
+
+
+def _never_reached(study: ScalingStudy) -> list[ScalingPoint]:
+    """Return the sizes that have runs, none of which reached the target."""
+    return [point for point in study.points if point.counted and not any(run.reached for run in point.runs)]
+
+
+def _why_no_cost(study: ScalingStudy, price: Price) -> str:
+    """Return why there is no predicted cost."""
+    if price.usd_per_hour is None:
+        return "unpriced"
+    if hopeless := _never_reached(study):
+        sizes = ", ".join(size_name(point.processes, point.num_envs, point.machines) for point in hopeless)
+        return f"with {sizes} environments, no run reached the target"
+    return "its energy is paid on top, and unknown"
 
 
 def _deviation(figure: Figure) -> float | None:

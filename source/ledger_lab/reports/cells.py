@@ -141,10 +141,11 @@ def cohort_cell(cohort: CohortSummary) -> TableCell:
 
 
 def made_cell(cohort: CohortSummary) -> TableCell:
-    """Return how many runs were made, and how many of the declared runs are missing."""
+    """Return how many runs were made, how many earlier ones they repeat, and how many declared ones are missing."""
     made = f"{cohort.runs}" if cohort.declared_runs is None else f"{cohort.runs} of {cohort.declared_runs}"
     missing = f"{cohort.missing_runs} missing" if cohort.missing_runs else ""
-    return TableCell(made, details=(missing,) if missing else (), style="bad" if missing else "")
+    repeated = f"+ {cohort.repeated_runs} repeated" if cohort.repeated_runs else ""
+    return TableCell(made, details=tuple(filter(None, (repeated, missing))), style="bad" if missing else "")
 
 
 def spend_cell(cohort: CohortSummary) -> TableCell:

@@ -12,25 +12,40 @@ from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.reports import cells
 from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.earlier_runs import EarlierRuns
+from ledger_lab.reports.repeated import cohort_groups, repeated_runs, split_repeated, usd_with_repeated
 from ledger_lab.reports.summary import RunSummary
 
 
 class _CohortFacts:
-    """Sums over the runs of a cohort, from which its figures are computed."""
+    """Sums over the runs of a cohort, from which its figures are computed.
 
-    def __init__(self, members: Sequence[RunSummary], declared: Cohort | None, earlier: EarlierRuns) -> None:
-        """Add up the runs of one cohort, task, panel and target."""
+    Of runs that were ended from outside and repeated, only the cost counts; see :mod:`ledger_lab.reports.repeated`.
+    """
+
+    def __init__(
+        self, members: Sequence[RunSummary], declared: Cohort | None, missing: int | None, earlier: EarlierRuns
+    ) -> None:
+        """Add up the runs of one cohort, task, panel and target.
+
+        Args:
+            members: All runs, oldest first.
+            declared: The cohort; ``None`` if it was declared without a size.
+            missing: Runs of the whole cohort that were declared and never made; ``None`` without a declared size.
+            earlier: Runs whose checkpoints the runs began with.
+        """
         self.earlier = earlier
-        self.members, self.declared, self.first = members, declared, members[0]
+        self.members, self.declared, self.missing, self.first = members, declared, missing, members[0]
+        kept, repeated = split_repeated(members)
+        self.repeated_runs = len(members) - len(kept)
         self.cost = costs.cohort_cost(
             [
                 costs.RunCost(
-                    run=member.run_id,
-                    usd=member.billable_usd,
-                    reached_target=member.target_reached,
-                    failed=Status(member.status).failed,
+                    run=run.run_id,
+                    usd=usd,
+                    reached_target=run.target_reached,
+                    failed=Status(run.status).failed,
                 )
-                for member in members
+                for run, usd in zip(kept, usd_with_repeated(kept, repeated), strict=True)
             ]
         )
         own = {member.run_id for member in members}
@@ -38,7 +53,7 @@ class _CohortFacts:
             member.began_from is not None and member.began_from["run_id"] not in own for member in members
         )
         self.times = sorted(
-            (costs.RunTime(wall_s=each.wall_s, to_target_s=each.wall_to_target_s) for each in members),
+            (costs.RunTime(wall_s=each.wall_s, to_target_s=each.wall_to_target_s) for each in kept),
             key=lambda run: (run.observed_s, run.wall_s),
         )
         self.median = costs.median_time_to_target(self.times)
@@ -78,8 +93,11 @@ class CohortSummary:
     )
     declared_runs: int | None = _cohort_figure(lambda of: of.declared.size if of.declared else None)
     """Declared number of runs, over all tasks; ``None`` if no size was declared."""
-    missing_runs: int | None = _cohort_figure(lambda of: of.declared.missing if of.declared else None)
-    """Declared runs that are missing from the ledger."""
+    missing_runs: int | None = _cohort_figure(lambda of: of.missing)
+    """Declared runs that are missing from the ledger, over all tasks."""
+    repeated_runs: int = _cohort_figure(lambda of: of.repeated_runs)
+    """Further runs, which were ended from outside and repeated with the same training seed. ``runs`` and the figures of
+    times leave them out. Their cost counts with the runs that repeat them."""
     failed_runs: int = _cohort_figure(
         lambda of: of.cost.failed_runs,
         Shown("failed", "of the runs made", lambda cohort: f"{cohort.failed_runs} of {cohort.runs}", priority=3),
@@ -156,6 +174,17 @@ class CohortSummary:
         return asdict(self)
 
 
+def missing_runs(declared: Sequence[Cohort], summaries: Sequence[RunSummary]) -> dict[str, int]:
+    """Return how many declared runs of each cohort were never made.
+
+    Args:
+        declared: Cohorts of declared size.
+        summaries: Runs of the ledger, of which those that are repeated do not count.
+    """
+    repeated = repeated_runs(summaries)
+    return {each.name: max(0, each.size - len({*each.run_ids} - repeated)) for each in declared}
+
+
 def summarize_cohorts(
     summaries: Sequence[RunSummary], declared: Sequence[Cohort] = (), earlier: EarlierRuns | None = None
 ) -> list[CohortSummary]:
@@ -170,15 +199,13 @@ def summarize_cohorts(
     Returns:
         One summary per cohort, task and panel, in the order of their first runs.
     """
-    groups: dict[tuple[str | None, str, str, float], list[RunSummary]] = {}
-    for summary in summaries:
-        key = (summary.cohort, summary.task, summary.panel_id, summary.target_success)
-        groups.setdefault(key, []).append(summary)
-    sizes = {cohort.name: cohort for cohort in declared}
+    groups = cohort_groups(summaries)
+    by_name: dict[str | None, Cohort] = {cohort.name: cohort for cohort in declared}
+    missing: dict[str | None, int] = dict(missing_runs(declared, summaries).items())
     return [
         summarize(
             CohortSummary,
-            _CohortFacts(members, None if key[0] is None else sizes.get(key[0]), earlier or EarlierRuns()),
+            _CohortFacts(members, by_name.get(name), missing.get(name), earlier or EarlierRuns()),
         )
-        for key, members in groups.items()
+        for (name, *_), members in groups.items()
     ]

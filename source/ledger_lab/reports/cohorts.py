@@ -30,6 +30,8 @@ def cohort_line(cohort: CohortSummary) -> Text:
         runs += f" ({cohort.missing_runs} of {cohort.declared_runs} declared runs missing)"
     elif cohort.declared_runs is not None:
         runs += f" of {cohort.declared_runs} declared"
+    if cohort.repeated_runs:
+        runs += f" ({cohort.repeated_runs} more ended from outside and repeated)"
     parts = [f"{runs}, {cohort.target_reaching_runs} reached the target, {cohort.failed_runs} failed"]
     if cohort.spend_usd is not None:
         parts.append(" ".join(filter(None, (f"{usd(cohort.spend_usd)} spent", before_words(cohort)))))
@@ -53,7 +55,7 @@ def absent_cohort_lines(cohorts: Sequence[Cohort]) -> list[Text]:
         cohorts: Cohorts of declared size.
     """
     return [
-        Text(f"cohort {cohort.name}: {cohort.missing} of {_count(cohort.size, 'declared run')} missing", style="yellow")
+        Text(f"cohort {cohort.name}: {cohort.size} of {_count(cohort.size, 'declared run')} missing", style="yellow")
         for cohort in cohorts
         if not cohort.run_ids
     ]

@@ -16,14 +16,13 @@ from ledger_lab.costs import (
     cost_ratio_interval,
     log_rank_p_value,
     percentile_levels,
-    sum_if_known,
 )
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run, Status
 from ledger_lab.reports.construct import Difference, construct_differences, named_differences
 from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
+from ledger_lab.reports.repeated import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.studies import has_finished
 
 _RESAMPLES = 10_000
 
@@ -39,9 +38,9 @@ class Side:
     """One per run, in the same order."""
     declared_size: int | None = None
     """Declared size of the cohort; ``None`` for a run, and for a cohort without a declared size."""
-    superseded: Mapping[int, tuple[RunSummary, ...]] = field(default_factory=dict)
-    """Summaries of runs that were ended from outside and later repeated, by their training seed. Only their cost
-    counts. The repetitions are among :attr:`runs`."""
+    repeated: Repeated = field(default_factory=dict)
+    """Summaries of runs that were ended from outside and later repeated. Only their cost counts. The repetitions are
+    among :attr:`runs`."""
 
     @property
     def missing(self) -> int:
@@ -95,9 +94,9 @@ class Finding:
     reached_b: int
     missing_a: int
     missing_b: int
-    superseded_a: int
+    repeated_a: int
     """Runs of A that were ended from outside and later repeated: of them, only the cost counts."""
-    superseded_b: int
+    repeated_b: int
     pairing: str
     """How runs were paired, in words."""
     paired: bool
@@ -158,19 +157,14 @@ def select_side(
     if running is not None:
         raise UserError(f"run {running} is still running: compare when it has ended")
     size = (declared_sizes or {}).get(name) if cohort else None
-    kept, superseded = [], dict[int, tuple[RunSummary, ...]]()
-    for place, (run, summary) in enumerate(zip(chosen, summaries, strict=True)):
-        seed = run.declared.seed
-        if not has_finished(run) and any(later.declared.seed == seed for later in chosen[place + 1 :]):
-            superseded[seed] = (*superseded.get(seed, ()), summary)
-        else:
-            kept.append((run, summary))
+    kept, repeated = split_repeated(summaries)
+    by_id = {run.run_id: run for run in chosen}
     return Side(
         name=name,
-        runs=tuple(run for run, _ in kept),
-        summaries=tuple(summary for _, summary in kept),
+        runs=tuple(by_id[summary.run_id] for summary in kept),
+        summaries=tuple(kept),
         declared_size=size,
-        superseded=superseded,
+        repeated=repeated,
     )
 
 
@@ -221,8 +215,8 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
         reached_b=sum(outcome.reached_target for outcome in outcomes_b),
         missing_a=a.missing,
         missing_b=b.missing,
-        superseded_a=sum(map(len, a.superseded.values())),
-        superseded_b=sum(map(len, b.superseded.values())),
+        repeated_a=sum(map(len, a.repeated.values())),
+        repeated_b=sum(map(len, b.repeated.values())),
         paired=paired,
         pairing=pairing,
         outcomes_a=outcomes_a,
@@ -240,16 +234,15 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False, seed: int = 0) -> F
 
 def _outcomes(side: Side) -> list[Outcome]:
     """Return the result of each run; a run that missed the target keeps its whole time."""
-    superseded = dict(side.superseded)  # what a seed has cost before counts once, with its next run
     return [
         Outcome(
             run_id=summary.run_id,
             seed=summary.seed,
             reached_target=summary.wall_to_target_s is not None,
             seconds=summary.wall_s if summary.wall_to_target_s is None else summary.wall_to_target_s,
-            usd=sum_if_known([each.billable_usd for each in (*superseded.pop(summary.seed, ()), summary)]),
+            usd=usd,
         )
-        for summary in side.summaries
+        for summary, usd in zip(side.summaries, usd_with_repeated(side.summaries, side.repeated), strict=True)
     ]
 
 

@@ -106,12 +106,12 @@ def outcome_lines(finding: Finding) -> list[tuple[str, str, str, str, str]]:
 def _side_notes(finding: Finding) -> list[str]:
     """Return how many runs of each side reached the target, and how many are missing."""
     notes = []
-    for side, n, reached, missing, superseded in (
-        ("A", finding.n_a, finding.reached_a, finding.missing_a, finding.superseded_a),
-        ("B", finding.n_b, finding.reached_b, finding.missing_b, finding.superseded_b),
+    for side, n, reached, missing, repeated in (
+        ("A", finding.n_a, finding.reached_a, finding.missing_a, finding.repeated_a),
+        ("B", finding.n_b, finding.reached_b, finding.missing_b, finding.repeated_b),
     ):
         lost = f"; {missing} declared runs are missing, and are in no figure" if missing else ""
-        lost += f"; runs ended from outside and repeated: {superseded} (only their cost counts)" if superseded else ""
+        lost += f"; runs ended from outside and repeated: {repeated} (only their cost counts)" if repeated else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
     return notes
 

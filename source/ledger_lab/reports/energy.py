@@ -1,8 +1,9 @@
 """Energy and use of a run's accelerators, from the telemetry of all its attempts.
 
 Each journal has the samples that one process took of a device. They give stretches of time whose energy is known, see
-:mod:`ledger_lab.ledger.telemetry_sums`. The stretches of a device from all journals are merged on one time axis, so
-that no moment counts twice. Energy between two attempts does not count.
+:mod:`ledger_lab.ledger.telemetry_sums`. The stretches of a device from all journals of an attempt are merged on one
+time axis, so that no moment counts twice. The attempts add up: on one machine, an attempt starts only when the previous
+one has ended, whatever a clock that was set says. Energy between two attempts does not count.
 """
 
 from __future__ import annotations
@@ -134,10 +135,10 @@ def _tracks_of(journals: Mapping[int, Sequence[JournalContent]], *, apart: bool)
 
 
 def _overlap(tracks: Sequence[_Track]) -> bool:
-    """Tell whether two tracks cover the same device at the same time."""
-    seen: dict[str, list[Stretch]] = {}
+    """Tell whether two tracks of an attempt cover the same device at the same time."""
+    seen: dict[tuple[int, str], list[Stretch]] = {}
     for track in tracks:
-        seen.setdefault(track.uuid, []).extend(track.sums.stretches)
+        seen.setdefault((track.attempt, track.uuid), []).extend(track.sums.stretches)
     return any(
         before.end_ns > after.start_ns for stretches in seen.values() for before, after in pairwise(sorted(stretches))
     )
@@ -205,15 +206,17 @@ def _undefined_reason(
 
 def _device(tracks: Sequence[_Track]) -> DeviceSummary:
     """Summarize one device from all its samples."""
-    stretches = [stretch for track in tracks for stretch in track.sums.stretches]
-    energy_mj, covered_ns = _merged(stretches)
+    by_attempt: dict[int, list[Stretch]] = {}
+    for track in tracks:
+        by_attempt.setdefault(track.attempt, []).extend(track.sums.stretches)
+    merged = [_merged(stretches) for stretches in by_attempt.values() if stretches]
     integrated = [track.sums.counter is None for track in tracks if track.sums.stretches]
     figures = {name: [track.sums.figures[name] for track in tracks] for name in FIGURES}
     return DeviceSummary(
         uuid=tracks[0].uuid,
-        energy_kwh=energy_mj / _MJ_PER_KWH if stretches else None,
-        energy_source=_source(integrated) if stretches else None,
-        metered_s=covered_ns / 1e9,
+        energy_kwh=math.fsum(energy_mj for energy_mj, _ in merged) / _MJ_PER_KWH if merged else None,
+        energy_source=_source(integrated) if merged else None,
+        metered_s=sum(covered_ns for _, covered_ns in merged) / 1e9,
         mean_utilization=_mean(figures["utilization"]),
         peak_utilization=_peak(figures["utilization"]),
         mean_power_w=_mean(figures["power_w"]),

@@ -20,6 +20,7 @@ from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_b
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
 from ledger_lab.reports.shortfall import BestTry
+from ledger_lab.studies import has_finished
 from ledger_lab.units import environments, percent, quantity
 
 
@@ -217,6 +218,9 @@ class RunSummary:
     """Highest probability that the run confirms a policy below its target. A run that began with a checkpoint has what
     the run of that checkpoint left."""
     target_reached: bool = _figure(lambda of: of.proof is not None)
+    unfinished: bool = _figure(lambda of: not has_finished(of.run))
+    """Whether it may have to be made again: it has no attempt, or was ended from outside before its target was proven
+    and its time limit was used up."""
     best_try: BestTry | None = _figure(lambda of: of.best_try)
     """Without a proof: the best confirmation, or else the best screening, and the successes that it needed."""
     panel: str = _figure(lambda of: of.declared.panel)

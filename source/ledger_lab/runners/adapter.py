@@ -321,6 +321,16 @@ class Adapter(ABC):
             The reason against it, as the end of a sentence; ``None`` if the library supports it.
         """
 
+    def require_learnable(self, agent_cfg: Any) -> None:  # noqa: ANN401, B027 - the library's own type; most refuse none
+        """Refuse settings that a training would misread. A policy that was trained with them can still be loaded.
+
+        Args:
+            agent_cfg: The prepared configuration.
+
+        Raises:
+            UserError: If there are such settings.
+        """
+
     def is_recurrent(self, agent_cfg: Any) -> bool:  # noqa: ANN401 - the library's own type
         """Tell whether the policy of a configuration has recurrent layers."""
         return False

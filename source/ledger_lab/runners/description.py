@@ -24,8 +24,8 @@ _PHYSICS_NEUTRAL = frozenset(
 )
 """Settings of a physics engine that change speed, output or caches, but no trajectory."""
 
-_SOLVER_NEUTRAL = frozenset({"cpu_threads"})
-"""Settings of a solver that change no trajectory."""
+_SOLVER_NEUTRAL = frozenset({"cpu_threads", "refuse_concave_meshes"})
+"""Settings of a solver that change no trajectory of a simulation that starts."""
 
 _SIMULATION_NEUTRAL = frozenset(
     {

@@ -60,30 +60,6 @@ def require_bound(dialect: Dialect, bound: Any) -> None:  # noqa: ANN401 - whate
         )
 
 
-def require_update(
-    dialect: Dialect, warm_up_steps: int, steps: int, *, update_every: int = 1, overlaps: bool = False
-) -> None:
-    """Refuse a training that would end before its first update.
-
-    Args:
-        dialect: The library and the algorithm.
-        warm_up_steps: Steps before the first update.
-        steps: Steps of the training.
-        update_every: Steps from one update to the next.
-        overlaps: Whether an update runs beside the next step.
-
-    Raises:
-        UserError: If it would.
-    """
-    due = -(-(warm_up_steps + 1) // update_every) * update_every
-    if due + overlaps > steps:
-        beside = ", which needs another step to run beside" if due == steps else ""
-        raise UserError(
-            f"{dialect.overrides['warm_up_steps']} {warm_up_steps}: the training ends after {steps} steps, before its "
-            f"first update{beside}: lower it, or raise --max_iterations"
-        )
-
-
 def first_update(warm_up_steps: int, done: int, steps: int) -> int:
     """Return the step after which a training updates first that is resumed with an empty replay memory.
 

@@ -10,9 +10,10 @@ simulation::
 So the policy that acts has not learned from the newest step yet: each update comes one step later than without overlap.
 An update that is due after the last step of the training is not made.
 
-Both threads meet at the end of each step. Transitions are stored, and policies act, are saved and are scored, while the
-learner rests. The learner has a random stream of its own, because the order in which two threads draw from one stream
-depends on their speed. So a training depends on its seed alone, bit for bit.
+Both threads meet at the end of each step. Transitions are stored, and the policy acts and is saved, while the learner
+rests. The policies in the held-out slots act within the step, as copies that the learner does not change. The learner
+has a random stream of its own, because the order in which two threads draw from one stream depends on their speed. So a
+training depends on its seed alone, bit for bit.
 """
 
 from __future__ import annotations

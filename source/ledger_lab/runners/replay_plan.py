@@ -28,6 +28,10 @@ class ReplayPlan:
     """Steps of each environment that it holds."""
     setting: str
     """Setting of the agent's configuration for the steps."""
+    warm_up_steps: int
+    """Steps before the first update."""
+    warm_up_setting: str
+    """Setting of the agent's configuration for them."""
     batch_size: int
     """Transitions per gradient step."""
     updates_per_step: int
@@ -40,6 +44,24 @@ class ReplayPlan:
     """Whether the host holds it if the training is on a GPU."""
     host_setting: str | None = None
     """Setting of the agent's configuration for :attr:`on_host`; ``None`` if the library has none."""
+
+    def require_update(self, steps: int, *, overlaps: bool) -> None:
+        """Refuse a training that would end before its first update.
+
+        Args:
+            steps: Steps of the training.
+            overlaps: Whether an update runs beside the next step.
+
+        Raises:
+            UserError: If it would.
+        """
+        due = -(-(self.warm_up_steps + 1) // self.update_every) * self.update_every
+        if due + overlaps > steps:
+            beside = ", which needs another step to run beside" if due == steps else ""
+            raise UserError(
+                f"{self.warm_up_setting} {self.warm_up_steps}: the training ends after {steps} steps, before its first "
+                f"update{beside}: lower it, or raise --max_iterations"
+            )
 
     def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
         """Refuse a replay memory that does not fit into what is free.

@@ -219,6 +219,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
 
     agent_cfg = adapter.prepare(agent_cfg, device, seed=request.seed, max_iterations=request.max_iterations)
     require_values(agent_cfg, adapter)
+    adapter.require_learnable(agent_cfg)
     env_cfg.sim.device = device
     for_gpu = _num_envs_for_gpu(request, device)
     if resumed is not None and resumed.declared.num_envs != for_gpu:
@@ -246,6 +247,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     require_folder_name(adapter.dialect.overrides["experiment_name"], experiment)
     batch = plan_batch(adapter, agent_cfg)
     check_batch(env_cfg.scene.num_envs, batch, by_flag=request.num_envs is not None)
+    if batch.replay is not None:
+        batch.replay.require_update(batch.max_iterations * batch.horizon, overlaps=batch.overlaps)
     rule = request.scale_lr
     if batch.replay is not None and (rule is not None or request.keep_minibatch_size):
         raise UserError(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ledger_lab.costs import LOCAL, OWNED
-from ledger_lab.ledger import EvaluationStarted
+from ledger_lab.ledger import AttemptStarted, EvaluationStarted
 from ledger_lab.units import duration
 from ledger_lab.watch.limits import Limits
 from ledger_lab.watch.model import Alert, AlertKind, Severity, State
@@ -78,14 +78,14 @@ def _idle_job(watched: WatchedRun, now: datetime, limits: Limits) -> Alert | Non
 
 
 def _uses(watched: WatchedRun) -> Iterator[_Use]:
-    """Yield the uses of machines that only their user gives back."""
+    """Yield the uses of machines: those that go on, and those after which only their user gives the machine back."""
     run = watched.run
     for attempt in run.attempts:
-        start = attempt.first_start
-        if start is None or (None if start.job is None else start.job.engine) not in _OWN_ENGINES:
-            continue
-        last = max(journal.last_time for journal in attempt.journals)
-        yield _Use(watched, start.host, last, attempt is run.attempts[-1] and watched.is_live)
+        goes_on = attempt is run.attempts[-1] and watched.is_live
+        for start in attempt.of(AttemptStarted):  # of all processes, which may be on several machines
+            if goes_on or (None if start.job is None else start.job.engine) in _OWN_ENGINES:
+                last = max(journal.last_time for journal in attempt.journals)
+                yield _Use(watched, start.host, last, goes_on)
     for evaluation in run.evaluations:
         for row in evaluation.of(EvaluationStarted):
             last = max(journal.last_time for journal in evaluation.journals)

@@ -18,6 +18,7 @@ from ledger_lab.ledger import (
     Outcomes,
     PhaseWindow,
     Run,
+    Status,
     SupervisionStarted,
     Telemetry,
     TelemetryStarted,
@@ -224,6 +225,27 @@ def test_each_cohort_has_a_curve_and_two_cohorts_a_test(tmp_path: Path) -> None:
     write_run(tmp_path, "alone", confirmation=10)
     assert model_of(tmp_path).time_curves[-1] is None
     write_run(tmp_path, "c1", cohort="c")
+    assert model_of(tmp_path).log_rank_tests == []
+
+
+def test_cohorts_that_do_not_measure_the_same_are_not_tested(tmp_path: Path) -> None:
+    for seed in range(5):
+        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
+        write_run(tmp_path, f"b{seed}", scores=(5, 6), cohort="b", seed=seed, timing="synchronized")
+    assert model_of(tmp_path).log_rank_tests == []
+
+
+def test_a_run_that_was_repeated_does_not_count_among_the_five(tmp_path: Path) -> None:
+    for seed in range(5):
+        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
+        write_run(
+            tmp_path,
+            f"b{seed}",
+            scores=(5, 6),
+            cohort="b",
+            seed=max(seed, 1),
+            status=Status.COMPLETED if seed else Status.PREEMPTED,
+        )
     assert model_of(tmp_path).log_rank_tests == []
 
 

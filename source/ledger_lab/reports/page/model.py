@@ -22,6 +22,7 @@ from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.scaling import ScalingKeeper, ScalingPart
 from ledger_lab.reports.page.series import Curve, TelemetrySeries
 from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
+from ledger_lab.reports.repeated import repeated_runs
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
@@ -65,6 +66,8 @@ class PageRun:
     machine: str | None
     yardstick: int
     """Index into :attr:`PageModel.yardsticks`."""
+    repeated: bool
+    """Whether it was ended from outside, and a later run of its cohort repeats it."""
     construct: dict[str, Any]
     """Fields that must be equal before runs are compared: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
     scores: list[CheckpointScore]
@@ -168,6 +171,7 @@ def build_model(
         if on_progress is not None:
             on_progress(runs_read, 2 * len(runs))
 
+    repeated = repeated_runs(summaries)
     collection = memory.outcomes.collect(runs, on_run=tell)
     page_runs = []
     for place, (run, summary, sheets) in enumerate(zip(runs, summaries, collection.sheets, strict=True)):
@@ -178,6 +182,7 @@ def build_model(
                 summary=dataclasses.replace(summary, checkpoints=[], health=[]),
                 machine=run.declared.machine,
                 yardstick=places[summary.run_id],
+                repeated=summary.run_id in repeated,
                 construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
                 returns=curves.returns,
@@ -197,7 +202,7 @@ def build_model(
         runs=page_runs,
         cohorts=list(cohorts),
         time_curves=time_curves(cohorts),
-        log_rank_tests=log_rank_tests(cohorts),
+        log_rank_tests=log_rank_tests(cohorts, runs),
         absent_cohorts=[(cohort.name, cohort.size) for cohort in absent],
         panels=collection.panels,
         ends=collection.ends,

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger_lab.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
+from ledger_lab.ledger import Run, Status
 from ledger_lab.reports.cohort_summary import CohortSummary
+from ledger_lab.reports.construct import construct_differences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +32,16 @@ def time_curves(cohorts: Sequence[CohortSummary]) -> list[TimeCurve | None]:
     return [None if cohort.cohort is None else time_curve(cohort.times) for cohort in cohorts]
 
 
-def log_rank_tests(cohorts: Sequence[CohortSummary]) -> list[LogRankTest]:
+def log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> list[LogRankTest]:
     """Test between the two cohorts of each task, panel and target that has exactly two cohorts.
 
-    With more cohorts, one test per pair would find differences by chance; ``study.py`` corrects for their number. With
-    fewer than :data:`~ledger_lab.costs.FEWEST_RUNS` runs in a cohort, there is no test.
+    Cohorts that ``report.py --compare`` refuses to compare are not tested. With more cohorts, one test per pair would
+    find differences by chance; ``study.py`` corrects for their number. With fewer than
+    :data:`~ledger_lab.costs.FEWEST_RUNS` runs in a cohort, there is no test.
 
     Args:
         cohorts: The cohorts.
+        runs: All runs.
     """
     groups: dict[tuple[str, str, float], list[int]] = {}
     for place, cohort in enumerate(cohorts):
@@ -48,6 +52,10 @@ def log_rank_tests(cohorts: Sequence[CohortSummary]) -> list[LogRankTest]:
         if len(places) != 2 or min(cohorts[place].runs for place in places) < FEWEST_RUNS:
             continue
         a, b = places
+        ours, theirs = ([run for run in runs if run.cohort == cohorts[place].cohort] for place in places)
+        running = any(run.attempts and run.attempts[-1].status is Status.RUNNING for run in (*ours, *theirs))
+        if running or construct_differences([run.declared for run in ours], [run.declared for run in theirs]):
+            continue
         p_value = log_rank_p_value(cohorts[a].times, cohorts[b].times)
         if p_value is not None:
             tests.append(LogRankTest(a=a, b=b, p_value=p_value))

@@ -27,7 +27,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.meters.probes import Part
 from ledger_lab.recipes.ppo import DEFAULT_SEED
-from ledger_lab.recipes.rules import count, finite
+from ledger_lab.recipes.rules import finite
 from ledger_lab.recipes.settings import read_setting
 from ledger_lab.runners.acting_module import ActingModule
 from ledger_lab.runners.adapter import BatchPlan, OnIteration
@@ -40,7 +40,6 @@ from ledger_lab.runners.off_policy import (
     require_bound,
     require_one_process,
     require_room,
-    require_update,
 )
 from ledger_lab.runners.recorded_calls import recorded_calls
 from ledger_lab.runners.replay_plan import ReplayPlan
@@ -332,18 +331,13 @@ class SacAdapter(RlGamesAdapter):
             )
         settings = DIALECT.overrides
         require_bound(DIALECT, params["env"].get("clip_actions"))
-        for override in (
-            *(settings[name] for name in STEPS),
-            *(settings[name] for name in ("max_iterations", "horizon", "batch_size", "updates_per_step")),
-        ):
-            if wrong := count(value := read_setting(agent_cfg, override)):
-                raise UserError(f"{override} {value!r}: {wrong}")
+        for name in (*STEPS, "max_iterations", "horizon", "batch_size", "updates_per_step"):
+            if wrong := DIALECT.recipe.rules[name](value := read_setting(agent_cfg, settings[name])):
+                raise UserError(f"{settings[name]} {value!r}: {wrong}")
         for name in ("hidden_dims", "activation", "learning_rate", "initial_entropy_coef"):
             for override in (settings[name], *DIALECT.settings[name].also):
                 if read_setting(agent_cfg, override) is None:
                     raise UserError(f"{override} is missing: SAC of rl_games needs it")
-        config = params["config"]
-        require_update(DIALECT, agent_cfg["warm_up_steps"], config["max_epochs"] * config["num_steps_per_episode"])
 
     def is_recurrent(self, agent_cfg: dict[str, Any]) -> bool:
         """Tell that the networks are not recurrent."""
@@ -363,6 +357,8 @@ class SacAdapter(RlGamesAdapter):
             replay=ReplayPlan(
                 steps=agent_cfg["replay_steps"],
                 setting=settings["replay_steps"],
+                warm_up_steps=agent_cfg["warm_up_steps"],
+                warm_up_setting=settings["warm_up_steps"],
                 batch_size=config["batch_size"],
                 updates_per_step=updates,
             ),

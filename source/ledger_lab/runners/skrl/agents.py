@@ -47,7 +47,7 @@ class Batch:
     bootstrap: torch.Tensor
     """Factor of the value of the next observation; 0 after a termination. Shape (n, 1)."""
     weights: torch.Tensor | None
-    """Factor of each transition's loss, of shape (n, 1); ``None`` if all count alike."""
+    """Factor of each transition's loss of the critics, of shape (n, 1); ``None`` if all count alike."""
 
 
 class ReplayAgent(Agent):

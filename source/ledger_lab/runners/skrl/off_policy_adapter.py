@@ -32,7 +32,6 @@ from ledger_lab.runners.off_policy import (
     require_bound,
     require_one_process,
     require_room,
-    require_update,
 )
 from ledger_lab.runners.overlap import Overlap, require_cpu
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
@@ -52,6 +51,8 @@ if TYPE_CHECKING:
 
     from ledger_lab.recipes import Dialect
 
+_CRITIC_CLASS = "DeterministicMixin"
+"""The library's class of the critics' networks."""
 _STORED_GROUPS = ("policy", "critic")
 """Observation groups that the library stores, if a task has them."""
 
@@ -106,6 +107,8 @@ class OffPolicyTrainer(SkrlTrainer):
     components = ReplayComponents
     dialect: ClassVar[Dialect]
     """Names of the library and of the algorithm."""
+    critics_per_loss: ClassVar[int]
+    """Number of critics whose mean losses the library's figure adds up; the ledger's figure is the mean of all."""
     _overlap: Overlap | None = None
     """Lets gradient steps run beside the simulation; ``None`` if they take turns."""
     _skips = False
@@ -258,6 +261,8 @@ class OffPolicyTrainer(SkrlTrainer):
         for name, title in (("policy_loss", "Loss / Policy loss"), ("value_loss", "Loss / Critic loss")):
             if tracked := agent.tracking_data.get(title):
                 figures[name] = float(tracked[-1])
+        if "value_loss" in figures:
+            figures["value_loss"] /= self.critics_per_loss
         if (norm := largest_norm(self._norms, agent.scaler)) is not None:
             figures["grad_norm"] = float(norm)
         if (age := agent.memory.replay.mean_age()) is not None:
@@ -309,19 +314,29 @@ class OffPolicyAdapter(SkrlAdapter):
             raise UserError(f"{names['update_every']} {every}: {names['horizon']} {horizon} is not a multiple of it")
         if max_iterations is not None:
             cfg["trainer"]["timesteps"] = max_iterations * cfg["agent"]["experiment"]["write_interval"]
-        require_update(
-            self.dialect,
-            cfg["agent"]["learning_starts"],
-            cfg["trainer"]["timesteps"],
-            update_every=every,
-            overlaps=overlaps,
-        )
         return cfg
+
+    def require_learnable(self, agent_cfg: dict[str, Any]) -> None:
+        """Refuse networks that the algorithm does not have, and outputs that it would misread."""
+        models = agent_cfg["models"]
+        if models.get("separate") is not True:
+            raise UserError(f"agent.models.separate: {self.name} of SKRL has separate networks: set it to true")
+        expected = dict.fromkeys(self.policies, (self.policy_class, "ACTIONS"))
+        expected |= dict.fromkeys(CRITICS, (_CRITIC_CLASS, "ONE"))
+        for role, values in expected.items():
+            for name, known in zip(("class", "output"), values, strict=True):
+                if (chosen := models[role].get(name)) != known:
+                    raise UserError(f"agent.models.{role}.{name} {chosen!r}: LedgerLab supports only {known}")
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the arithmetic of the updates. SKRL counts environment steps instead of iterations."""
         agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
         horizon, interval = agent["experiment"]["write_interval"], agent["experiment"]["checkpoint_interval"]
+        if timesteps < horizon:
+            raise UserError(
+                f"agent.trainer.timesteps {timesteps}: an iteration has {horizon} steps "
+                f"({self.dialect.overrides['horizon']}): raise it, or give --max_iterations"
+            )
         steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
         settings, every = self.dialect.overrides, Options.of(agent_cfg, self.dialect).update_every
         return BatchPlan(
@@ -334,6 +349,8 @@ class OffPolicyAdapter(SkrlAdapter):
             replay=ReplayPlan(
                 steps=agent_cfg["memory"]["memory_size"],
                 setting=settings["replay_steps"],
+                warm_up_steps=agent["learning_starts"],
+                warm_up_setting=settings["warm_up_steps"],
                 batch_size=agent["batch_size"],
                 updates_per_step=agent["gradient_steps"],
                 update_every=every,

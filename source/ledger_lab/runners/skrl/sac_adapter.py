@@ -14,10 +14,13 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
+from ledger_lab.recipes.rules import finite
 from ledger_lab.runners.skrl.off_policy_adapter import OffPolicyAdapter, OffPolicyTrainer
 from ledger_lab.runners.skrl.sac_dialect import DIALECT
-from ledger_lab.runners.skrl.squashed import SquashedGaussian
+from ledger_lab.runners.skrl.squashed import LOG_STD, SquashedGaussian
 
+_UNUSED_LIMITS = ("clip_log_std", "max_log_std", "min_log_std")
+"""Settings of the library's networks that a squashed policy does not use."""
 _TEMPERATURE = "log_entropy_coefficient"
 """Part of a state that holds the logarithm of the entropy coefficient."""
 
@@ -26,6 +29,7 @@ class SacTrainer(OffPolicyTrainer):
     """SKRL's own training loop, with a squashed Gaussian policy."""
 
     dialect = DIALECT
+    critics_per_loss = 1
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer, and bound the policy."""
@@ -76,6 +80,19 @@ class SacAdapter(OffPolicyAdapter):
                 f"set {DIALECT.overrides['entropy_target']}, the entropy per action"
             )
         return cfg
+
+    def require_learnable(self, agent_cfg: dict[str, Any]) -> None:
+        """Refuse networks that SAC does not have, and standard deviations that it would not learn."""
+        super().require_learnable(agent_cfg)
+        policy, (low, high) = agent_cfg["models"]["policy"], LOG_STD
+        initial = policy.get("initial_log_std", 0.0)
+        if finite(initial) or not low <= initial <= high:
+            raise UserError(
+                f"agent.models.policy.initial_log_std {initial!r}: must lie between {low:g} and {high:g}. LedgerLab "
+                "keeps it within this range, and a value outside is never learned"
+            )
+        for name in (name for name in _UNUSED_LIMITS if name in policy):
+            raise UserError(f"agent.models.policy.{name}: the limits are always {low:g} and {high:g}: leave it out")
 
 
 ADAPTER = SacAdapter()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.functional import softplus
 
-_LOG_STD = (-5.0, 2.0)
+LOG_STD = (-5.0, 2.0)
 """Smallest and largest logarithm of the standard deviation before squashing."""
 
 
@@ -67,7 +67,7 @@ class SquashedGaussian(SquashedPolicy):
             the bound, of shape (n, 1).
         """
         mean, outputs = self._model.compute(inputs, role)
-        gaussian = torch.distributions.Normal(mean, outputs["log_std"].clamp(*_LOG_STD).exp())
+        gaussian = torch.distributions.Normal(mean, outputs["log_std"].clamp(*LOG_STD).exp())
         raw = mean + gaussian.stddev * torch.empty_like(mean).normal_(generator=self._stream)
         # log(1 - tanh²(x)), without loss of precision where tanh is close to ±1
         narrowing = 2.0 * (math.log(2.0) - raw - softplus(-2.0 * raw))
@@ -77,7 +77,7 @@ class SquashedGaussian(SquashedPolicy):
 
     def std(self) -> float:
         """Return the mean standard deviation of the actions before they are squashed, as shares of the bound."""
-        return float(self._model.log_std_parameter.detach().clamp(*_LOG_STD).exp().mean())
+        return float(self._model.log_std_parameter.detach().clamp(*LOG_STD).exp().mean())
 
     def entropy_of_last(self) -> float:
         """Return the entropy of the last sampled actions, as shares of the bound [nat], estimated from the samples."""

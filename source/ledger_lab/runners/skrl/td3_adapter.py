@@ -27,6 +27,7 @@ class Td3Trainer(OffPolicyTrainer):
     """SKRL's own training loop, with a squashed deterministic policy, and noise within the bound."""
 
     dialect = DIALECT
+    critics_per_loss = 2
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer with LedgerLab's noise, and bound the policies."""

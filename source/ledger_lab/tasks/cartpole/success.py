@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from isaaclab.utils.math import wrap_to_pi
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -22,4 +23,5 @@ def pole_upright(env: ManagerBasedRLEnv, tolerance_rad: float) -> torch.Tensor:
     """
     robot = env.scene["robot"]
     pole = robot.joint_names.index("cart_to_pole")
-    return robot.data.joint_pos.torch[:, pole].abs() <= tolerance_rad
+    angle = wrap_to_pi(robot.data.joint_pos.torch[:, pole])  # the joint counts whole turns
+    return angle.abs() <= tolerance_rad

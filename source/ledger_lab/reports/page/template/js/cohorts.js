@@ -4,7 +4,8 @@ const MOST_COHORTS = 30;
 
 function drawCohorts(node) {
   const asked = new Set(shown.map((run) => run.cohort));
-  const named = runs.filter((run) => run.cohort !== null && asked.has(run.cohort));
+  // of a run that was ended from outside and repeated, only the cost counts
+  const named = runs.filter((run) => run.cohort !== null && asked.has(run.cohort) && !run.repeated);
   if (!named.length)
     return emptyNote(node, "No run of a cohort passes the filters. train.py --cohort NAME ties runs together.");
   for (const [place, members] of groupBy(named, (run) => run.yardstick)) {
@@ -38,7 +39,9 @@ function drawCohorts(node) {
     });
     const words = groups.map(([cohort, own]) => {
       const whole = model.cohorts[cohortPlace(cohort, yardstick)];
-      const missing = whole?.missing_runs ? `, ${whole.missing_runs} missing` : "";
+      const missing =
+        (whole?.repeated_runs ? `, ${whole.repeated_runs} repeated` : "") +
+        (whole?.missing_runs ? `, ${whole.missing_runs} missing` : "");
       const elsewhere = whole && whole.runs > own.length ? `<br>${whole.runs - own.length} more not on this page` : "";
       const reached = own.filter((run) => run.wall_to_target_s !== null);
       return `${plain(cohort, narrow() ? 16 : 34)}<br>${reached.length} of ${counted(own.length, "run")}${missing}${elsewhere}`;

@@ -14,12 +14,19 @@ function fillSides() {
       ).keys(),
     ]
       .map((value) => [value, runs.filter((run) => run[field] === value)])
-      .map(([value, members]) => ({ key: `${kind} ${value}`, kind, title: value, members }));
+      .map(([value, members]) => ({
+        key: `${kind} ${value}`,
+        kind,
+        title: value,
+        members,
+        // of a run that was ended from outside and repeated, only the cost counts
+        counted: kind === "cohort" ? members.filter((run) => !run.repeated) : members,
+      }));
   const [cohorts, instances] = [groups("cohort", "cohort"), groups("instance", "instance")];
   sideOptions = [
     ...cohorts,
     ...instances,
-    ...shown.map((run) => ({ key: `run ${run.run_id}`, kind: "run", title: run.run_id, members: [run] })),
+    ...shown.map((run) => ({ key: `run ${run.run_id}`, kind: "run", title: run.run_id, members: [run], counted: [run] })),
   ];
   const fallback =
     cohorts.length > 1 ? [cohorts[0].key, cohorts[1].key] : shown.slice(0, 2).map((run) => `run ${run.run_id}`);
@@ -39,7 +46,7 @@ function fillSides() {
               { value: String(value) },
               kind === "run"
                 ? runTitle(option.members[0])
-                : `${option.title} (${counted(option.members.length, "run")})`,
+                : `${option.title} (${counted(option.counted.length, "run")})`,
             ),
           ),
         ),
@@ -77,7 +84,7 @@ function timeSpread(members) {
   return { text: `${texts.slice(0, 8).join(" · ")}${texts.length > 8 ? " · …" : ""}`, value: null };
 }
 
-function costEach(members) {
+function costEach(_, members) {
   const reached = members.filter((run) => run.target_reached).length;
   if (members.some((run) => run.billable_usd === null)) return { text: "unpriced", value: null };
   const spent = members.reduce((sum, run) => sum + run.billable_usd, 0);
@@ -168,7 +175,7 @@ function drawSides(node) {
     element("th", { scope: "col", class: i ? "number" : "word" }, nameOf(title)),
   );
   const body = SIDE_FIGURES.map(([title, note, read, strict]) => {
-    const [left, right] = [read(a.members), read(b.members)];
+    const [left, right] = [a, b].map((side) => read(side.counted, side.members));
     const ratio =
       left.value && right.value && !(strict && differs.length)
         ? `${Number((right.value / left.value).toPrecision(2))} ×`
