@@ -314,6 +314,23 @@ def test_the_telemetry_section_counts_runs_whose_telemetry_was_left_out(browser:
     seen.page.context.close()
 
 
+def test_of_a_run_that_was_repeated_only_the_cost_counts(browser: Browser, tmp_path: Path) -> None:
+    for cohort in ("a", "b"):
+        for seed in (1, 2):
+            write_run(tmp_path / "logs", f"{cohort}{seed}", confirmation=10, cohort=cohort, seed=seed)
+    write_run(tmp_path / "logs", "a0", scores=(), cohort="a", seed=2, status=Status.PREEMPTED)
+    write_run(tmp_path / "logs", "a3", confirmation=10, cohort="a", seed=2)
+    build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+    seen = visit(browser, tmp_path / "page.html")
+    words = seen.page.locator("#cohorts-body").inner_text()
+    assert "3 of 3 runs, 1 repeated" in words and "more not on this page" not in words
+    show(seen.page, "sides")
+    reached = seen.page.locator("#sides-body tr", has_text="reached the target").locator("td")
+    assert reached.nth(1).inner_text() == "3 of 3"
+    assert seen.complaints == []
+    seen.page.context.close()
+
+
 def test_scaling_figures_are_pictures_that_the_page_carries(browser: Browser, tmp_path: Path) -> None:
     for processes in (1, 2):
         run_dir = write_run(tmp_path / "logs", f"r{processes}", task=HOSTILE, world_size=processes)
