@@ -15,10 +15,11 @@ import pytest
 from ledger_lab.commands.export import export_ledger
 from ledger_lab.commands.report import build_report
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status
+from ledger_lab.ledger import Row, RunDeclared, ShutdownEnded, Status
+from ledger_lab.ledger.row import check_fields
 from ledger_lab.reports.ledger_tables import TABLES
 from tests.conftest import ROOT, script
-from tests.fakes.ledgers import write_run
+from tests.fakes.ledgers import declared, write_run
 
 
 @pytest.fixture
@@ -136,3 +137,28 @@ def test_an_answer_on_a_terminal_sends_no_control_characters(log_root: Path, kin
     assert done.returncode == 0
     assert [each for each in shown if not each.isprintable() and each not in "\r\n"] == []
     assert "[2J" in shown
+
+
+def test_an_export_that_leaves_out_damaged_runs_says_so_with_its_status(
+    log_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log_root / "damaged").mkdir()
+    (log_root / "damaged" / "journal-1-0.jsonl").write_text("nonsense\n")
+    out = tmp_path / "out"
+    assert export_ledger(["--log_root", str(log_root), "--to", str(out), "--format", "csv"]) == 1
+    assert "damaged" in capsys.readouterr().err and (out / "runs.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "number"),
+    [(ShutdownEnded, "exit_code", 10**23), (RunDeclared, "hardware", {"cpu": "c", "cpu_quota": 5e-324})],
+)
+def test_numbers_that_no_table_could_hold_are_refused(kind: type[Row], field: str, number: object) -> None:
+    sound = {
+        ShutdownEnded: ShutdownEnded(wall_ns=1, exit_code=0, signal=None, overdue=False),
+        RunDeclared: declared("aa"),
+    }
+    data = sound[kind].to_data()
+    check_fields(kind, json.dumps(data).encode())
+    with pytest.raises(ValueError):
+        check_fields(kind, json.dumps({**data, field: number}).encode())

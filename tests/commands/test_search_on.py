@@ -17,6 +17,8 @@ from ledger_lab.commands.search_decisions import Search
 from ledger_lab.commands.search_on import Gone
 from ledger_lab.errors import UserError
 from ledger_lab.launch.local import ENGINE
+from ledger_lab.launch.plans import start_file
+from ledger_lab.launch.programs import NoAnswerError
 from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import read_ledger
 from ledger_lab.search.declaration import load_search
@@ -88,6 +90,55 @@ def test_a_training_that_leaves_no_run_ends_the_search(cluster: Path, tmp_path: 
         run_search([str(search_file(tmp_path, budget_h=0.08)), "--on", str(cluster)])
 
 
+def test_trainings_on_a_cluster_are_not_made_here_as_well(cluster: Path, tmp_path: Path) -> None:
+    trainer(tmp_path, sleep_s=600.0)
+    path, log_root = search_file(tmp_path, budget_h=0.08), tmp_path / "ledger"
+    asked = [str(path), "--on", str(cluster), "--at_once", "1"]
+    with subprocess.Popen([sys.executable, "-c", PROGRAM.format(argv=sys.argv, asked=asked)]) as killed:
+        wait_until(lambda: read_submissions(log_root, load_search(path).cohort_stem), "one is submitted", 60)
+        killed.kill()
+    with pytest.raises(UserError, match="seed 1 waits or runs on here as job .*: go on with --on here, or end its"):
+        run_search([str(path), "--log_root", str(log_root)])
+    assert run_search([*asked, "--cancel"]) == 0
+
+
+def test_a_cluster_that_does_not_answer_for_a_while_does_not_end_the_search(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    look, calls = Search.look, iter(range(10**6))
+
+    def rarely(search: Search) -> object:
+        if next(calls) in (1, 2, 4):
+            raise NoAnswerError("squeue timed out after 60 s")
+        return look(search)
+
+    monkeypatch.setattr(Search, "look", rarely)
+    assert run_search([str(search_file(tmp_path, budget_h=0.06)), "--on", str(cluster)]) == 0
+    assert "squeue timed out after 60 s; looking again in" in capfd.readouterr().out
+    monkeypatch.setattr(Search, "look", lambda search: (_ for _ in ()).throw(NoAnswerError("squeue timed out")))
+    with pytest.raises(UserError, match="squeue timed out"):
+        run_search([str(search_file(tmp_path, budget_h=0.07)), "--on", str(cluster)])
+
+
+def test_a_cluster_on_which_every_training_crashes_stops_the_search(cluster: Path, tmp_path: Path) -> None:
+    trainer(tmp_path, crashes=True)
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of"):
+        run_search([str(search_file(tmp_path, budget_h=0.5)), "--on", str(cluster), "--at_once", "2"])
+    assert len(read_ledger(tmp_path / "ledger").runs) < 20
+
+
+def test_an_error_of_a_node_is_no_refusal(cluster: Path, tmp_path: Path) -> None:
+    trainer(tmp_path)
+    path = search_file(tmp_path, budget_h=0.06)
+    run_search([str(path), "--on", str(cluster)])
+    first, *_ = read_submissions(tmp_path / "ledger", load_search(path).cohort_stem)
+    assert first.exit_status(0) == 0 and start_file(first.folder, 0).exists() and not first.is_refused(0)
+    (first.folder / "exits" / "0").write_text("2")
+    assert first.is_refused(0)
+    start_file(first.folder, 0).unlink()
+    assert not first.is_refused(0), "its node could not start train.py"
+
+
 @pytest.mark.thorough  # test_search.py shows it on this machine
 def test_a_trial_whose_values_are_refused_is_left_out(
     cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -135,7 +186,7 @@ def test_a_refused_resume_is_told_although_its_run_was_requeued_before(
         run = next((each.name for each in log_root.glob("rsl_rl/e/*")), "")
         train([*asked, run] if restarts else asked, interrupted_after_s=5.0)
     for job, is_gone in (("9", True), ("8", False)):
-        gone = {training: Gone(job=job, has_begun=False, output=tmp_path / "0.log", is_refused=True)}
+        gone = {training: Gone(job=job, has_begun=False, output=tmp_path / "0.log", is_refused=True, folder=tmp_path)}
         jobs = SimpleNamespace(ask=lambda ended, gone=gone: ({}, gone), site=None)
         runs, found = Search(declaration, log_root, jobs).look()  # type: ignore[arg-type]
         assert [len(each.attempts) for each in runs.runs[training]] == [2]

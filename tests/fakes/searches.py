@@ -83,7 +83,10 @@ time.sleep({sleep_s})
 if not {resumes}:
     sys.exit(train([sys.executable, *sys.argv], interrupted_after_s=1.0))
 status = Status.LIMIT_REACHED if "--recipe" in sys.argv and not {recipes_work} else None
-sys.exit(train([sys.executable, *sys.argv], status=status))
+if {crashes} and not any(each.endswith("-t0000") for each in sys.argv):
+    status = Status.CRASHED
+early_s = 1.0 if status is Status.CRASHED else None
+sys.exit(train([sys.executable, *sys.argv], status=status, interrupted_after_s=early_s))
 """
 """A program in place of ``train.py`` that writes its run at once."""
 
@@ -273,7 +276,13 @@ def told(path: Path, log_root: Path) -> dict[str, Any]:
 
 
 def trainer(
-    folder: Path, sleep_s: float = 0.0, early_status: int = 0, resumes: bool = True, recipes_work: bool = False
+    folder: Path,
+    *,
+    sleep_s: float = 0.0,
+    early_status: int = 0,
+    resumes: bool = True,
+    recipes_work: bool = False,
+    crashes: bool = False,
 ) -> None:
     """Write the trainer.
 
@@ -283,8 +292,14 @@ def trainer(
         early_status: Exit status of trial 1, which then leaves no run; 0 to train it.
         resumes: Whether trainings go to their end; if not, they are interrupted, and can't be resumed.
         recipes_work: Whether trainings with a recipe go as the formula says; if not, they reach their limits.
+        crashes: Whether all trainings crash but the first ones of the stock recipe.
     """
     text = _TRAINER.format(
-        root=str(ROOT), sleep_s=sleep_s, early_status=early_status, resumes=resumes, recipes_work=recipes_work
+        root=str(ROOT),
+        sleep_s=sleep_s,
+        early_status=early_status,
+        resumes=resumes,
+        recipes_work=recipes_work,
+        crashes=crashes,
     )
     (folder / "scripts" / "train.py").write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import os
 import socket
 from datetime import datetime, tzinfo
@@ -206,3 +207,14 @@ def test_times_of_a_resumed_run_go_on(tmp_path: Path) -> None:
     assert [step for name, step, _ in figures if name == "telemetry/host_cpu_s"] == [4, 9]
     assert [value for name, _, value in figures if name == "total/wall_s"] == [5.0, 10.0]
     assert [value for name, _, value in figures if name == "total/learn_s"] == [1.0, 2.0]
+
+
+def test_compressed_journals_are_followed_under_their_names(tmp_path: Path) -> None:
+    plain, packed = (write_run(tmp_path / name, "aa") for name in ("plain", "packed"))
+    for path in packed.glob("journal-*.jsonl"):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    expected, found = (RunFollower(each) for each in (plain, packed))
+    rows = [[(entry.journal, entry.sequence, type(entry.row)) for entry in each.poll()] for each in (expected, found)]
+    assert rows[0] and rows[0] == rows[1]
+    assert found.poll() == [] and found.status is expected.status

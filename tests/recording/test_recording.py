@@ -22,6 +22,7 @@ from ledger_lab.panels import RULE_VERSION, VerdictRule, lower_bound
 from ledger_lab.panels.verdict import Standing
 from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.audit import broken_verdicts
 
 PANEL = RecordedPanel("panel", seeds=range(100), definition={"environment": "E", "horizon": 10})
 
@@ -343,18 +344,46 @@ def test_a_panel_that_was_drawn_is_recorded_before_the_next(tmp_path: Path) -> N
             run.fresh(saved, 0)
 
 
-def test_a_confirmation_whose_row_cannot_be_written_can_be_recorded_again(
+def test_a_confirmation_that_could_not_be_written_counts_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with begin(tmp_path) as run:
         saved = save(run)
         fresh = run.fresh(saved, 100)
         with monkeypatch.context() as broken, pytest.raises(OSError, match="full"):
-            broken.setattr(RecordedRun, "_score", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+            broken.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
             run.confirm(saved, fresh, outcomes(list(fresh.seeds), 0))
-        assert run.confirm(saved, fresh, outcomes(list(fresh.seeds), 100)).confirms
-    (row,) = only_run(tmp_path).results
-    assert (row.confirmation, row.needed) == (1, VerdictRule(0.9).first_needs(100)), "nothing was spent before"
+        with pytest.raises(UserError, match="whole and once"):
+            run.confirm(saved, fresh, outcomes(list(fresh.seeds), 100))
+        assert not run.target_reached
+        again = run.fresh(saved, 300)
+        assert run.confirm(saved, again, outcomes(list(again.seeds), 300)).confirms
+    first, second = only_run(tmp_path).results
+    assert (first.confirmation, first.outcomes.successes) == (1, 0), "the row was written later"
+    assert (second.confirmation, second.outcomes.successes) == (2, 300)
+    assert not list(broken_verdicts(read_ledger(tmp_path)))
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    with begin(tmp_path) as one:
+        saved = save(one)
+    with begin(tmp_path) as other, pytest.raises(UserError, match="did not record it: score a checkpoint that its own"):
+        other.screen(saved, PANEL, outcomes(list(PANEL.seeds), 1))
+    assert len(read_ledger(tmp_path).runs) == 2, "both can be read"
+
+
+def test_a_run_within_another_leaves_its_handler_of_sigterm(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with begin(tmp_path):
+            own = signal.getsignal(signal.SIGTERM)
+            with begin(tmp_path):
+                pass
+            assert signal.getsignal(signal.SIGTERM) is own is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import types
 import typing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ import duckdb
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status, read_ledger
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Row, Status, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.export import export_tables
 from ledger_lab.reports.ledger_tables import TABLES
-from tests.fakes.ledgers import SECOND, declared, write_run
+from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 
 @pytest.fixture
@@ -124,6 +125,39 @@ def test_a_bundle_holds_the_ledgers_figures(ledger: Contents) -> None:
     assert crashed["run"]["config"]["physics_backend"] == "newton_mujoco"
     assert crashed["run"]["status"] == "crashed"
     assert crashed["success_rate"] is None
+
+
+def bundle_of(root: Path, *rows: Row) -> dict[str, Any]:
+    """Return the bundle of a run with these rows."""
+    with Journal(root / "journal-1-0.jsonl") as journal:
+        journal.append(declared("aa"))
+        journal.append(AttemptStarted(run_id="aa", attempt=1, rank=0, pid=2**22 + 1, host="h", wall_ns=0))
+        for row in rows:
+            journal.append(row)
+        peaks: dict[str, Any] = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
+        journal.append(AttemptEnded(status=Status.CRASHED, reason=None, wall_ns=90 * SECOND, **peaks))
+    (run,) = read_ledger(root).runs
+    return training_bundle(run, summarize_run(run))
+
+
+def test_the_end_of_an_attempt_is_no_iteration_of_a_bundle(tmp_path: Path) -> None:
+    steps = [window(done, 40 * done, {"simulate": 4 * SECOND}, 4 * done * SECOND) for done in (1, 2)]
+    bundle = bundle_of(tmp_path, *steps, window(2, 80, {"simulate": 1}, 9 * SECOND))
+    assert bundle["runtime"]["total_fps"] == {"mean": 10.0, "std": 0.0, "peak": 10.0}
+
+
+def test_of_iterations_that_were_recorded_together_a_bundle_has_only_means(tmp_path: Path) -> None:
+    figures = {"mean_return": 3.0}
+    rows = [
+        replace(window(5, 200, {"simulate": 10 * SECOND}, 10 * SECOND), figures=figures),
+        replace(window(8, 320, {"simulate": 6 * SECOND}, 16 * SECOND), figures=figures),
+    ]
+    bundle = bundle_of(tmp_path, *rows)
+    assert bundle["runtime"]["iteration_time_s"] == {"mean": 2.0, "std": None, "peak": None}
+    assert bundle["runtime"]["total_fps"] == {"mean": 20.0, "std": None, "peak": None}
+    assert bundle["runtime"]["iterations_completed"] == 8
+    assert bundle["learning"]["reward"] == {"final_raw": 3.0, "final_ema": None, "series_per_iter": None}
+    assert "learning.reward.final_ema" in bundle["extra"]["ledger_lab/not_measured"]
 
 
 @pytest.mark.parametrize("run_id", ["../../out", "/tmp/out", "..", ".", "a/b", ""])

@@ -66,6 +66,7 @@ def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ('when = { schedule = ["adaptive"] }', "when = { schedule = [0] }", "0 is none of the choices of schedule"),
         ("space.learning_rate", "space.learning_rat", "did you mean 'learning_rate'"),
         ("space.learning_rate", 'space."env.x=1"', "no 'env.x=1'"),
         ("budget_h = 3", "budget_h = 3\nbudgets = 1", "unknown key 'budgets'"),

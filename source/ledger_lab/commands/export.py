@@ -51,10 +51,10 @@ def export_ledger(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0.
+        0, or 1 if damaged runs were left out.
 
     Raises:
-        UserError: If there is no such ledger or run, a journal is damaged, or the folder can't be written.
+        UserError: If there is no such ledger or run, or the folder can't be written.
     """
     request = ExportRequest.parse(argv)
     ledger = whole_ledger(request.log_root)
@@ -70,4 +70,4 @@ def export_ledger(argv: Sequence[str]) -> int:
         for run_id, reason in left_out.items():
             console.print(f"no bundle of run {run_id}: {reason}", soft_wrap=True)
     console.print(f"{len(runs)} runs, {len(written)} files under {request.to}", soft_wrap=True)
-    return 0
+    return 1 if ledger.damage else 0

@@ -62,15 +62,15 @@ def list_tasks(argv: Sequence[str]) -> int:
             shown = [task, ", ".join(libraries) or MISSING, ", ".join(presets) or MISSING]
             own = [panel for panel in panels if panel.task == task]
             default = kwargs.get("default_panel")
-            if default is not None and default not in known and libraries:
-                own.append(load_panel(default))
-            own.sort(key=lambda panel: default not in (panel.name, panel.source))
             simulations: list[_Simulation] = []
-            if own:
-                try:
+            try:
+                if default is not None and default not in known and libraries:
+                    own.append(load_panel(default))
+                if own:
                     simulations = _simulations(task, libraries[0], device)
-                except UserError as error:
-                    broken.append(str(error))
+            except UserError as error:
+                broken.append(str(error))
+            own.sort(key=lambda panel: default not in (panel.name, panel.source))
             if not simulations:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue

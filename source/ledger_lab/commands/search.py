@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
@@ -17,6 +19,7 @@ from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.commands.search_scores import scored_trainings
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.errors import UserError
+from ledger_lab.launch.programs import NoAnswerError
 from ledger_lab.ledger.cohorts import cohort_journal
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.figures import save_drawings
@@ -37,7 +40,7 @@ from ledger_lab.reports.search_words import copy_words, training_words, values_w
 from ledger_lab.search.decisions import End, Start
 from ledger_lab.search.declaration import load_search
 from ledger_lab.search.result import SearchResult
-from ledger_lab.search.trials import Outcome, SearchTraining, cohort_of
+from ledger_lab.search.trials import Outcome, Place, SearchTraining, cohort_of
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.units import counted, duration
@@ -50,6 +53,9 @@ seconds after the cap [s]."""
 _PATIENCE_WITHOUT_CAP = 10.0
 """The same for a training without a cap, as a multiple of the slowest training so far. If it does not hang, it is
 resumed."""
+_MOST_UNANSWERED = 30
+"""Questions in a row that a cluster may leave without an answer while trainings are under way."""
+_WITHOUT_RESULT = (Outcome.CRASHED, Outcome.HUNG)
 _MOST_FAILURES = 10
 """Trainings in a row without a result after which the machine may be at fault."""
 
@@ -106,9 +112,20 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
     Raises:
         UserError: If the search can't go on, or a training is refused.
     """
-    told, failures = "", 0
+    told, began_s = "", time.time()
+    without_result: list[tuple[float, SearchTraining]] = []
+    unanswered = _MOST_UNANSWERED  # at first, the cluster must answer
     while True:
-        runs, gone = search.look()
+        try:
+            runs, gone = search.look()
+        except NoAnswerError as error:
+            if unanswered == _MOST_UNANSWERED:
+                raise
+            unanswered += 1
+            console.print(f"{error}; looking again in {_LOOK_EVERY_S:.0f} s", markup=False, soft_wrap=True)
+            time.sleep(_LOOK_EVERY_S)
+            continue
+        unanswered = 0
         for training, each in gone.items():
             if not (each.is_refused and search.skip(training, runs)):
                 raise UserError(
@@ -116,8 +133,9 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
                     f"began to train: see {each.output}; correct that, remove the folder of this submission, and start "
                     "again"
                 )
-            console.print(_skip_line(search, training, f"see {each.output}"), soft_wrap=True)
-            failures = _counted(search, failures + 1, training)
+            console.print(_skip_line(search, training, f"see {each.output}", each.folder), soft_wrap=True)
+            without_result.append((time.time(), training))
+        _require_results(search, runs, began_s, without_result)
         if gone:
             continue
         decision = search.next(runs)
@@ -126,10 +144,8 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
         busy = [run for trial in runs.trials for run in trial.runs if run.outcome is Outcome.RUNNING]
         if isinstance(decision, Start) and len(busy) < at_once:
             told = ""
-            has_result = _start(search, runs, decision, console, lock)
-            if has_result is not None:
-                training = SearchTraining(decision.place, decision.seed)
-                failures = 0 if has_result else _counted(search, failures + 1, training)
+            if not _start(search, runs, decision, console, lock):
+                without_result.append((time.time(), SearchTraining(decision.place, decision.seed)))
             continue
         reason = f"{counted(len(busy), 'training')} under way" if isinstance(decision, Start) else decision.reason
         if reason != told:
@@ -138,36 +154,51 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
         time.sleep(_LOOK_EVERY_S)
 
 
-def _counted(search: Search, failures: int, last: SearchTraining) -> int:
-    """Return the number of trainings in a row without a result.
+def _require_results(
+    search: Search, runs: SearchRuns, began_s: float, without_result: Sequence[tuple[float, SearchTraining]]
+) -> None:
+    """Stop if many trainings in a row ended without a result: the machine may be at fault.
+
+    Args:
+        search: The search.
+        runs: Its trainings.
+        began_s: When this program began; earlier trainings do not count [s since the epoch].
+        without_result: Trainings that were refused or interrupted, with the time.
 
     Raises:
-        UserError: If there are so many that the machine may be at fault.
+        UserError: If there are so many.
     """
-    if failures == _MOST_FAILURES:
+    ended = [(seconds, training, False) for seconds, training in without_result]
+    for trial in runs.trials:
+        for run in trial.runs:
+            if run.started_s >= began_s and run.outcome.is_final:
+                training = SearchTraining(Place(trial.number, run.repeat, run.sealed), run.seed)
+                ended.append((run.ended_s, training, run.outcome not in _WITHOUT_RESULT))
+    ended.sort(key=lambda each: each[0])
+    last = [training for _, training, _ in itertools.takewhile(lambda each: not each[2], reversed(ended))]
+    if len(last) >= _MOST_FAILURES:
         raise UserError(
-            f"search {search.declaration.name}: {failures} trainings in a row ended without a result, the last one of "
-            f"{training_words(search.declaration, last)}: correct the cause, and start again; if the recipes are not "
-            "to blame, move their runs away, and remove the folders of the trials that were left out"
+            f"search {search.declaration.name}: {len(last)} trainings in a row ended without a result, the last one of "
+            f"{training_words(search.declaration, last[0])}: correct the cause, and start again; if the recipes are "
+            "not to blame, move their runs away, and remove the folders of the trials that were left out"
         )
-    return failures
 
 
-def _skip_line(search: Search, training: SearchTraining, where: str) -> str:
+def _skip_line(search: Search, training: SearchTraining, where: str, submission: Path | None = None) -> str:
     """Say that a trial is left out."""
     folder = cohort_journal(search.log_root, cohort_of(search.declaration, training.place)).parent
+    removed = " and ".join(str(each) for each in (folder, submission) if each is not None)
     return (
         f"trial {training.place.trial} is left out, because train.py refuses its values ({where}). If they are not to "
-        f"blame, correct the cause, and remove {folder}"
+        f"blame, correct the cause, and remove {removed}"
     )
 
 
-def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool | None:
+def _start(search: Search, runs: SearchRuns, start: Start, console: Console, lock: int) -> bool:
     """Start a training; on this machine, wait for its end.
 
     Returns:
-        Whether it has a result: it was not refused, and did not crash, hang, or end early; ``None`` if that is not yet
-        known.
+        Whether it may have a result: it was not refused, and was not interrupted.
 
     Raises:
         UserError: If the training or its submission is refused.
@@ -179,7 +210,7 @@ def _start(search: Search, runs: SearchRuns, start: Start, console: Console, loc
     if search.jobs is not None:
         submission = search.jobs.submit(training, arguments)
         console.print(f"submitted to {submission.site} as job {submission.job} ({submission.folder})", soft_wrap=True)
-        return None
+        return True
     status = train_here(train_command(arguments, search.log_root), _longest_s(runs, start), keeps=(lock,))
     runs, _ = search.look()
     if status == EXIT_USER_ERROR and search.skip(training, runs):
@@ -190,7 +221,7 @@ def _start(search: Search, runs: SearchRuns, start: Start, console: Console, loc
             f"search {search.declaration.name}: {training_words(search.declaration, training)} was refused (see the "
             "message above): correct the cause, and start again"
         )
-    return runs.outcome(training) in (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
+    return runs.outcome(training) is not Outcome.INTERRUPTED
 
 
 def _longest_s(runs: SearchRuns, start: Start) -> float:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ledger_lab.commands.batches import batches_of, configuration_of
-from ledger_lab.commands.search_on import Gone, SearchJobs
+from ledger_lab.commands.search_on import Gone, SearchJobs, require_nothing_queued
 from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.commands.study_requests import library_of
 from ledger_lab.costs import Price, load_price_book, resolve_price
@@ -166,12 +166,14 @@ class Search:
             The trainings; and those whose last submission began no attempt.
 
         Raises:
-            UserError: If the cluster does not answer, or the ledger holds trainings that the search can't have started.
+            UserError: If the cluster does not answer, the ledger holds trainings that the search can't have started, or
+                trainings of this machine's search are on a cluster.
         """
         runs = SearchRuns(self.declaration, self.log_root)
         tell_damage(each for each in runs.damage if str(each) not in self._told)
         self._told |= {str(each) for each in runs.damage}
         if self.jobs is None:
+            require_nothing_queued(self.declaration, self.log_root, _ended(runs))
             return runs, {}
         waiting, gone = self.jobs.ask(_ended(runs))
         runs = SearchRuns(self.declaration, self.log_root, waiting)  # some may have ended before the cluster was asked

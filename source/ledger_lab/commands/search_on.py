@@ -22,7 +22,6 @@ from ledger_lab.search.declaration import SearchDeclaration
 from ledger_lab.search.space import Values
 from ledger_lab.search.trial_recipe import recorded_values
 from ledger_lab.search.trials import STOCK, SearchTraining, cohort_of, place_of
-from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.training.request import TrainRequest
 
 
@@ -38,6 +37,33 @@ class Gone:
     """Output of the last submission."""
     is_refused: bool
     """Whether ``train.py`` refused the last submission."""
+    folder: Path
+    """Folder of the last submission."""
+
+
+def require_nothing_queued(declaration: SearchDeclaration, log_root: Path, ended: Collection[SearchTraining]) -> None:
+    """Refuse to train on this machine while a cluster has trainings of the search: they would be trained twice.
+
+    Args:
+        declaration: The search.
+        log_root: Root of the ledger.
+        ended: Trainings that the ledger shows to have ended.
+
+    Raises:
+        UserError: If a training waits or runs on a cluster, or the cluster does not answer.
+    """
+    names = {_name(declaration, each) for each in ended}
+    for name, (submission, index) in latest_by_name(read_submissions(log_root, declaration.cohort_stem)).items():
+        if name not in names and index in load_engine(submission.engine).queued(submission):
+            raise UserError(
+                f"search {declaration.name}: {name} waits or runs on {submission.site} as job {submission.job}: go on "
+                f"with --on {submission.site}, or end its trainings with --cancel first"
+            )
+
+
+def _name(declaration: SearchDeclaration, training: SearchTraining) -> str:
+    """Return the name of a training in plans."""
+    return f"{cohort_of(declaration, training.place)} seed {training.seed}"
 
 
 class SearchJobs:
@@ -92,7 +118,7 @@ class SearchJobs:
 
     def _plan(self, training: SearchTraining, arguments: Sequence[str]) -> Plan:
         """Return the plan of one training."""
-        planned = planned_training(self.site, self._name(training), arguments, nodes=1)
+        planned = planned_training(self.site, _name(self._declaration, training), arguments, nodes=1)
         return Plan(name=self._declaration.cohort_stem, trainings=(planned,))
 
     def ask(
@@ -112,7 +138,7 @@ class SearchJobs:
         complete_drafts(read_drafts(self.log_root, self._declaration.cohort_stem))
         waiting: dict[SearchTraining, Waiting] = {}
         gone: dict[SearchTraining, Gone] = {}
-        names = {self._name(each) for each in ended}
+        names = {_name(self._declaration, each) for each in ended}
         submissions = read_submissions(self.log_root, self._declaration.cohort_stem)
         kept = [submission for submission in submissions if not _cancelled(submission).exists()]
         for name, (submission, index) in latest_by_name(submissions).items():
@@ -127,7 +153,8 @@ class SearchJobs:
                     job=submission.job,
                     has_begun=read_run_dir(submission.folder, index) is not None,
                     output=submission.output(index),
-                    is_refused=submission.exit_status(index) == EXIT_USER_ERROR,
+                    is_refused=submission.is_refused(index),
+                    folder=submission.folder,
                 )
         return waiting, gone
 
@@ -151,10 +178,6 @@ class SearchJobs:
                 engine.cancel(submission)
                 jobs.append(submission.job)
         return jobs
-
-    def _name(self, training: SearchTraining) -> str:
-        """Return the name of a training in plans."""
-        return f"{cohort_of(self._declaration, training.place)} seed {training.seed}"
 
     def _training(self, planned: PlannedTraining) -> SearchTraining:
         """Return which training of the search a planned training is."""

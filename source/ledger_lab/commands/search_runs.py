@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ledger_lab.commands.search_scores import last_return, last_success
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Cohort, LedgerDamageError, Run, StateSaved, read_ledger
+from ledger_lab.ledger import AttemptStarted, Cohort, LedgerDamageError, Run, StateSaved, read_ledger
 from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.panels import few_differences
 from ledger_lab.recipes.rules import positive
@@ -257,11 +257,17 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
         usd=None if any(each is None for each in usd) else sum(each for each in usd if each is not None),
         cap_s=cap_s,
         started_s=runs[0].declared_at.timestamp(),
-        machine="" if start is None else start.host,
+        ended_s=max(journal.last_time for journal in last.attempts[-1].journals).timestamp(),
+        machine="" if start is None else _machine(start),
         step_s=summary.train_s / summary.env_steps if summary.train_s and summary.env_steps else None,
         repeat=training.place.repeat,
         sealed=training.place.sealed,
     )
+
+
+def _machine(start: AttemptStarted) -> str:
+    """Return where an attempt started: the node of its job, because containers have host names of their own."""
+    return start.job.nodes[0] if start.job is not None and start.job.nodes else start.host
 
 
 def _outcome(run: Run, attempts: int = 0) -> Outcome:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.commands.study_clusters import Cluster, StudyClusters
-from ledger_lab.commands.study_runs import runs_of, train_arguments
+from ledger_lab.commands.study_runs import is_being_made, runs_of, train_arguments
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.drafts import read_drafts
@@ -44,7 +44,7 @@ class StudyTrainings:
         Raises:
             UserError: If an engine does not answer, or another program is submitting trainings of this study.
         """
-        self._study = study
+        self._study, self._log_root = study, log_root
         complete_drafts(read_drafts(log_root, study.name))
         self._submissions = read_submissions(log_root, study.name)
         self.runs: list[Run] = runs_of(study, log_root)
@@ -233,6 +233,11 @@ class StudyElsewhere(StudyTrainings):
         """
         groups: dict[tuple[str, int, int], list[tuple[Cluster, PlannedTraining]]] = {}
         for training in self.missing():
+            if is_being_made(training, self._log_root):
+                raise UserError(
+                    f"study {self._study.name}: {name_of(training)} is being trained on this machine: wait for its "
+                    "end, or end that study.py"
+                )
             cluster, machines = _cluster_for(training.arm, self._clusters), training.arm.nodes or nodes
             planned = planned_training(
                 cluster.site,

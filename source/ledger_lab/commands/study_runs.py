@@ -66,6 +66,18 @@ def making(training: Training, log_root: Path, console: Console) -> Iterator[Seq
         yield kept
 
 
+def is_being_made(training: Training, log_root: Path) -> bool:
+    """Tell whether a program on this machine makes a training now; without locks in the file system, it is unknown."""
+    lock = log_root.resolve() / _FOLDER / training.arm.cohort / f"{training.seed}.lock"
+    if not lock.exists():
+        return False
+    try:
+        with file_lock(lock) as (_, is_locked):
+            return not is_locked
+    except NoLocksError:
+        return False
+
+
 def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:
     """Return the arguments of ``train.py`` that start, resume or repeat a training.
 
@@ -88,7 +100,7 @@ def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra
 def repeated_flags(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that a run does not declare, and that must be repeated to resume it."""
     parser = argparse.ArgumentParser(add_help=False)
-    for repeated in ("--nproc", "--mirror", "--grace_s"):
+    for repeated in ("--nproc", "--cpu_threads", "--mirror", "--grace_s"):
         parser.add_argument(repeated, action="append", default=[])
     said, others = parser.parse_known_args(list(arguments))
     switches = [each for each in ("--allow_public_address",) if each in others]

@@ -20,7 +20,7 @@ from isaaclab.managers import (
     TerminationTermCfg,
 )
 from isaaclab.sensors import SensorBaseCfg
-from pxr import Usd, UsdPhysics
+from pxr import Tf, Usd, UsdPhysics
 
 from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
@@ -182,18 +182,19 @@ def _assets(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[_Asset]:
     """Yield the assets of the scene: first articulations, from their USD files if possible, then rigid objects."""
     for name, robot in _terms(env_cfg.scene, ArticulationCfg).items():
         path = getattr(robot.spawn, "usd_path", None)
-        if isinstance(path, str) and Path(path).is_file():
-            yield _look_into(name, path)
-        else:
-            patterns = (pattern for group in robot.actuators.values() for pattern in group.joint_names_expr)
-            yield _Asset(name, joints=tuple(patterns))
+        found = _look_into(name, path) if isinstance(path, str) and Path(path).is_file() else None
+        patterns = (pattern for group in robot.actuators.values() for pattern in group.joint_names_expr)
+        yield found or _Asset(name, joints=tuple(patterns))
     for name in _terms(env_cfg.scene, RigidObjectCfg):
         yield _Asset(name, joints=(), floats=True)
 
 
-def _look_into(name: str, usd_path: str) -> _Asset:
-    """Read the joints and bodies of an articulation from its USD file."""
-    stage = Usd.Stage.Open(usd_path)  # must be kept: its prims live only as long as the stage
+def _look_into(name: str, usd_path: str) -> _Asset | None:
+    """Read the joints and bodies of an articulation from its USD file; ``None`` if it cannot be read."""
+    try:
+        stage = Usd.Stage.Open(usd_path)  # must be kept: its prims live only as long as the stage
+    except Tf.ErrorException:
+        return None  # such as a pointer of Git LFS
     prims = list(stage.Traverse(Usd.TraverseInstanceProxies()))
     joints = [UsdPhysics.Joint(prim) for prim in prims if prim.IsA(UsdPhysics.Joint)]
     return _Asset(

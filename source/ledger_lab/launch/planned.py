@@ -19,7 +19,7 @@ from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Place, load_engine
 from ledger_lab.launch.job import job_environ
-from ledger_lab.launch.plans import PlannedTraining, limit_flag, read_plan, read_run_dir, run_file
+from ledger_lab.launch.plans import PlannedTraining, limit_flag, read_plan, read_run_dir, run_file, start_file
 from ledger_lab.launch.torchrun import torchrun_argv, torchrun_environ, torchrun_nodes_argv
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.find import find_run
@@ -57,6 +57,9 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
         environ = torchrun_environ(training.processes, usable_cores(), environ)
     try:
         os.chdir(training.directory)
+        started = start_file(folder, index)
+        started.parent.mkdir(exist_ok=True)
+        started.touch()
         os.execve(command[0], command, environ)
     except OSError as error:
         raise UserError(

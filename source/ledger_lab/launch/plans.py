@@ -77,6 +77,11 @@ def run_file(folder: Path, index: int) -> Path:
     return folder / "runs" / str(index)
 
 
+def start_file(folder: Path, index: int) -> Path:
+    """Return the file that a training leaves when a node becomes ``train.py``; before, its node may be at fault."""
+    return folder / "starts" / str(index)
+
+
 def read_run_dir(folder: Path, index: int) -> Path | None:
     """Return the directory of the run that a training made; ``None`` if it made none, or if it was refused."""
     try:

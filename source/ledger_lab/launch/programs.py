@@ -31,6 +31,10 @@ _CHAINED = re.compile("(?:The above exception was the direct cause|During handli
 """Lines between the messages of a chain of Python's exceptions."""
 
 
+class NoAnswerError(UserError):
+    """A program of a cluster gives no answer, or refuses; it may answer later."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """A command-line program of a scheduler."""
@@ -57,7 +61,8 @@ class Program:
             answer_s: Longest time that it may take [s]; ``None`` for that of the program.
 
         Raises:
-            UserError: If it is not installed, does not answer, or refuses.
+            NoAnswerError: If it does not answer, or refuses.
+            UserError: If it is not installed.
         """
         limit_s = self.answer_s if answer_s is None else answer_s
         try:
@@ -76,13 +81,13 @@ class Program:
         except OSError as error:
             raise UserError(f"{self.name} can't be started ({error.strerror}): {self.install}") from error
         except subprocess.TimeoutExpired as error:
-            raise UserError(
+            raise NoAnswerError(
                 f"{self.name} timed out after {limit_s:g} s: try again later, or ask the administrators"
             ) from error
         if finished.returncode:
             said = _one_line(finished.stderr or finished.stdout) or f"exit status {finished.returncode}"
             way = next((f": {way}" for part, way in self.ways_out.items() if part in said), "")
-            raise UserError(f"{self.name}: {said[:_LONGEST_REASON]}{way}")
+            raise NoAnswerError(f"{self.name}: {said[:_LONGEST_REASON]}{way}")
         return _COLOUR.sub("", finished.stdout)
 
     def _inherited(self) -> dict[str, str]:

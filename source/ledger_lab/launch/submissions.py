@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ledger_lab.launch.plans import PlannedTraining, read_plan
+from ledger_lab.launch.plans import PlannedTraining, read_plan, start_file
 from ledger_lab.launch.submission_folders import SubmissionFile, noted_submissions
+from ledger_lab.terminal.console import EXIT_USER_ERROR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,8 @@ class Submission:
     """A plan that an engine has taken."""
 
     folder: Path
-    """Holds the files of the plan and of its jobs: ``output/INDEX.log``, ``exits/INDEX`` and ``runs/INDEX``."""
+    """Holds the files of the plan and of its jobs: ``output/INDEX.log``, ``exits/INDEX``, ``starts/INDEX``
+    and ``runs/INDEX``."""
     engine: str
     """Name of the engine."""
     site: str
@@ -55,6 +57,10 @@ class Submission:
             return int((self.folder / "exits" / str(index)).read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):  # it is being written
             return None
+
+    def is_refused(self, index: int) -> bool:
+        """Tell whether ``train.py`` refused a training; an error of its node before that is no refusal."""
+        return self.exit_status(index) == EXIT_USER_ERROR and start_file(self.folder, index).exists()
 
     def output(self, index: int) -> Path:
         """Return the file with what a training printed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
@@ -60,7 +60,7 @@ class _Hardware(TypedDict, total=False):
 
     cpu: str | None
     cpu_cores: Count | None
-    cpu_quota: float
+    cpu_quota: Annotated[float, msgspec.Meta(ge=1e-3, le=1e6)]
     """How many of the cores the control group allows at a time; absent without a limit."""
     memory_bytes: Count | None
     """Memory of the host, or the limit of the control group if lower; in rows of earlier versions, of the host."""

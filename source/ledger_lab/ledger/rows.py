@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import msgspec
 
 from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed
 
@@ -253,7 +255,7 @@ class ShutdownEnded(Row):
 
     wall_ns: Count
     """Age of the attempt."""
-    exit_code: int | None
+    exit_code: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**32)] | None
     """Exit status of the process; ``None`` if a signal ended it."""
     signal: str | None
     """Name of the signal that ended it."""

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from ledger_lab.files import naming
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
+from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
+from ledger_lab.ledger.listing import COMPRESSED
 from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.runs import silence_limit
 
-_FOLLOWED = re.compile(r"journal-(\d+)-(0|supervisor|telemetry)\.jsonl")
+_FOLLOWED = re.compile(r"(journal-(\d+)-(?:0|supervisor|telemetry)\.jsonl)(?:\.gz)?")
 """Journals that are followed: of each attempt, the first process's, its supervisor's, and its telemetry."""
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -47,6 +49,8 @@ class JournalTail:
     def __init__(self, path: Path) -> None:
         """Begin at the first row."""
         self.path = path
+        self.name = _name(path.name)
+        """Name of the journal, also if the file is compressed."""
         self.attempt = _attempt(path.name)
         self.behind = False
         """Whether the last reading left whole rows for the next reading."""
@@ -63,7 +67,7 @@ class JournalTail:
             OSError: If the file can't be read.
         """
         try:
-            with self.path.open("rb") as file:
+            with open_journal(self.path) as file:
                 file.seek(self._offset)
                 data = file.read(_CHUNK_BYTES)
                 if b"\n" not in data and len(data) == _CHUNK_BYTES:
@@ -82,7 +86,9 @@ class JournalTail:
         return entries
 
     def has_grown(self) -> bool:
-        """Tell whether the file is longer than it was at the last reading."""
+        """Tell whether the file is longer than it was at the last reading; a compressed one never is."""
+        if self.path.suffix == COMPRESSED:
+            return False
         try:
             return self.path.stat().st_size > self._read_to
         except FileNotFoundError:
@@ -93,7 +99,7 @@ class JournalTail:
         decoded = decode_line(self.path, line, self._sequence, self._previous)
         self._previous = decoded.hash
         self._sequence += 1
-        return JournalEntry(self.path.name, self._sequence - 1, decoded.time, decoded.row)
+        return JournalEntry(self.name, self._sequence - 1, decoded.time, decoded.row)
 
 
 class RunFollower:
@@ -122,7 +128,7 @@ class RunFollower:
         """
         for path in self._run_dir.iterdir():
             if _FOLLOWED.fullmatch(path.name):
-                self._tails.setdefault(path.name, JournalTail(path))
+                self._tails.setdefault(_name(path.name), JournalTail(path))
         placed: list[tuple[datetime, JournalEntry]] = []
         tails = sorted(self._tails.values(), key=lambda tail: (tail.attempt, tail.path.name))
         for _, own in itertools.groupby(tails, key=lambda tail: tail.attempt):
@@ -178,4 +184,11 @@ def _attempt(journal: str) -> int:
     """Return the attempt that a journal belongs to."""
     match = _FOLLOWED.fullmatch(journal)
     assert match is not None
-    return int(match[1])
+    return int(match[2])
+
+
+def _name(file: str) -> str:
+    """Return the name of the journal that a file contains, compressed or not."""
+    match = _FOLLOWED.fullmatch(file)
+    assert match is not None
+    return match[1]

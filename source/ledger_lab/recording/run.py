@@ -52,6 +52,9 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self._journal: Journal | None = None
         self._writer: RunWriter | None = None
         self._pid = os.getpid()
+        self._saved: set[tuple[str, str]] = set()
+        """Checkpoints that the run recorded: paths and hashes."""
+        self._handles_sigterm = False
         self._seen: set[int] = set()
         """Seeds that were drawn for confirmations."""
         self._drawn: tuple[str, RecordedPanel] | None = None
@@ -74,7 +77,8 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         self._writer.beat()
         # Keep a handler that the user has set. Python sets handlers in the main thread only.
         in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        self._handles_sigterm = in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if self._handles_sigterm:
             signal.signal(signal.SIGTERM, _raise_terminated)
         return self
 
@@ -106,7 +110,8 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             self._journal = self._writer = None
             for each, handler in before.items():
                 if handler is not None:  # None: not set from Python, and cannot be restored
-                    signal.signal(each, signal.SIG_DFL if handler is _raise_terminated else handler)
+                    own = self._handles_sigterm and handler is _raise_terminated
+                    signal.signal(each, signal.SIG_DFL if own else handler)
 
     def phase(self, phase: Phase | str) -> AbstractContextManager[None]:
         """Count the time inside a ``with`` block for a phase. In nested blocks, the inner phase gets the time.
@@ -174,7 +179,9 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """
         writer = self._open()
         with self._clock.window(Phase.CHECKPOINT):
-            return writer.checkpoint(path, writer.iteration or 0, writer.env_steps)
+            saved = writer.checkpoint(path, writer.iteration or 0, writer.env_steps)
+        self._saved.add((saved.path, saved.sha256))
+        return saved
 
     def judge(
         self,
@@ -301,6 +308,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         Raises:
             UserError: If the panel was not drawn for this checkpoint, is recorded already, or the outcomes are those of
                 other seeds.
+            OSError: If the row cannot be written now. It counts, and waits until it can be written.
         """
         if self._drawn != (saved.sha256, panel):
             raise UserError(
@@ -313,11 +321,19 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         else:
             number, extension, standing = self._confirmations + 1, 0, self.rule.begin(self._standing)
         needed = int(self.rule.needs(standing, outcomes.episodes))
-        result = self._score(saved, panel, outcomes, "confirmation", number, extension, needed, exactness)
-        self._confirmations, self._extension, self._confirming = number, extension, saved.sha256
-        self._standing = self.rule.after(standing, outcomes.successes, outcomes.episodes)
-        self._drawn = None  # only now: a panel whose row could not be written can be recorded again
-        self.target_reached = self.target_reached or result.confirms
+
+        def count() -> None:
+            self._confirmations, self._extension, self._confirming = number, extension, saved.sha256
+            self._standing = self.rule.after(standing, outcomes.successes, outcomes.episodes)
+            self._drawn = None
+            self.target_reached = self.target_reached or outcomes.successes >= needed
+
+        try:
+            result = self._score(saved, panel, outcomes, "confirmation", number, extension, needed, exactness)
+        except OSError:
+            count()  # the row is not lost: the journal writes it as soon as it can, so the panel is used up
+            raise
+        count()
         return result
 
     def _score(
@@ -331,7 +347,16 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         needed: int,
         exactness: Literal["bitwise", "statistical"],
     ) -> PanelResult:
-        """Write the row of a score."""
+        """Write the row of a score.
+
+        Raises:
+            UserError: If the run did not record the checkpoint, or the outcomes are those of other seeds.
+        """
+        if (saved.path, saved.sha256) not in self._saved:
+            raise UserError(
+                f"checkpoint {saved.path}: run {self.run_id} did not record it: score a checkpoint that its own "
+                "checkpoint() returned"
+            )
         return self._open().result(
             saved,
             outcomes,

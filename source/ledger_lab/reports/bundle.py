@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         summary: Its figures.
     """
     declared = run.declared
-    windows = [window for _, window in run.windows if window.iteration is not None]
+    windows = _iterations(run)
     last = run.attempts[-1]
     bundle: dict[str, Any] = {
         "run": {
@@ -244,12 +245,32 @@ def _versions(run: Run) -> dict[str, Any]:
     }
 
 
-def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Iterations:
+    """A phase window, and how many iterations it covers: several in the excerpt of a run that comes with a task."""
+
+    window: PhaseWindow
+    count: int
+
+
+def _iterations(run: Run) -> list[_Iterations]:
+    """Return the iterations of a run. An attempt that was cut off names its last one again, which is left out."""
+    found: list[_Iterations] = []
+    done: dict[int, int] = {}
+    for attempt, window in run.windows:
+        if window.iteration is None:
+            continue
+        before = done.get(attempt.number, 0 if attempt.number == 1 else window.iteration - 1)
+        if window.iteration > before:
+            found.append(_Iterations(window, window.iteration - before))
+            done[attempt.number] = window.iteration
+    return found
+
+
+def _runtime(run: Run, windows: Sequence[_Iterations]) -> dict[str, Any]:
     """Return how fast a run was, over its iterations."""
     declared = run.declared
     steps = declared.env_steps_per_iteration
-    iteration_s = [_spent_s(window, TRAINING_PHASES) for window in windows]
-    collecting_s = [_spent_s(window, _COLLECTING) for window in windows]
     return {
         # The ledger records only the whole start-up time, as a phase.
         "startup_time_s": {
@@ -259,16 +280,33 @@ def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
             "python_imports": None,
             "task_config": None,
         },
-        "iterations_completed": max((window.iteration or 0 for window in windows), default=0),
+        "iterations_completed": max((each.window.iteration or 0 for each in windows), default=0),
         "total_wall_time_s": sum(attempt.wall_ns for attempt in run.attempts) / 1e9,
         "steps_per_iteration": steps,
         # Over the training phases, as in a training without held-out slots; extra has the figures of the whole loop.
-        "iteration_time_s": _mean_std(iteration_s, peak=True),
-        "collection_fps": _mean_std([steps / s for s in collecting_s if s > 0], peak=True),
-        "total_fps": _mean_std([steps / s for s in iteration_s if s > 0], peak=True),
-        "iterations_per_s": _mean_std([1 / s for s in iteration_s if s > 0], peak=True),
+        "iteration_time_s": _times(windows),
+        "collection_fps": _rates(windows, steps, _COLLECTING),
+        "total_fps": _rates(windows, steps, TRAINING_PHASES),
+        "iterations_per_s": _rates(windows, 1, TRAINING_PHASES),
         "environment_step_timing": None,
     }
+
+
+def _times(windows: Sequence[_Iterations]) -> dict[str, float | None]:
+    """Return the times of the iterations [s]; of iterations that were recorded together, only the mean is known."""
+    spent_s = [_spent_s(each.window, TRAINING_PHASES) for each in windows]
+    if all(each.count == 1 for each in windows):
+        return _mean_std(spent_s, peak=True)
+    return {"mean": sum(spent_s) / sum(each.count for each in windows), "std": None, "peak": None}
+
+
+def _rates(windows: Sequence[_Iterations], amount: int, phases: frozenset[Phase]) -> dict[str, float | None]:
+    """Return an amount per iteration divided by the time of some phases [1/s]; as :func:`_times`."""
+    timed = [(each.count, spent_s) for each in windows if (spent_s := _spent_s(each.window, phases)) > 0]
+    if all(count == 1 for count, _ in timed):
+        return _mean_std([amount / spent_s for _, spent_s in timed], peak=True)
+    whole_s = sum(spent_s for _, spent_s in timed)
+    return {"mean": amount * sum(count for count, _ in timed) / whole_s, "std": None, "peak": None}
 
 
 def _resources(run: Run) -> dict[str, Any]:
@@ -303,9 +341,14 @@ def _resources(run: Run) -> dict[str, Any]:
     }
 
 
-def _curve(windows: Sequence[PhaseWindow], figure: str) -> dict[str, Any]:
-    """Return a figure over the iterations in which it was measured, and its final exponential moving average."""
-    series = [window.figures[figure] for window in windows if figure in window.figures]
+def _curve(windows: Sequence[_Iterations], figure: str) -> dict[str, Any]:
+    """Return a figure over the iterations in which it was measured, and its final exponential moving average.
+
+    Of iterations that were recorded together, only the last value is known.
+    """
+    series = [each.window.figures[figure] for each in windows if figure in each.window.figures]
+    if any(each.count > 1 for each in windows):
+        return {"final_raw": series[-1] if series else None, "final_ema": None, "series_per_iter": None}
     average: float | None = None
     for value in series:
         average = value if average is None else _EMA_ALPHA * value + (1 - _EMA_ALPHA) * average

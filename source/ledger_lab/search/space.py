@@ -244,8 +244,8 @@ def _condition(where: str, found: object, earlier: Mapping[str, Parameter]) -> M
             raise UserError(f"{where}: when: {name!r} must be a choice that stands above this table")
         if not isinstance(values, list) or not values:
             raise UserError(f"{where}: when: {name} must be a list of values")
-        if odd := next((each for each in values if not earlier[name].admits(as_value(each))), None):
-            raise UserError(f"{where}: when: {odd!r} is none of the choices of {name}")
+        if odd := [each for each in values if not earlier[name].admits(as_value(each))]:
+            raise UserError(f"{where}: when: {odd[0]!r} is none of the choices of {name}")
     return {name: tuple(map(as_value, values)) for name, values in found.items()}
 
 

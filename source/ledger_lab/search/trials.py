@@ -81,6 +81,8 @@ class SeedRun:
     """Time that it may take [s]; ``None`` without a limit."""
     started_s: float
     """Time of its declaration, in seconds since 1970 [s]."""
+    ended_s: float = 0.0
+    """Time of its last row, in seconds since 1970 [s]."""
     machine: str = ""
     """Where it ran; drift is corrected within a machine."""
     step_s: float | None = None
