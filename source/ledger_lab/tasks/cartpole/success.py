@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from isaaclab.utils.math import wrap_to_pi
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 
 def pole_upright(env: ManagerBasedRLEnv, tolerance_rad: float) -> torch.Tensor:
-    """Tell in which environments the pole is upright now.
+    """Tell in which environments the pole is upright now, and has made no whole turn: its joint counts them.
 
     Args:
         env: The environment.
@@ -23,5 +22,4 @@ def pole_upright(env: ManagerBasedRLEnv, tolerance_rad: float) -> torch.Tensor:
     """
     robot = env.scene["robot"]
     pole = robot.joint_names.index("cart_to_pole")
-    angle = wrap_to_pi(robot.data.joint_pos.torch[:, pole])  # the joint counts whole turns
-    return angle.abs() <= tolerance_rad
+    return robot.data.joint_pos.torch[:, pole].abs() <= tolerance_rad
