@@ -79,7 +79,7 @@ def run_file(folder: Path, index: int) -> Path:
 
 def start_file(folder: Path, index: int) -> Path:
     """Return the file that a training leaves when a node becomes ``train.py``; before, its node may be at fault."""
-    return folder / "starts" / str(index)
+    return folder / "train" / str(index)
 
 
 def read_run_dir(folder: Path, index: int) -> Path | None:

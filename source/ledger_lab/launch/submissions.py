@@ -17,7 +17,7 @@ class Submission:
     """A plan that an engine has taken."""
 
     folder: Path
-    """Holds the files of the plan and of its jobs: ``output/INDEX.log``, ``exits/INDEX``, ``starts/INDEX``
+    """Holds the files of the plan and of its jobs: ``output/INDEX.log``, ``exits/INDEX``, ``train/INDEX``
     and ``runs/INDEX``."""
     engine: str
     """Name of the engine."""
