@@ -8,7 +8,8 @@ import signal
 import tempfile
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,9 +55,6 @@ def run_kit(argv: Sequence[str]) -> int:
         raise UserError(f"{logs} exists already: remove it, or name another folder with --logs")
     if args.caches is not None and args.caches.exists() and not args.caches.is_dir():
         raise UserError(f"--caches {args.caches} is not a folder: name a folder for compiled kernels")
-    for ending in ENDING.keys() - {signal.SIGINT}:
-        if signal.getsignal(ending) is not signal.SIG_IGN:  # as nohup does
-            signal.signal(ending, _terminate)
     console, began_s = make_console(), time.monotonic()
     started = datetime.now(UTC).isoformat(timespec="seconds")
     outcomes: dict[str, Outcome] = {}
@@ -79,7 +77,10 @@ def run_kit(argv: Sequence[str]) -> int:
         )
 
     write()  # a file that can't be written shows before the work
-    with tempfile.TemporaryDirectory(prefix="gpu-kit-", dir=_parent(args.out), ignore_cleanup_errors=True) as folder:
+    with (
+        _endable(),
+        tempfile.TemporaryDirectory(prefix="gpu-kit-", dir=_parent(args.out), ignore_cleanup_errors=True) as folder,
+    ):
         scratch = Path(folder)
         caches = args.caches or (None if args.quick else scratch / "caches")
         environ = environ_of_parts(scratch, caches=caches)
@@ -235,8 +236,22 @@ def _tell(console: Console, part: Part, outcome: Outcome) -> None:
     console.print(f"{part.name:31} {outcome.status}{spent}  {(outcome.error or '')[:160]}".rstrip(), soft_wrap=True)
 
 
+@contextmanager
+def _endable() -> Iterator[None]:
+    """Let signals that ask for the end raise an exception, so that the part that runs is ended, too."""
+    before = {ending: signal.getsignal(ending) for ending in ENDING}
+    for ending, handler in before.items():
+        if ending != signal.SIGINT and handler is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(ending, _terminate)
+    try:
+        yield
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
+
+
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """End the kit and the part that runs; a second signal must not interrupt this."""
+    """End the kit and the part that runs. A second signal must not interrupt this."""
     for ending in ENDING:
         signal.signal(ending, signal.SIG_IGN)
     raise Terminated(signal.Signals(number).name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -21,6 +22,7 @@ from benchmarks.gpu.parts import all_parts
 from benchmarks.gpu.readers import read_without_cuda
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.endings import Terminated
+from ledger_lab.terminal.exit_status import ENDING
 from tests.conftest import benchmark
 from tests.fakes.waiting import wait_until
 
@@ -189,8 +191,10 @@ def test_no_part_stops_the_next_and_what_does_not_fit_is_named(tmp_path: Path, m
 
 def test_the_output_of_a_part_is_kept_if_the_kit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = f"import os, signal, time; {WRITES}; print('so far', flush=True); os.kill(os.getppid(), signal.SIGTERM)"
+    handlers = [signal.getsignal(each) for each in ENDING]
     with pytest.raises(Terminated):
         run_kit(monkeypatch, tmp_path, [part(f"{asked}; time.sleep(100)"), part(WRITES, "never")])
+    assert [signal.getsignal(each) for each in ENDING] == handlers
     assert (tmp_path / "gpu-logs" / "tried" / "output.txt").read_text() == "so far\n"
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["not_run"] == ["tried", "never"]
