@@ -78,7 +78,7 @@ def run_kit(argv: Sequence[str]) -> int:
 
     write()  # a file that can't be written shows before the work
     with (
-        _endable(),
+        _ended_by_signals(),
         tempfile.TemporaryDirectory(prefix="gpu-kit-", dir=_parent(args.out), ignore_cleanup_errors=True) as folder,
     ):
         scratch = Path(folder)
@@ -237,7 +237,7 @@ def _tell(console: Console, part: Part, outcome: Outcome) -> None:
 
 
 @contextmanager
-def _endable() -> Iterator[None]:
+def _ended_by_signals() -> Iterator[None]:
     """Let signals that ask for the end raise an exception, so that the part that runs is ended, too."""
     before = {ending: signal.getsignal(ending) for ending in ENDING}
     for ending, handler in before.items():

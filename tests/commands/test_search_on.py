@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +18,8 @@ from ledger_lab.commands.search_decisions import Search
 from ledger_lab.commands.search_on import Gone
 from ledger_lab.errors import UserError
 from ledger_lab.launch.local import ENGINE
-from ledger_lab.launch.plans import start_file
-from ledger_lab.launch.programs import NoAnswerError
+from ledger_lab.launch.plans import train_file
+from ledger_lab.launch.programs import AskedInVainError
 from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import read_ledger
 from ledger_lab.search.declaration import load_search
@@ -97,8 +98,9 @@ def test_trainings_on_a_cluster_are_not_made_here_as_well(cluster: Path, tmp_pat
     with subprocess.Popen([sys.executable, "-c", PROGRAM.format(argv=sys.argv, asked=asked)]) as killed:
         wait_until(lambda: read_submissions(log_root, load_search(path).cohort_stem), "one is submitted", 60)
         killed.kill()
-    with pytest.raises(UserError, match="seed 1 waits or runs on here as job .*: go on with --on here, or end its"):
+    with pytest.raises(UserError, match="seed 1 waits or runs on here as job .*: go on with --on CLUSTER .the file of"):
         run_search([str(path), "--log_root", str(log_root)])
+    assert run_search([str(path), "--log_root", str(log_root), "--status"]) == 0, "it may be looked at"
     assert run_search([*asked, "--cancel"]) == 0
 
 
@@ -109,15 +111,25 @@ def test_a_cluster_that_does_not_answer_for_a_while_does_not_end_the_search(
 
     def rarely(search: Search) -> object:
         if next(calls) in (1, 2, 4):
-            raise NoAnswerError("squeue timed out after 60 s")
+            raise AskedInVainError("squeue timed out after 60 s")
         return look(search)
 
     monkeypatch.setattr(Search, "look", rarely)
     assert run_search([str(search_file(tmp_path, budget_h=0.06)), "--on", str(cluster)]) == 0
     assert "squeue timed out after 60 s; looking again in" in capfd.readouterr().out
-    monkeypatch.setattr(Search, "look", lambda search: (_ for _ in ()).throw(NoAnswerError("squeue timed out")))
-    with pytest.raises(UserError, match="squeue timed out"):
-        run_search([str(search_file(tmp_path, budget_h=0.07)), "--on", str(cluster)])
+    monkeypatch.setattr(program, "_MOST_UNANSWERED", 3)
+    for first, asked in ((0, 1), (1, 4)):
+        calls = iter(range(10**6))
+
+        def never(search: Search, first: int = first, calls: Iterator[int] = calls) -> object:
+            if next(calls) >= first:
+                raise AskedInVainError("squeue timed out")
+            return look(search)
+
+        monkeypatch.setattr(Search, "look", never)
+        with pytest.raises(UserError, match="squeue timed out"):
+            run_search([str(search_file(tmp_path, budget_h=0.07)), "--on", str(cluster)])
+        assert next(calls) == asked, "at first it must answer, and later it may fail twice"
 
 
 def test_a_cluster_on_which_every_training_crashes_stops_the_search(cluster: Path, tmp_path: Path) -> None:
@@ -132,10 +144,10 @@ def test_an_error_of_a_node_is_no_refusal(cluster: Path, tmp_path: Path) -> None
     path = search_file(tmp_path, budget_h=0.06)
     run_search([str(path), "--on", str(cluster)])
     first, *_ = read_submissions(tmp_path / "ledger", load_search(path).cohort_stem)
-    assert first.exit_status(0) == 0 and start_file(first.folder, 0).exists() and not first.is_refused(0)
+    assert first.exit_status(0) == 0 and train_file(first.folder, 0).exists() and not first.is_refused(0)
     (first.folder / "exits" / "0").write_text("2")
     assert first.is_refused(0)
-    start_file(first.folder, 0).unlink()
+    train_file(first.folder, 0).unlink()
     assert not first.is_refused(0), "its node could not start train.py"
 
 

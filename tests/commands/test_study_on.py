@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.commands.study import run_study
+from ledger_lab.commands.study_runs import making
 from ledger_lab.commands.submit import planned_training, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import load_site
 from ledger_lab.launch.local import ENGINE
 from ledger_lab.launch.submissions import read_submissions
 from ledger_lab.ledger import Status, read_ledger
+from ledger_lab.studies import load_study
+from ledger_lab.terminal.console import make_console
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.waiting import wait_until
@@ -119,6 +122,18 @@ def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
     assert "s seed 1: exit status 143: see" in capfd.readouterr().out
     assert run_study([*asked(600), "--cancel"]) == 0
     assert "no training is queued" in capfd.readouterr().out
+
+
+def test_a_training_that_is_made_on_this_machine_is_not_submitted(
+    asked: Callable[[int], list[str]], tmp_path: Path
+) -> None:
+    study = load_study(asked(4)[0])
+    training = next(iter(study.trainings()))
+    with making(training, tmp_path / "ledger", make_console()) as kept:
+        assert kept
+        with pytest.raises(UserError, match="s seed 1 is being trained on this machine: wait until it has ended"):
+            run_study(asked(4))
+    assert not (tmp_path / "ledger" / "submissions" / "s" / "001" / "submission.json").exists()
 
 
 def test_a_study_here_does_not_repeat_what_another_program_makes_meanwhile(

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,6 +52,19 @@ def test_the_program_writes_a_panel_file_and_prints_the_next_steps(tmp_path: Pat
     assert first == "wrote ledgerlab_cartpole.toml: 256 episodes of 5 s of LedgerLab-Cartpole"
     assert "left to do" in left and "has no attribute 'succeeded'" in left
     assert then.endswith("scripts/train.py --task LedgerLab-Cartpole --panel ledgerlab_cartpole.toml")
+
+
+def test_a_robot_whose_usd_file_cannot_be_read_has_the_joints_of_its_actuators(tmp_path: Path) -> None:
+    from isaaclab.assets import ArticulationCfg
+
+    from ledger_lab.evaluation.new_panel import _assets
+
+    pointer = tmp_path / "robot.usd"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\n")
+    group = SimpleNamespace(joint_names_expr=["knee.*", "hip"])
+    robot = ArticulationCfg(spawn=SimpleNamespace(usd_path=str(pointer)), actuators={"legs": group})
+    (found,) = _assets(SimpleNamespace(scene=SimpleNamespace(robot=robot)))
+    assert (found.name, found.joints, found.bodies) == ("robot", ("knee.*", "hip"), ())
 
 
 def test_arguments_are_written_to_the_panel_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,11 +19,13 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Row, Status, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
+from ledger_lab.reports.bundle import _iterations, training_bundle, why_not, write_bundles
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.export import export_tables
 from ledger_lab.reports.ledger_tables import TABLES
 from tests.fakes.ledgers import SECOND, declared, window, write_run
+
+PRETRAINED = Path(__file__).parents[2] / "source" / "ledger_lab" / "pretrained"
 
 
 @pytest.fixture
@@ -158,6 +160,12 @@ def test_of_iterations_that_were_recorded_together_a_bundle_has_only_means(tmp_p
     assert bundle["runtime"]["iterations_completed"] == 8
     assert bundle["learning"]["reward"] == {"final_raw": 3.0, "final_ema": None, "series_per_iter": None}
     assert "learning.reward.final_ema" in bundle["extra"]["ledger_lab/not_measured"]
+
+
+def test_an_excerpt_of_a_resumed_run_counts_its_iterations_from_where_it_was_resumed() -> None:
+    (run,) = read_ledger(PRETRAINED / "LedgerLab-Humanoid").runs
+    assert len(run.attempts) > 1
+    assert sum(each.count for each in _iterations(run)) == max(window.iteration or 0 for _, window in run.windows)
 
 
 @pytest.mark.parametrize("run_id", ["../../out", "/tmp/out", "..", ".", "a/b", ""])

@@ -63,13 +63,16 @@ def list_tasks(argv: Sequence[str]) -> int:
             own = [panel for panel in panels if panel.task == task]
             default = kwargs.get("default_panel")
             simulations: list[_Simulation] = []
-            try:
-                if default is not None and default not in known and libraries:
+            if default is not None and default not in known and libraries:
+                try:
                     own.append(load_panel(default))
-                if own:
+                except UserError as error:
+                    broken.append(str(error))
+            if own:
+                try:
                     simulations = _simulations(task, libraries[0], device)
-            except UserError as error:
-                broken.append(str(error))
+                except UserError as error:
+                    broken.append(str(error))
             own.sort(key=lambda panel: default not in (panel.name, panel.source))
             if not simulations:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))

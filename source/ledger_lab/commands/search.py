@@ -19,7 +19,7 @@ from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.commands.search_scores import scored_trainings
 from ledger_lab.commands.train_here import train_command, train_here
 from ledger_lab.errors import UserError
-from ledger_lab.launch.programs import NoAnswerError
+from ledger_lab.launch.programs import AskedInVainError
 from ledger_lab.ledger.cohorts import cohort_journal
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.figures import save_drawings
@@ -114,18 +114,18 @@ def _carry_out(search: Search, at_once: int, console: Console, lock: int) -> End
     """
     told, began_s = "", time.time()
     without_result: list[tuple[float, SearchTraining]] = []
-    unanswered = _MOST_UNANSWERED  # at first, the cluster must answer
+    has_answered, unanswered = False, 0
     while True:
         try:
             runs, gone = search.look()
-        except NoAnswerError as error:
-            if unanswered == _MOST_UNANSWERED:
-                raise
+        except AskedInVainError as error:
             unanswered += 1
+            if not has_answered or unanswered == _MOST_UNANSWERED:
+                raise
             console.print(f"{error}; looking again in {_LOOK_EVERY_S:.0f} s", markup=False, soft_wrap=True)
             time.sleep(_LOOK_EVERY_S)
             continue
-        unanswered = 0
+        has_answered, unanswered = True, 0
         for training, each in gone.items():
             if not (each.is_refused and search.skip(training, runs)):
                 raise UserError(
@@ -211,6 +211,7 @@ def _start(search: Search, runs: SearchRuns, start: Start, console: Console, loc
         submission = search.jobs.submit(training, arguments)
         console.print(f"submitted to {submission.site} as job {submission.job} ({submission.folder})", soft_wrap=True)
         return True
+    search.require_nothing_queued(runs)
     status = train_here(train_command(arguments, search.log_root), _longest_s(runs, start), keeps=(lock,))
     runs, _ = search.look()
     if status == EXIT_USER_ERROR and search.skip(training, runs):

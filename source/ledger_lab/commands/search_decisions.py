@@ -166,14 +166,12 @@ class Search:
             The trainings; and those whose last submission began no attempt.
 
         Raises:
-            UserError: If the cluster does not answer, the ledger holds trainings that the search can't have started, or
-                trainings of this machine's search are on a cluster.
+            UserError: If the cluster does not answer, or the ledger holds trainings that the search can't have started.
         """
         runs = SearchRuns(self.declaration, self.log_root)
         tell_damage(each for each in runs.damage if str(each) not in self._told)
         self._told |= {str(each) for each in runs.damage}
         if self.jobs is None:
-            require_nothing_queued(self.declaration, self.log_root, _ended(runs))
             return runs, {}
         waiting, gone = self.jobs.ask(_ended(runs))
         runs = SearchRuns(self.declaration, self.log_root, waiting)  # some may have ended before the cluster was asked
@@ -182,6 +180,17 @@ class Search:
             for training, each in gone.items()
             if not (each.has_begun or _has_attempt(runs.runs.get(training, []), each.job))
         }
+
+    def require_nothing_queued(self, runs: SearchRuns) -> None:
+        """Refuse to train here what waits or runs on a cluster; see :func:`~.search_on.require_nothing_queued`.
+
+        Args:
+            runs: The trainings of the search.
+
+        Raises:
+            UserError: If there is such a training, or the cluster does not answer.
+        """
+        require_nothing_queued(self.declaration, self.log_root, _ended(runs))
 
     def skip(self, training: SearchTraining, runs: SearchRuns) -> bool:
         """Leave out a trial because ``train.py`` has refused its first training.

@@ -52,12 +52,13 @@ def require_nothing_queued(declaration: SearchDeclaration, log_root: Path, ended
     Raises:
         UserError: If a training waits or runs on a cluster, or the cluster does not answer.
     """
+    complete_drafts(read_drafts(log_root, declaration.cohort_stem))
     names = {_name(declaration, each) for each in ended}
     for name, (submission, index) in latest_by_name(read_submissions(log_root, declaration.cohort_stem)).items():
         if name not in names and index in load_engine(submission.engine).queued(submission):
             raise UserError(
                 f"search {declaration.name}: {name} waits or runs on {submission.site} as job {submission.job}: go on "
-                f"with --on {submission.site}, or end its trainings with --cancel first"
+                f"with --on CLUSTER (the file of cluster {submission.site}), or end it with --on CLUSTER --cancel"
             )
 
 

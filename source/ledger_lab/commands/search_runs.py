@@ -266,8 +266,9 @@ def _seed_run(training: SearchTraining, runs: Sequence[Run]) -> SeedRun:
 
 
 def _machine(start: AttemptStarted) -> str:
-    """Return where an attempt started: the node of its job, because containers have host names of their own."""
-    return start.job.nodes[0] if start.job is not None and start.job.nodes else start.host
+    """Return where an attempt started. On Kubernetes, this is the node, because each pod has a host name of its own."""
+    on_kubernetes = start.job is not None and start.job.engine == "kubernetes" and start.job.nodes
+    return start.job.nodes[0] if start.job is not None and on_kubernetes else start.host
 
 
 def _outcome(run: Run, attempts: int = 0) -> Outcome:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.commands.study_clusters import Cluster, StudyClusters
-from ledger_lab.commands.study_runs import is_being_made, runs_of, train_arguments
+from ledger_lab.commands.study_runs import is_being_trained, runs_of, train_arguments
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.launch.drafts import read_drafts
@@ -233,10 +233,10 @@ class StudyElsewhere(StudyTrainings):
         """
         groups: dict[tuple[str, int, int], list[tuple[Cluster, PlannedTraining]]] = {}
         for training in self.missing():
-            if is_being_made(training, self._log_root):
+            if is_being_trained(training, self._log_root):
                 raise UserError(
-                    f"study {self._study.name}: {name_of(training)} is being trained on this machine: wait for its "
-                    "end, or end that study.py"
+                    f"study {self._study.name}: {name_of(training)} is being trained on this machine: wait until "
+                    "it has ended, or end that training"
                 )
             cluster, machines = _cluster_for(training.arm, self._clusters), training.arm.nodes or nodes
             planned = planned_training(

@@ -151,7 +151,7 @@ def _difference(
         is_repeated: Whether it repeats an earlier run of its training, and so has only what that left of the limit.
     """
     request = asked.request
-    for name in ("device", "cpu_threads", *flag_names(TrainRequest, each_attempt=False)):
+    for name in ("device", *flag_names(TrainRequest, each_attempt=False)):
         then, now = getattr(recorded, name), getattr(request, name)
         # What was not given has its default; the declaration has what that was.
         default = getattr(declared, name, None) if then is None else None

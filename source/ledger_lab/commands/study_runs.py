@@ -66,7 +66,7 @@ def making(training: Training, log_root: Path, console: Console) -> Iterator[Seq
         yield kept
 
 
-def is_being_made(training: Training, log_root: Path) -> bool:
+def is_being_trained(training: Training, log_root: Path) -> bool:
     """Tell whether a program on this machine makes a training now; without locks in the file system, it is unknown."""
     lock = log_root.resolve() / _FOLDER / training.arm.cohort / f"{training.seed}.lock"
     if not lock.exists():
@@ -98,7 +98,7 @@ def train_arguments(training: Training, study: Study, runs: Sequence[Run], extra
 
 
 def repeated_flags(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments that a run does not declare, and that must be repeated to resume it."""
+    """Return the arguments that a resumed run does not take from its declaration, and that must be given again."""
     parser = argparse.ArgumentParser(add_help=False)
     for repeated in ("--nproc", "--cpu_threads", "--mirror", "--grace_s"):
         parser.add_argument(repeated, action="append", default=[])

@@ -19,7 +19,7 @@ from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Place, load_engine
 from ledger_lab.launch.job import job_environ
-from ledger_lab.launch.plans import PlannedTraining, limit_flag, read_plan, read_run_dir, run_file, start_file
+from ledger_lab.launch.plans import PlannedTraining, limit_flag, read_plan, read_run_dir, run_file, train_file
 from ledger_lab.launch.torchrun import torchrun_argv, torchrun_environ, torchrun_nodes_argv
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.find import find_run
@@ -40,7 +40,9 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
         SystemExit: With status 0 if the run has ended already.
         UserError: If the plan can't be read or was changed, or the training can't be started.
     """
-    engine, folder, index = load_engine(argv[0]), Path(argv[1]).resolve(), int(argv[2])
+    folder, index = Path(argv[1]).resolve(), int(argv[2])
+    train_file(folder, index).unlink(missing_ok=True)  # of an earlier part
+    engine = load_engine(argv[0])
     training = read_plan(folder, argv[3])[index]
     place = engine.place(os.environ, index, training.nodes)
     run = _earlier_run(folder, index)
@@ -57,9 +59,8 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
         environ = torchrun_environ(training.processes, usable_cores(), environ)
     try:
         os.chdir(training.directory)
-        started = start_file(folder, index)
-        started.parent.mkdir(exist_ok=True)
-        started.touch()
+        train_file(folder, index).parent.mkdir(exist_ok=True)
+        train_file(folder, index).touch()
         os.execve(command[0], command, environ)
     except OSError as error:
         raise UserError(

@@ -77,8 +77,8 @@ def run_file(folder: Path, index: int) -> Path:
     return folder / "runs" / str(index)
 
 
-def start_file(folder: Path, index: int) -> Path:
-    """Return the file that a training leaves when a node becomes ``train.py``; before, its node may be at fault."""
+def train_file(folder: Path, index: int) -> Path:
+    """Return the file that a node writes just before it starts ``train.py``. Without it, the node failed."""
     return folder / "train" / str(index)
 
 

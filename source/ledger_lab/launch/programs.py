@@ -31,8 +31,12 @@ _CHAINED = re.compile("(?:The above exception was the direct cause|During handli
 """Lines between the messages of a chain of Python's exceptions."""
 
 
-class NoAnswerError(UserError):
-    """A program of a cluster gives no answer, or refuses; it may answer later."""
+class AskedInVainError(UserError):
+    """A cluster refuses, or does not answer; it may do what it was asked for later."""
+
+
+class NoAnswerError(AskedInVainError):
+    """A cluster did not answer in time; it may still do what it was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ class Program:
             answer_s: Longest time that it may take [s]; ``None`` for that of the program.
 
         Raises:
-            NoAnswerError: If it does not answer, or refuses.
+            AskedInVainError: If it does not answer, or refuses.
             UserError: If it is not installed.
         """
         limit_s = self.answer_s if answer_s is None else answer_s
@@ -87,7 +91,7 @@ class Program:
         if finished.returncode:
             said = _one_line(finished.stderr or finished.stdout) or f"exit status {finished.returncode}"
             way = next((f": {way}" for part, way in self.ways_out.items() if part in said), "")
-            raise NoAnswerError(f"{self.name}: {said[:_LONGEST_REASON]}{way}")
+            raise AskedInVainError(f"{self.name}: {said[:_LONGEST_REASON]}{way}")
         return _COLOUR.sub("", finished.stdout)
 
     def _inherited(self) -> dict[str, str]:

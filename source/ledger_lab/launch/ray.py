@@ -20,7 +20,7 @@ import msgspec
 from ledger_lab.errors import UserError
 from ledger_lab.launch.engine import Engine, Place, Queued, Site, UnclearSubmissionError
 from ledger_lab.launch.plans import Plan
-from ledger_lab.launch.programs import changed, read_submitted
+from ledger_lab.launch.programs import AskedInVainError, NoAnswerError, changed, read_submitted
 from ledger_lab.launch.ray_job import JOB, NODE, PART, QUEUE_S, RayJob
 from ledger_lab.launch.submissions import Submission
 from ledger_lab.ledger import SchedulerJob
@@ -142,7 +142,7 @@ class Ray(Engine):
         made = _job_id(folder)
         try:
             _ask_ray("submit", _FILE, cwd=folder)
-        except _NoAnswerError as error:
+        except NoAnswerError as error:
             raise UnclearSubmissionError(
                 f"{error}: the job may be submitted all the same: call again, and LedgerLab looks for it by its name, "
                 f"{made.rpartition('/')[2]}"
@@ -159,8 +159,10 @@ class Ray(Engine):
         """Return the trainings that wait or run; see :class:`~ledger_lab.launch.engine.Engine`."""
         try:
             said = _ask_ray("states", submission.job)
-        except UserError as error:
-            raise UserError(f"{error}; if this cluster has ended for good, remove {submission.folder}") from error
+        except AskedInVainError as error:
+            raise AskedInVainError(
+                f"{error}; if this cluster has ended for good, remove {submission.folder}"
+            ) from error
         try:
             states = msgspec.json.decode(said, type=dict[int, tuple[bool, str]] | None)
         except msgspec.MsgspecError as error:  # a training that is missed here would be submitted again
@@ -230,11 +232,11 @@ def _ask_ray(*arguments: str, cwd: Path | None = None) -> bytes:
     try:
         finished = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, cwd=cwd)
     except subprocess.TimeoutExpired as error:
-        raise _NoAnswerError(
+        raise NoAnswerError(
             f"Ray does not answer within {_ANSWER_S:g} s: look at the cluster with `ray status`, and try again"
         ) from error
     if finished.returncode:
-        raise UserError(_read_refusal(finished.stderr.decode(errors="replace"), finished.returncode))
+        raise AskedInVainError(_read_refusal(finished.stderr.decode(errors="replace"), finished.returncode))
     return finished.stdout
 
 
@@ -246,10 +248,6 @@ def _read_refusal(said: str, status: int) -> str:
         return f"Ray's client ended with status {status} and said: {last.strip()}"
     token = ": the cluster has another token: see RAY_AUTH_TOKEN_PATH" if "InvalidAuthToken" in said else ""
     return f"{errors[-1]}{token}"
-
-
-class _NoAnswerError(UserError):
-    """Ray did not answer; it may still do what it was asked for."""
 
 
 ENGINE = Ray()

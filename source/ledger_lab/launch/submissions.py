@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from ledger_lab.launch.plans import PlannedTraining, read_plan, start_file
+from ledger_lab.launch.plans import PlannedTraining, read_plan, train_file
 from ledger_lab.launch.submission_folders import SubmissionFile, noted_submissions
 from ledger_lab.terminal.console import EXIT_USER_ERROR
 
@@ -60,7 +60,7 @@ class Submission:
 
     def is_refused(self, index: int) -> bool:
         """Tell whether ``train.py`` refused a training; an error of its node before that is no refusal."""
-        return self.exit_status(index) == EXIT_USER_ERROR and start_file(self.folder, index).exists()
+        return self.exit_status(index) == EXIT_USER_ERROR and train_file(self.folder, index).exists()
 
     def output(self, index: int) -> Path:
         """Return the file with what a training printed."""

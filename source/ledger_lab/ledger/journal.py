@@ -97,6 +97,11 @@ class Journal:
         self._tail, self._tallied = _Tail(begin=0, sequence=0, previous=GENESIS), Tallied()
         sync_folder(path.parent)
 
+    @property
+    def accepted(self) -> int:
+        """Number of rows that are part of the chain, written or not."""
+        return self._tail.sequence + len(self._tail.lines)
+
     def append(self, row: Row) -> None:
         """Write a row.
 

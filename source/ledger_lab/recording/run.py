@@ -308,7 +308,8 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         Raises:
             UserError: If the panel was not drawn for this checkpoint, is recorded already, or the outcomes are those of
                 other seeds.
-            OSError: If the row cannot be written now. It counts, and waits until it can be written.
+            OSError: If the row cannot be written yet. The confirmation counts all the same, and the next row that is
+                written writes this one first.
         """
         if self._drawn != (saved.sha256, panel):
             raise UserError(
@@ -328,13 +329,13 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             self._drawn = None
             self.target_reached = self.target_reached or outcomes.successes >= needed
 
+        journal = self._journal
+        accepted = 0 if journal is None else journal.accepted
         try:
-            result = self._score(saved, panel, outcomes, "confirmation", number, extension, needed, exactness)
-        except OSError:
-            count()  # the row is not lost: the journal writes it as soon as it can, so the panel is used up
-            raise
-        count()
-        return result
+            return self._score(saved, panel, outcomes, "confirmation", number, extension, needed, exactness)
+        finally:  # also if the disk is full, or a signal comes: the journal writes what it accepted as soon as it can
+            if journal is not None and journal.accepted > accepted:
+                count()
 
     def _score(
         self,

@@ -18,7 +18,7 @@ from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
-from ledger_lab.ledger import Attempt, AttemptStarted, PhaseWindow, Run, Status, SupervisionStarted
+from ledger_lab.ledger import Attempt, AttemptStarted, PhaseWindow, Run, StateRestored, Status, SupervisionStarted
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.names import names_a_folder
 from ledger_lab.reports.clock import sampled
@@ -124,7 +124,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         summary: Its figures.
     """
     declared = run.declared
-    windows = _iterations(run)
+    steps = _iterations(run)
     last = run.attempts[-1]
     bundle: dict[str, Any] = {
         "run": {
@@ -153,12 +153,12 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
             "cpu_count": declared.hardware.get("cpu_cores"),
             "ram_gb": _gb(declared.hardware.get("memory_bytes")),
         },
-        "runtime": _runtime(run, windows),
+        "runtime": _runtime(run, steps),
         "resources": _resources(run),
         "learning": {
             "ema_alpha": _EMA_ALPHA,
-            "reward": _curve(windows, "mean_return"),
-            "ep_length": _curve(windows, "mean_episode_steps"),
+            "reward": _curve(steps, "mean_return"),
+            "ep_length": _curve(steps, "mean_episode_steps"),
             "success_rate": None,  # a training metric per iteration in this schema; held-out success is in extra
         },
         "success_rate": summary.heldout_success,
@@ -254,13 +254,18 @@ class _Iterations:
 
 
 def _iterations(run: Run) -> list[_Iterations]:
-    """Return the iterations of a run. An attempt that was cut off names its last one again, which is left out."""
+    """Return the iterations of a run.
+
+    If an attempt was interrupted, its last row repeats the number of the iteration before. That row is left out.
+    """
     found: list[_Iterations] = []
     done: dict[int, int] = {}
     for attempt, window in run.windows:
         if window.iteration is None:
             continue
-        before = done.get(attempt.number, 0 if attempt.number == 1 else window.iteration - 1)
+        if attempt.number not in done:
+            done[attempt.number] = next((row.iteration for row in attempt.of(StateRestored)), 0)
+        before = done[attempt.number]
         if window.iteration > before:
             found.append(_Iterations(window, window.iteration - before))
             done[attempt.number] = window.iteration

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def pole_upright(env: ManagerBasedRLEnv, tolerance_rad: float) -> torch.Tensor:
-    """Tell in which environments the pole is upright now, and has made no whole turn: its joint counts them.
+    """Tell in which environments the pole is upright now.
+
+    A pole that has made a whole turn does not count, because the angle of its joint then is 2π, not 0.
 
     Args:
         env: The environment.
