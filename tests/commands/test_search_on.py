@@ -132,6 +132,7 @@ def test_a_cluster_that_does_not_answer_for_a_while_does_not_end_the_search(
         assert next(calls) == asked, "at first it must answer, and later it may fail twice"
 
 
+@pytest.mark.thorough  # ten jobs; test_search.py shows the rule on this machine
 def test_a_cluster_on_which_every_training_crashes_stops_the_search(cluster: Path, tmp_path: Path) -> None:
     trainer(tmp_path, crashes=True)
     with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of"):
