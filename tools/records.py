@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.costs import RunTime, median_time_to_target
+from ledger_lab.costs import RunTime
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.cohort_summary import CohortSummary, summarize_cohorts
 from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
-from tools.study_tables import algorithms_table, update_to_data_table
+from tools.study_tables import algorithms_table, median_words, update_to_data_table
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
 """The lines around a table in its page; the braces stand for the name of the table."""
@@ -204,10 +204,7 @@ def _steps(members: Sequence[RunSummary]) -> str:
         RunTime(wall_s=each.env_steps, to_target_s=None if each.confirmed is None else each.confirmed.env_steps)
         for each in members
     ]
-    found = median_time_to_target(steps)  # its rules hold for steps, too
-    if found.median_s is None:
-        return f"> {quantity(found.more_than_s)}"
-    return ("" if found.is_exact else "≈ ") + quantity(found.median_s)
+    return median_words(steps, quantity)  # its rules hold for steps, too
 
 
 def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:

@@ -78,7 +78,7 @@ def _cells(runs: Sequence[_Run]) -> tuple[str, ...]:
     return (
         f"{len(reached)} of {len(runs)}",
         _median_and_range(_times(runs)),
-        _median(_steps(runs), quantity),
+        median_words(_steps(runs), quantity),
         usd(sum(run["billable_usd"] for run in runs)),
         f"{max(run['peak_host_memory_gb'] for run in runs):.1f} GB",
     )
@@ -100,7 +100,7 @@ def _steps(runs: Sequence[_Run]) -> list[RunTime]:
     ]
 
 
-def _median(figures: Sequence[RunTime], written: Callable[[float], str]) -> str:
+def median_words(figures: Sequence[RunTime], written: Callable[[float], str]) -> str:
     """Return the median over all runs; those that missed the target have larger figures."""
     found = median_time_to_target(figures)
     if found.median_s is None:
@@ -114,4 +114,4 @@ def _median_and_range(times: Sequence[RunTime]) -> str:
     slowest = max(times, key=lambda time: (time.to_target_s is None, time.observed_s))
     more = "more than " if slowest.to_target_s is None else ""
     fastest = min(time.observed_s for time in times if time.to_target_s is not None)
-    return f"{_median(times, duration)} ({duration(fastest)} to {more}{duration(slowest.observed_s)})"
+    return f"{median_words(times, duration)} ({duration(fastest)} to {more}{duration(slowest.observed_s)})"

@@ -8,8 +8,7 @@ import signal
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from benchmarks.gpu.surroundings import cached_kernels, environ_of_parts
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.meters import hardware_facts
+from ledger_lab.supervision.forked import handling
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.exit_status import ENDING
 from ledger_lab.terminal.findings import write_findings
@@ -78,7 +78,7 @@ def run_kit(argv: Sequence[str]) -> int:
 
     write()  # a file that can't be written shows before the work
     with (
-        _ended_by_signals(),
+        handling(ENDING, _terminate),
         tempfile.TemporaryDirectory(prefix="gpu-kit-", dir=_parent(args.out), ignore_cleanup_errors=True) as folder,
     ):
         scratch = Path(folder)
@@ -236,22 +236,8 @@ def _tell(console: Console, part: Part, outcome: Outcome) -> None:
     console.print(f"{part.name:31} {outcome.status}{spent}  {(outcome.error or '')[:160]}".rstrip(), soft_wrap=True)
 
 
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let signals that ask for the end raise an exception, so that the part that runs is ended, too."""
-    before = {ending: signal.getsignal(ending) for ending in ENDING}
-    for ending, handler in before.items():
-        if ending != signal.SIGINT and handler is not signal.SIG_IGN:  # nohup ignores SIGHUP
-            signal.signal(ending, _terminate)
-    try:
-        yield
-    finally:
-        for ending, handler in before.items():
-            signal.signal(ending, handler)
-
-
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     """End the kit and the part that runs. A second signal must not interrupt this."""
     for ending in ENDING:
         signal.signal(ending, signal.SIG_IGN)
-    raise Terminated(signal.Signals(number).name)
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated(signal.Signals(number).name)

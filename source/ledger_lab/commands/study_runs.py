@@ -54,21 +54,26 @@ def making(training: Training, log_root: Path, console: Console) -> Iterator[Seq
     Raises:
         UserError: If the root can't be written to.
     """
-    folder = log_root.resolve() / _FOLDER / training.arm.cohort
-    make_folder(folder)
+    lock = _lock(training, log_root)
+    make_folder(lock.parent)
     with ExitStack() as stack:
         kept: Sequence[int] | None = ()
         try:
-            descriptor, is_locked = stack.enter_context(file_lock(folder / f"{training.seed}.lock"))
+            descriptor, is_locked = stack.enter_context(file_lock(lock))
             kept = (descriptor,) if is_locked else None
         except NoLocksError as error:
             console.print(f"{error}; without locks, if this program is killed, end its training, too", soft_wrap=True)
         yield kept
 
 
+def _lock(training: Training, log_root: Path) -> Path:
+    """Return the file that the program locks that makes a training."""
+    return log_root.resolve() / _FOLDER / training.arm.cohort / f"{training.seed}.lock"
+
+
 def is_being_trained(training: Training, log_root: Path) -> bool:
     """Tell whether a program on this machine makes a training now; without locks in the file system, it is unknown."""
-    lock = log_root.resolve() / _FOLDER / training.arm.cohort / f"{training.seed}.lock"
+    lock = _lock(training, log_root)
     if not lock.exists():
         return False
     try:

@@ -200,12 +200,11 @@ def summarize_cohorts(
         One summary per cohort, task and panel, in the order of their first runs.
     """
     groups = cohort_groups(summaries)
-    by_name: dict[str | None, Cohort] = {cohort.name: cohort for cohort in declared}
-    missing: dict[str | None, int] = dict(missing_runs(declared, summaries).items())
+    by_name, missing = {cohort.name: cohort for cohort in declared}, missing_runs(declared, summaries)
     return [
         summarize(
             CohortSummary,
-            _CohortFacts(members, by_name.get(name), missing.get(name), earlier or EarlierRuns()),
+            _CohortFacts(members, by_name.get(name or ""), missing.get(name or ""), earlier or EarlierRuns()),
         )
         for (name, *_), members in groups.items()
     ]

@@ -13,6 +13,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.recording.writer import AttemptWriter
+from ledger_lab.supervision.forked import handling
 from ledger_lab.terminal.console import EXIT_USER_ERROR
 from ledger_lab.terminal.exit_status import ENDING, exception_of, exit_status_of
 
@@ -180,12 +181,5 @@ def _signals_heard(attempt: Attempt) -> Iterator[None]:
         heard.add(alarm)
         attempt.hear(signal.Signals(signum))
 
-    previous = {signum: signal.getsignal(signum) for signum in (*ENDING, signal.SIGALRM)}
-    for signum, handler in previous.items():
-        if handler is not signal.SIG_IGN:  # nohup keeps its meaning
-            signal.signal(signum, hear_once)
-    try:
+    with handling((*ENDING, signal.SIGALRM), hear_once):
         yield
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
@@ -42,6 +42,25 @@ def become_worker(supervisor_pid: int) -> None:
     end_with(supervisor_pid)
     faulthandler.register(STACKS, all_threads=True)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
+@contextmanager
+def handling(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Handle signals within the context, except those that are ignored, as nohup does; then put the handlers back.
+
+    Args:
+        signals: The signals.
+        handler: The handler; it may change the handlers itself.
+    """
+    previous = {each: signal.getsignal(each) for each in signals}
+    for each, before in previous.items():
+        if before is not signal.SIG_IGN:
+            signal.signal(each, handler)
+    try:
+        yield
+    finally:
+        for each, before in previous.items():
+            signal.signal(each, before)
 
 
 def end_worker(status: int) -> NoReturn:
