@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
-from ledger_lab.recipes import RECIPES
+from ledger_lab.recipes import OFF_POLICY_RECIPES, RECIPES
 
 PACK = (
     "LedgerLab-Ant",
@@ -54,6 +54,9 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
     assert set(plans) == {
         (recipe.max_iterations, recipe.horizon, recipe.epochs, recipe.num_envs * recipe.horizon * recipe.epochs)
     }
+
+    for other in OFF_POLICY_RECIPES.get(task, ()):
+        assert other.num_envs == recipe.num_envs, f"{other.algorithm} trains in the environments that the task has"
 
     own = [panel for panel in PANELS if panel.task == task]
     assert gym.spec(task).kwargs["default_panel"] in [panel.name for panel in own]

@@ -36,7 +36,7 @@ observations are normalized, and the KL target is twice as large."""
 
 ANT_SAC = SacRecipe(
     experiment_name="ledgerlab_ant",
-    num_envs=256,
+    num_envs=512,
     hidden_dims=(128, 128),
     horizon=32,
     max_iterations=200,
@@ -59,7 +59,7 @@ rewards and entropy are those of :data:`~ledger_lab.recipes.cartpole.CARTPOLE_SA
 
 ANT_TD3 = Td3Recipe(
     experiment_name="ledgerlab_ant",
-    num_envs=256,
+    num_envs=512,
     hidden_dims=(128, 128),
     horizon=32,
     max_iterations=200,
