@@ -14,8 +14,8 @@ from typing import Any
 
 from ledger_lab.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe
 
-LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 1024, "replay_steps": 64}
-"""Changes of the cart-pole's recipes for a quadruped: realistic sizes, which are not tuned to learn."""
+_LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 1024, "replay_steps": 64}
+"""Changes of the cart-pole's recipes for a quadruped: sizes of papers, which are not tuned to learn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def cases(**changed: int) -> list[Case]:
     found = []
     for recipe in (CARTPOLE_SAC, CARTPOLE_TD3):
         small = Case(algorithm=recipe.algorithm, name="cart-pole", observations=4, actions=1, recipe=recipe)
-        larger = replace(recipe, **LARGE)
+        larger = replace(recipe, **_LARGE)
         found += [small, replace(small, name="flat ANYmal", observations=48, actions=12, recipe=larger)]
     return [replace(case, recipe=replace(case.recipe, **changed)) for case in found]  # type: ignore[arg-type]
 

@@ -14,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.off_policy_learner import LARGE
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe
+from ledger_lab.recipes import OFF_POLICY_RECIPES
 from ledger_lab.recipes.libraries import agent_key, dialect_of
 from ledger_lab.runners.adapter import load_adapter
 from ledger_lab.runners.configs import resolve_configs
@@ -26,15 +25,6 @@ from ledger_lab.runners.cpu_graphs import recorded_physics
 from ledger_lab.runners.session import environment, require_runtime, simulation_app
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.batch import plan_batch, plan_threads
-
-RECIPES: Mapping[str, Mapping[str, OffPolicyRecipe]] = {
-    recipe.algorithm: {
-        "LedgerLab-Cartpole": recipe,
-        "LedgerLab-Velocity-Flat-AnymalC": replace(recipe, action_bound=1.0, **LARGE),
-    }
-    for recipe in (CARTPOLE_SAC, CARTPOLE_TD3)
-}
-"""By algorithm and task. That of the quadruped has realistic sizes; it is not tuned to learn."""
 
 WARM_UP = 2
 """Iterations before anything is timed; the first updates fall into them."""
@@ -56,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     cfg, _ = resolve_configs(task, "rsl_rl", ["physics=newton_mujoco"])
     cfg.scene.num_envs, cfg.sim.device, cfg.seed = num_envs, "cpu", 1
     require_runtime(cfg, {"device": "cpu"})
-    recipe = replace(RECIPES[algorithm][task], num_envs=num_envs, updates_per_step=updates)
+    (own,) = (each for each in OFF_POLICY_RECIPES[task] if each.algorithm == algorithm)
+    recipe = replace(own, num_envs=num_envs, updates_per_step=updates)
     adapter = load_adapter("skrl", agent_key("skrl", algorithm))
     config = {**dialect_of("skrl", algorithm).translate(recipe), "overlap": bool(overlaps)}
     agent_cfg = adapter.prepare(config, "cpu", seed=1, max_iterations=WARM_UP + iterations)

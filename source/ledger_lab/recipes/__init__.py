@@ -10,7 +10,7 @@ from ledger_lab.recipes.navigation import NAVIGATION
 from ledger_lab.recipes.off_policy import OffPolicyRecipe, SacRecipe, Td3Recipe
 from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.reach import REACH, REACH_SAC, REACH_TD3
-from ledger_lab.recipes.velocity import velocity
+from ledger_lab.recipes.velocity import FLAT_ANYMAL_C_SAC, FLAT_ANYMAL_C_TD3, velocity
 
 RECIPES = {
     "LedgerLab-Cartpole": CARTPOLE,
@@ -29,6 +29,7 @@ OFF_POLICY_RECIPES: dict[str, tuple[OffPolicyRecipe, ...]] = {
     "LedgerLab-Ant": (ANT_SAC, ANT_TD3),
     "LedgerLab-Cartpole": (CARTPOLE_SAC, CARTPOLE_TD3),
     "LedgerLab-Reach-Franka": (REACH_SAC, REACH_TD3),
+    "LedgerLab-Velocity-Flat-AnymalC": (FLAT_ANYMAL_C_SAC, FLAT_ANYMAL_C_TD3),
 }
 """The recipes of each task for algorithms with a replay memory, of the tasks that have any."""
 
