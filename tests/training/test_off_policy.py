@@ -192,7 +192,7 @@ def test_a_replay_memory_that_cannot_be_saved_is_refused(
     assert not list(tmp_path.rglob("journal-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_its_checkpoints_are_scored_alike_and_exported(learner: Learner, root: Path, tmp_path: Path) -> None:
     library, algorithm = learner
     judged = {row.checkpoint: row.outcomes for row in run_of(root).results if row.purpose == "screening"}
