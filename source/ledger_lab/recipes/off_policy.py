@@ -89,13 +89,16 @@ class OffPolicyRecipe:
     action_bound: float
     """Largest absolute value of each action, before the task scales it. Isaac Lab's action spaces are unbounded, and
     these algorithms need a bound. The bound decides how the policy explores: take the joints' limits divided by the
-    scale of the action term, or the range that a trained policy of PPO uses."""
+    scale of the action term (bounds from joint limits: Sabatini et al. 2026, arXiv:2605.24975), or the range that a
+    trained policy of PPO uses (percentiles: Raffin 2025, https://araffin.github.io/post/tune-sac-isaac-sim). One number
+    for all actions is our choice, because rl_games has one; Raffin has two for each."""
     replay_steps: int
     """Most recent steps of each environment that the replay memory holds."""
     random_steps: int
-    """Steps at the start in which actions are drawn uniformly within the bound."""
+    """Steps at the start in which actions are drawn uniformly within the bound, so that the first transitions do not
+    depend on the first weights (the paper of TD3; Fujimoto et al. 2018, arXiv:1802.09477)."""
     warm_up_steps: int
-    """Steps before the first update."""
+    """Steps before the first update, which fill the replay memory (Mnih et al. 2015, doi:10.1038/nature14236)."""
     batch_size: int
     """Transitions per gradient step. Many environments add many transitions per step, so batches are larger than the
     256 of the papers (Seo et al. 2025, arXiv:2505.22642)."""
@@ -152,7 +155,8 @@ class OffPolicyRecipe:
 
     update_every: int = 1
     """Steps of all environments from one group of :attr:`updates_per_step` gradient steps to the next. With 2, there
-    are half as many gradient steps. :attr:`horizon` must be a multiple of it."""
+    are half as many gradient steps. :attr:`horizon` must be a multiple of it. The default is that of the papers; Mnih
+    et al. 2015 (doi:10.1038/nature14236) use 4."""
 
     def __post_init__(self) -> None:
         """Refuse values that no library could train with.
