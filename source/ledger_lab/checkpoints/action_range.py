@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,13 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+    from isaaclab.managers import ActionTerm
 
 _PERCENTS = (1, 50, 99)
 """Percentiles that are shown."""
+
+_NO_LIMIT = 1e6
+"""Smallest limit of a joint that stands for none [rad, m, N or N·m]: engines give at least 1e9 to joints without."""
 
 
 class ActionRange:
@@ -32,19 +37,21 @@ class ActionRange:
         self._taken.append(actions.detach().float().cpu())
 
     def show(self, env: ManagerBasedRLEnv, console: Console) -> None:
-        """Print percentiles of each action, and of the absolute values of all.
+        """Print percentiles and joint limits of each action, and one line on all actions and on all limits.
 
         Args:
             env: The environment, which names the actions.
             console: Where to print.
         """
         actions = torch.cat(self._taken).numpy()
+        names, limits = _names(env), joint_limits(env)
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("action")
         for percent in _PERCENTS:
             table.add_column(f"{percent} %", justify="right")
-        for name, values in zip(_names(env), np.percentile(actions, _PERCENTS, axis=0).T, strict=True):
-            table.add_row(name, *(f"{value:.2f}" for value in values))
+        table.add_column("joint limits", justify="right")
+        for name, values, limit in zip(names, np.percentile(actions, _PERCENTS, axis=0).T, limits, strict=True):
+            table.add_row(name, *(f"{value:.2f}" for value in values), _limit_cell(limit))
         console.print(table)
         most, nearly_all, largest = np.percentile(np.abs(actions), (99, 99.9, 100))
         console.print(
@@ -53,6 +60,59 @@ class ActionRange:
             markup=False,
             soft_wrap=True,
         )
+        sizes = [(abs(each), name) for name, limit in zip(names, limits, strict=True) if limit for each in limit]
+        if sizes:
+            (low, lowest), (high, highest) = (end(sizes, key=itemgetter(0)) for end in (min, max))
+            console.print(
+                f"of the absolute values of the joint limits, the smallest is {low:.2f} ({lowest}), and the largest is "
+                f"{high:.2f} ({highest})",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
+def joint_limits(env: ManagerBasedRLEnv) -> list[tuple[float, float] | None]:
+    """Return between which values an action keeps its joint within its limits, for each action.
+
+    These are the soft limits of the position if the action is a position target, and the limits of the effort if it is
+    an effort. An action stands for offset + scale · action.
+
+    Args:
+        env: The environment.
+
+    Returns:
+        The limits in the first environment, in units of the action; ``None`` for other actions, and without limits.
+    """
+    manager = env.action_manager
+    return [limits for name in manager.active_terms for limits in _limits_of(manager.get_term(name))]
+
+
+def _limits_of(term: ActionTerm) -> list[tuple[float, float] | None]:
+    """Return the limits of the actions of a term."""
+    from isaaclab.envs.mdp.actions.joint_actions import JointEffortAction, JointPositionAction
+
+    if isinstance(term, JointPositionAction):
+        limits = term._asset.data.soft_joint_pos_limits.torch[0, term._joint_ids]
+    elif isinstance(term, JointEffortAction):
+        efforts = term._asset.data.joint_effort_limits.torch[0, term._joint_ids]
+        limits = torch.stack((-efforts, efforts), dim=-1)
+    else:
+        return [None] * term.action_dim
+    scale, offset = (
+        value[0, :, None] if isinstance(value, torch.Tensor) else value for value in (term._scale, term._offset)
+    )
+    in_actions = ((limits - offset) / scale).sort(dim=-1).values
+    known = (limits.abs() < _NO_LIMIT).all(dim=-1) & in_actions.isfinite().all(dim=-1)
+    pairs = zip(in_actions.tolist(), known.tolist(), strict=True)
+    return [(low, high) if limited else None for (low, high), limited in pairs]
+
+
+def _limit_cell(limits: tuple[float, float] | None) -> str:
+    """Return the cell of the limits of an action."""
+    if limits is None:
+        return "–"
+    low, high = limits
+    return f"±{high:.2f}" if low == -high else f"{low:.2f} to {high:.2f}"
 
 
 def _names(env: ManagerBasedRLEnv) -> list[str]:

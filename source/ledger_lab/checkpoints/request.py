@@ -122,7 +122,9 @@ class PlayRequest(_CheckpointRequest):
     seed: int = flag(0, "Seed of the initial states (default: 0).")
     video: bool = flag(False, "Record an mp4 file, and a PNG with four moments of the first episode, then exit.")
     action_range: bool = flag(
-        False, "Print percentiles of the policy's actions, for the bound of algorithms that need one, then exit."
+        False,
+        "Print percentiles of the policy's actions, and the limits of the joints in the same units, for the bound of "
+        "algorithms that need one, then exit.",
     )
     video_length: int = flag(300, "Environment steps of the video, or of --action_range (default: 300).")
 
