@@ -66,3 +66,22 @@ def test_what_the_host_holds_needs_no_room_on_the_gpu() -> None:
     require(replace(PLAN, steps=70, on_host=True), GPU)
     with pytest.raises(UserError, match="agent.steps 41: "):
         require(replace(PLAN, steps=41), GPU)
+
+
+def test_what_cannot_fit_whatever_is_observed_is_refused_without_a_simulation() -> None:
+    """A transition of one number of observation and one of action takes 17 bytes here, and of five and two 37 bytes."""
+    fits, too_many = 70 * 37 // 17, 100 * 37 // 17
+    replace(PLAN, steps=fits).require_least_memory(ENVS, "cpu")
+    with pytest.raises(UserError, match=rf"agent.steps {fits}: .* × 37 bytes needs \d"):
+        require(replace(PLAN, steps=fits), torch.device("cpu"))
+    for plan, device in ((PLAN, "cpu"), (replace(PLAN, on_host=True), "cuda:0")):
+        complaint = (
+            rf"agent.steps {too_many}: .* × 17 bytes needs at least .* of cpu are free, .* room for at most 15\d s"
+        )
+        with pytest.raises(UserError, match=complaint):
+            replace(plan, steps=too_many).require_least_memory(ENVS, device)
+
+
+def test_the_memory_of_a_gpu_is_not_asked_for_without_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cuda, "mem_get_info")
+    replace(PLAN, steps=10**12).require_least_memory(ENVS, "cuda:0")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import find_journals
+from ledger_lab.meters.memory_limits import usable_bytes
 from ledger_lab.pretrained import shipped_checkpoint
 from tests.conftest import script
 
@@ -225,12 +226,13 @@ def test_the_program_refuses_in_one_line_with_status_2(tmp_path: Path) -> None:
 
 
 def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -> None:
-    too_many = f"agent.memory.memory_size={10**12}"
-    arguments = ("--algorithm", "sac", too_many, "--num_envs", "4", "--device", "cpu", "--no_eval")
-    finished = script("train", *arguments, "--log_root", tmp_path / "logs")
+    steps = usable_bytes() // 110  # 4 environments × 29 bytes need more per step, and 4 × 17 bytes need less
+    arguments = ("--algorithm", "sac", f"agent.memory.memory_size={steps}", "--num_envs", "4", "--device", "cpu")
+    finished = script("train", *arguments, "--no_eval", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
     *_, last = finished.stdout.splitlines()
-    assert re.fullmatch(r"error: agent.memory.memory_size 10{12}: .*: there is room for \d+ steps", last), last
+    said = rf"error: agent.memory.memory_size {steps}: .* bytes needs \d\S+ GB, .*: there is room for \d+ steps"
+    assert re.fullmatch(said, last), last
     assert "Traceback" not in finished.stdout + finished.stderr
     assert not find_journals(tmp_path)
 
@@ -242,6 +244,10 @@ def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -
         (
             ["--rl_library", "rl_games", "agent.params.config.gamma=99"],
             r"agent.params.config.gamma 99: must lie between 0 and 1",
+        ),
+        (
+            ["--algorithm", "sac", "--rl_library", "rl_games", f"agent.replay_steps={10**12}"],
+            r"agent.replay_steps 10{12}: .* × 21 bytes needs at least \S+ GB, .*: there is room for at most \d+ steps",
         ),
     ],
 )

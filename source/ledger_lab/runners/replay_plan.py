@@ -63,6 +63,22 @@ class ReplayPlan:
                 f"update{beside}: lower it, or raise --max_iterations"
             )
 
+    def require_least_memory(self, num_envs: int, device: str) -> None:
+        """Refuse a replay memory that would not fit on the host with the smallest observations and actions.
+
+        So it needs no simulation. Memory on a GPU is left to :meth:`require_memory`, because asking how much of it is
+        free makes a context of CUDA, and a process that only checks a request should have none.
+
+        Args:
+            num_envs: Environments of this process.
+            device: Device of the training.
+
+        Raises:
+            UserError: If it would not fit; names a number of steps above which none fits.
+        """
+        if self._held_by(device) == "cpu":
+            self._require_memory(num_envs, 1, 1, device, least=True)
+
     def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
         """Refuse a replay memory that does not fit into what is free.
 
@@ -75,7 +91,17 @@ class ReplayPlan:
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
-        held_by = "cpu" if self.on_host else str(device)
+        self._require_memory(num_envs, observations, actions, str(device))
+
+    def _held_by(self, device: str) -> str:
+        """Return the device whose memory holds it."""
+        return "cpu" if self.on_host else device
+
+    def _require_memory(
+        self, num_envs: int, observations: int, actions: int, device: str, *, least: bool = False
+    ) -> None:
+        """Refuse a replay memory that does not fit, of observations and actions of this size, or of this least size."""
+        held_by = self._held_by(device)
         rows = (self.steps + 1) * num_envs
         each = num_envs * bytes_per_transition(observations, actions, rows, prioritized=self.prioritized)
         newest = num_envs * observations * _FLOAT_BYTES
@@ -83,14 +109,15 @@ class ReplayPlan:
         free = _free_bytes(held_by)
         usable = round((1 - _RESERVED) * free)
         if needed > usable:
-            room = f"there is room for {max(0, usable - newest) // each} steps"
+            room = f"there is room for {'at most ' if least else ''}{max(0, usable - newest) // each} steps"
             if held_by.startswith("cuda") and self.host_setting is not None:
                 in_host = max(0, round((1 - _RESERVED) * _free_bytes("cpu")) - newest) // each
                 room += f", and with {self.host_setting}=true for {in_host} in the memory of the host"
             raise UserError(
                 f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
-                f"{each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {held_by} are free, "
-                f"of which {100 * _RESERVED:.0f} % are kept for networks and batches: {room}"
+                f"{each // num_envs} bytes needs {'at least ' if least else ''}{needed / 1e9:.1f} GB, and "
+                f"{free / 1e9:.1f} GB of {held_by} are free, of which {100 * _RESERVED:.0f} % are kept for networks "
+                f"and batches: {room}"
             )
 
 

@@ -284,6 +284,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else unscored_config(env_cfg)
     )
     require_memory(request.task, slots_cfg, world.local_size)
+    if batch.replay is not None:
+        batch.replay.require_least_memory(env_cfg.scene.num_envs, device)
     beginning = None
     if request.checkpoint is not None and resumed is None:
         beginning = find_beginning(
