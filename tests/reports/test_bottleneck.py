@@ -47,6 +47,7 @@ def write_phases(
     startup_ms: int = 1000,
     checkpoints: int = 0,
     judged: int = 0,
+    replay_bytes: int | None = None,
     status: Status = Status.TARGET_REACHED,
     telemetry: tuple[float | None, float | None, int] | None = None,
     device_bound_ns: dict[str, int] | None = None,
@@ -62,6 +63,7 @@ def write_phases(
         startup_ms: Start-up.
         checkpoints: Checkpoints, one per iteration.
         judged: How many of them were screened.
+        replay_bytes: Memory of the replay memory, in each checkpoint.
         status: How it ended.
         telemetry: Utilization, busiest thread and memory used in each sample; none by default.
         device_bound_ns: Part of an iteration's phases that the device determined [ns].
@@ -92,6 +94,7 @@ def write_phases(
                         iteration=done,
                         env_steps=0,
                         wall_ns=wall_ns,
+                        replay_bytes=replay_bytes,
                     )
                 )
                 if done <= judged:
@@ -328,6 +331,113 @@ def test_minibatches_of_a_replay_memory_are_neither_advised_about_nor_compared(t
     assert advised(found["cc"], "minibatches instead") is None, "there is no other run of PPO to compare with"
 
 
+@pytest.mark.parametrize(
+    ("library", "algorithm", "caveat"),
+    [
+        ("skrl", "ppo", "may take more steps to learn"),
+        (
+            *("skrl", "td3"),
+            "may take more steps to learn; halves the gradient steps per environment step unless "
+            "agent.agent.gradient_steps is doubled, and doubles the replay memory unless agent.memory.memory_size is "
+            "halved",
+        ),
+        (
+            *("rl_games", "sac"),
+            "may take more steps to learn; halves the gradient steps per environment step unless "
+            "agent.params.config.num_updates_per_step is doubled, and doubles the replay memory unless "
+            "agent.replay_steps is halved",
+        ),
+    ],
+)
+def test_more_environments_change_what_a_replay_memory_does(
+    library: str, algorithm: str, caveat: str, tmp_path: Path
+) -> None:
+    for run_id, envs in (("aa", 200), ("bb", 400)):
+        fields = {"num_envs": envs, "rl_library": library, "agent": agent_key(library, algorithm)}
+        write_phases(tmp_path, run_id, {"simulate": step_ms(envs)}, startup_ms=0, **fields)
+    advice = advised(bottlenecks(tmp_path)["aa"], "train in 400 environments")
+    assert advice is not None and advice.caveat == caveat
+
+
+LEARNER = {"simulate": 60, "replay_sample": 10, "learn": 80}
+"""Phases of a learner with a replay memory that takes most of the time, in iterations of four steps."""
+
+
+@pytest.mark.parametrize(
+    ("library", "algorithm", "minibatches", "change"),
+    [
+        ("skrl", "sac", 8, "half the agent.agent.gradient_steps"),
+        ("skrl", "td3", 4, "twice the agent.update_every, which is 1 by default"),
+        ("skrl", "sac", 2, "twice the agent.update_every, which is 1 by default"),
+        ("skrl", "sac", 1, None),
+        ("rl_games", "sac", 16, "half the agent.params.config.num_updates_per_step"),
+        ("rl_games", "sac", 4, None),
+        ("skrl", "ppo", 8, None),
+    ],
+)
+def test_fewer_gradient_steps_are_advised_for_a_replay_memory(
+    library: str, algorithm: str, minibatches: int, change: str | None, tmp_path: Path
+) -> None:
+    fields = {"rl_library": library, "agent": agent_key(library, algorithm), "minibatches": minibatches}
+    write_phases(tmp_path, "aa", LEARNER, startup_ms=0, **fields)
+    advice = advised(bottlenecks(tmp_path)["aa"], "gradient steps")
+    if change is None:
+        assert advice is None
+        return
+    assert advice is not None and advice.action == f"make half as many gradient steps: {change}"
+    assert (advice.gain, advice.bound) == (pytest.approx(45 / 150), "estimate")
+    assert advice.basis == f"learn and replay_sample took 0.9 s in 10 × {minibatches} gradient steps"
+    assert advice.caveat is not None and "takes more environment steps" in advice.caveat
+
+
+@pytest.mark.parametrize(
+    "phases_ms",
+    [{**LEARNER, "simulate": 91}, {"simulate": 60, "learn": 90}],
+    ids=["the simulation takes longer", "the learner works beside the simulation"],
+)
+def test_fewer_gradient_steps_are_not_advised_if(phases_ms: dict[str, int], tmp_path: Path) -> None:
+    fields = {"rl_library": "skrl", "agent": agent_key("skrl", "sac"), "minibatches": 8}
+    write_phases(tmp_path, "aa", phases_ms, startup_ms=0, **fields)
+    assert advised(bottlenecks(tmp_path)["aa"], "gradient steps") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True),
+        ({"overrides": ["agent.replay_on_host=True"]}, True),
+        ({"overrides": []}, False),
+        ({"device": "cpu"}, False),
+        ({"replay_bytes": 46_000_000_000}, False),
+        ({"replay_bytes": None}, False),
+        ({"telemetry": None}, True),
+        ({"telemetry": None, "replay_bytes": 94_950_000_000}, False),
+        ({"hardware": {}}, False),
+    ],
+    ids=str,
+)
+def test_a_replay_memory_on_the_host_is_advised_against_if_the_gpu_has_room(
+    changes: dict[str, object], fits: bool, tmp_path: Path
+) -> None:
+    fields: dict[str, object] = {
+        "rl_library": "skrl",
+        "agent": agent_key("skrl", "sac"),
+        "overrides": ["agent.replay_on_host=true"],
+        "replay_bytes": 40_000_000_000,
+        "telemetry": (0.9, 0.5, 50_000_000_000),
+        **GPU,
+    }
+    phases = {"simulate": 50, "replay_write": 10, "replay_sample": 20, "learn": 20}
+    write_phases(tmp_path, "aa", phases, startup_ms=0, checkpoints=1, **{**fields, **changes})
+    advice = advised(bottlenecks(tmp_path)["aa"], "replay memory on the GPU")
+    if not fits:
+        assert advice is None
+        return
+    assert advice is not None and advice.action.lower().endswith("drop agent.replay_on_host=true")
+    assert (advice.gain, advice.bound) == (pytest.approx(0.3), "at most")
+    assert "of 100.0 GB, and the replay memory takes 40.0 GB" in advice.basis
+
+
 def test_fewer_epochs_are_not_advised_if_the_learner_is_not_slowest(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 50, "learn": 40}, epochs=5)
     assert advised(bottlenecks(tmp_path)["aa"], "epochs") is None
@@ -347,8 +457,29 @@ def test_rarer_scoring_saves_the_time_outside_the_slots(tmp_path: Path) -> None:
 
 def test_rarer_saving_is_advised_for_checkpoints_never_judged(tmp_path: Path) -> None:
     write_phases(tmp_path, "aa", {"simulate": 50, "checkpoint": 50}, startup_ms=0, checkpoints=10, judged=2)
-    advice = advised(bottlenecks(tmp_path)["aa"], "save_interval")
+    advice = advised(bottlenecks(tmp_path)["aa"], "save half as often: twice the agent.save_interval")
     assert advice is not None and advice.gain == pytest.approx(0.5 * 8 / 10 / 2)
+
+
+@pytest.mark.parametrize(
+    ("library", "algorithm", "action"),
+    [
+        ("rl_games", "ppo", "save half as often: twice the agent.params.config.save_frequency"),
+        ("rl_games", "sac", "save half as often: twice the agent.params.config.save_frequency"),
+        ("skrl", "ppo", "save half as often: twice the agent.agent.experiment.checkpoint_interval"),
+        ("skrl", "sac", "save half as often: twice the agent.agent.experiment.checkpoint_interval"),
+        ("skrl", "td3", "save half as often: twice the agent.agent.experiment.checkpoint_interval"),
+        ("another", None, "save half as often"),
+    ],
+)
+def test_the_setting_of_rarer_saving_is_that_of_the_library(
+    library: str, algorithm: str | None, action: str, tmp_path: Path
+) -> None:
+    agent = None if algorithm is None else agent_key(library, algorithm)
+    phases = {"simulate": 50, "checkpoint": 50}
+    write_phases(tmp_path, "aa", phases, startup_ms=0, checkpoints=10, rl_library=library, agent=agent)
+    advice = advised(bottlenecks(tmp_path)["aa"], "save")
+    assert advice is not None and advice.action == action
 
 
 def test_start_up_is_compared_with_other_runs_and_with_the_run_length(tmp_path: Path) -> None:

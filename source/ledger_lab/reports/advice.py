@@ -12,7 +12,7 @@ from typing import Literal
 from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.recipes.libraries import replays
+from ledger_lab.recipes.libraries import dialect_of, replays
 from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
@@ -31,6 +31,10 @@ _LARGEST_RESIDUAL = 0.25
 _COLD = 1.5
 """A start-up that takes this many times as long as in other runs counts as a cold start, for example with an empty
 cache."""
+
+_MORE_STEPS = "1.2 to 4.2"
+"""Environment steps to the target ÷ those with twice the gradient steps, from 0.5 to 8 gradient steps after each step
+of all environments: ``records/update-to-data-cpu.json.gz``, medians of five seeds."""
 
 _IDLE, _BUSY = 0.5, 0.9
 """Utilization below which a device counts as waiting, and share of a core above which a thread counts as the cause."""
@@ -157,9 +161,11 @@ def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list
     found: list[Advice | None] = [_warmer_start(work, peers), _one_run(work, run)]
     if _measures(work):
         found += [
-            _more_environments(work, peers, usage),
+            _more_environments(work, peers, run, usage),
             _larger_minibatches(work, peers),
             _fewer_epochs(work),
+            _fewer_gradient_steps(work, run),
+            _replay_on_the_device(work, run, usage),
             _less_frequent_scoring(work, run),
             _fewer_checkpoints(work, run),
             _feeding_the_device(work, usage),
@@ -173,7 +179,14 @@ def _measures(work: Workload) -> bool:
     return work.iterations >= _LEAST_ITERATIONS and work.attempts == 1 and not work.launch_times
 
 
-def _more_environments(work: Workload, peers: Peers, usage: LoopTelemetry) -> Advice | None:
+def _setting(work: Workload, run: Run, field: str) -> str | None:
+    """Return the override of a run's library that sets a field of a recipe; ``None`` if the library has none."""
+    if work.algorithm is None:
+        return None
+    return dialect_of(run.declared.rl_library, work.algorithm).overrides.get(field)
+
+
+def _more_environments(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> Advice | None:
     """Advise twice as many environments if one step of them costs less than twice as much."""
     step = peers.fit(_step_group(work), "slots", "step_s")
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
@@ -189,6 +202,13 @@ def _more_environments(work: Workload, peers: Peers, usage: LoopTelemetry) -> Ad
     if infer is not None and infer_s is not None:
         saved_s += infer_s * infer.saving(work.num_envs, twice)
     beyond = ", beyond what was measured" if slots > step.sizes[-1] else ""
+    caveat = "may take more steps to learn"
+    if replays(work.algorithm):
+        updates, steps = (_setting(work, run, field) for field in ("updates_per_step", "replay_steps"))
+        caveat += (
+            f"; halves the gradient steps per environment step unless {updates} is doubled, and doubles the replay "
+            f"memory unless {steps} is halved"
+        )
     return Advice(
         action=f"train in {twice} environments instead of {work.num_envs}",
         gain=saved_s / work.wall_s,
@@ -197,7 +217,7 @@ def _more_environments(work: Workload, peers: Peers, usage: LoopTelemetry) -> Ad
             f"{1e3 * step.fixed:.2f} ms + {1e6 * step.per_item:.2f} µs per slot, fitted to {step.runs} runs "
             f"of {', '.join(map(str, step.sizes))} slots"
         ),
-        caveat="may take more steps to learn",
+        caveat=caveat,
     )
 
 
@@ -244,6 +264,61 @@ def _fewer_epochs(work: Workload) -> Advice | None:
     )
 
 
+def _fewer_gradient_steps(work: Workload, run: Run) -> Advice | None:
+    """Advise half as many gradient steps on a replay memory, only if the learner takes the largest share of the loop.
+
+    If gradient steps run beside the simulation, nothing is known about their time: ``learn`` is only the wait for them.
+    Such a run has no phase in which batches are drawn.
+    """
+    sample_s, learn_s = work.phase_s(Phase.REPLAY_SAMPLE), work.phase_s(Phase.LEARN)
+    change = _fewer_updates(work, run)
+    if sample_s is None or learn_s is None or change is None:
+        return None
+    learner_s, others = sample_s + learn_s, TRAINING_PHASES - {Phase.REPLAY_SAMPLE, Phase.LEARN}
+    if any(work.phases.get(phase, 0.0) > learner_s for phase in others):
+        return None
+    return Advice(
+        action=f"make half as many gradient steps: {change}",
+        gain=learner_s / 2 / work.wall_s,
+        basis=(
+            f"learn and replay_sample took {learner_s:.1f} s in {work.iterations} × {work.minibatches} gradient steps"
+        ),
+        caveat=f"takes more environment steps to learn: {_MORE_STEPS} times as many with SAC on the cart-pole",
+    )
+
+
+def _fewer_updates(work: Workload, run: Run) -> str | None:
+    """Return how to halve the gradient steps on a replay memory; ``None`` without one, or if it is not possible."""
+    if not replays(work.algorithm):
+        return None
+    if work.minibatches % (2 * work.horizon) == 0:
+        return f"half the {_setting(work, run, 'updates_per_step')}"
+    every = _setting(work, run, "update_every")
+    return None if every is None or work.minibatches % 2 else f"twice the {every}, which is 1 by default"
+
+
+def _replay_on_the_device(work: Workload, run: Run, usage: LoopTelemetry) -> Advice | None:
+    """Advise to hold a replay memory on the GPU instead of the host, if the GPU had room for it."""
+    setting, replay_s = _setting(work, run, "replay_on_host"), work.phase_s(Phase.REPLAY_WRITE, Phase.REPLAY_SAMPLE)
+    asked = next((o for o in run.declared.overrides if o.lower() == f"{setting}=true"), None)
+    if run.declared.device == "cpu" or asked is None or replay_s is None:
+        return None
+    if work.replay_gb is None or work.memory_gb is None:
+        return None
+    used_gb = work.peak_memory_gb if usage.memory is None else usage.memory * work.memory_gb
+    if used_gb is None or used_gb + work.replay_gb >= MEMORY_LIMIT * work.memory_gb:
+        return None
+    return Advice(
+        action=f"hold the replay memory on the GPU: drop {asked}",
+        gain=replay_s / work.wall_s,
+        bound="at most",
+        basis=(
+            f"replay_write and replay_sample took {replay_s:.1f} s; the GPU used {used_gb:.1f} of {work.memory_gb:.1f} "
+            f"GB, and the replay memory takes {work.replay_gb:.1f} GB"
+        ),
+    )
+
+
 def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     """Advise scoring half as many policies; the gain is the time of scoring outside the environment steps."""
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
@@ -276,8 +351,9 @@ def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
     if checkpoint_s is None or len(unjudged) < 2:
         return None
     each_s = checkpoint_s / len(checkpoints)
+    setting = _setting(work, run, "save_interval")
     return Advice(
-        action="save half as often: twice the agent.save_interval",
+        action="save half as often" + (f": twice the {setting}" if setting is not None else ""),
         gain=len(unjudged) / 2 * each_s / work.wall_s,
         basis=f"{len(unjudged)} checkpoints that were never judged took {1e3 * each_s:.0f} ms each",
         caveat="an interrupted run loses up to twice as many iterations",

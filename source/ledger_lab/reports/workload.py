@@ -67,6 +67,8 @@ class Workload:
     """Peak of the device's memory, or of the host's where there is no device [GB]."""
     memory_gb: float | None
     """Size of that memory [GB]; ``None`` if not recorded."""
+    replay_gb: float | None
+    """Memory that the replay memory takes [GB]; ``None`` without one."""
 
     @classmethod
     def of(cls, declared: RunDeclared, summary: RunSummary, attempts: int) -> Self:
@@ -113,6 +115,7 @@ class Workload:
             wall_s=summary.wall_s,
             peak_memory_gb=summary.peak_gpu_memory_gb if on_gpu else summary.peak_host_memory_gb,
             memory_gb=memory_bytes / 1e9 if isinstance(memory_bytes, int) and memory_bytes > 0 else None,
+            replay_gb=summary.replay_memory_gb,
         )
 
     @property
