@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.costs import RunTime, median_time_to_target
+from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes, p_values_of
+from ledger_lab.reports.corrected_tests import correct_for_all
 from ledger_lab.units import duration, quantity, usd
 
 _Run = Mapping[str, Any]
 """Figures of a run, as in the report."""
 
 _LIBRARIES = {"rsl_rl": "RSL-RL", "rl_games": "rl_games", "skrl": "SKRL"}
+_REACHED, _TIME = "reached the target", "time to the target: median (fastest to slowest)"
 _COLUMNS = (
-    "reached the target",
-    "time to the target: median (fastest to slowest)",
+    _REACHED,
+    _TIME,
     "environment steps to the confirmed policy, median",
     "cost of all runs",
     "peak memory",
@@ -37,8 +40,7 @@ def algorithms_table(records: Path, name: str) -> str:
         found = median_time_to_target(_times(runs))
         return math.inf if found.median_s is None else found.median_s
 
-    arms = sorted(_arms(records, name), key=median)
-    return _table("algorithm", arms, lambda run: f"{run['algorithm'].upper()} of {_LIBRARIES[run['rl_library']]}")
+    return _table("algorithm", sorted(_arms(records, name), key=median), _algorithm)
 
 
 def update_to_data_table(records: Path, name: str) -> str:
@@ -50,6 +52,47 @@ def update_to_data_table(records: Path, name: str) -> str:
         return f"{each * run['num_envs']:g} ({1000 * each:.1f})"
 
     return _table("gradient steps (per 1,000 environment steps)", arms, steps)
+
+
+def fields_table(records: Path, name: str) -> str:
+    """Return one row per arm of a study that changes single fields of a recipe; as :func:`algorithms_table`.
+
+    The first arm is the recipe. The others are compared with it as by ``study.py``: by the ratio of the geometric means
+    of their times, and by a log-rank test whose p-value is corrected for the number of tests.
+    """
+    recipe, *changed = [sorted(runs, key=lambda run: run["seed"]) for runs in _arms(records, name)]
+    pairs = [(_outcomes(runs), _outcomes(recipe)) for runs in changed]
+    paired = all([run.seed for run in runs] == [run.seed for run in own] for runs, own in pairs)
+    tests = correct_for_all([p_values_of(runs, own) for runs, own in pairs])
+    ratios = [_ratio_words(compare_outcomes(runs, own, paired=paired)[0]) for runs, own in pairs]
+    compared = [("–", "–"), *zip(ratios, (f"{each.time:.2g}" for each in tests), strict=True)]
+    rows = [
+        (f"`{runs[0]['cohort'].partition('-')[2]}`", *_cells(runs)[:3], *figures)
+        for runs, figures in zip((recipe, *changed), compared, strict=True)
+    ]
+    return _markdown([("arm", *_COLUMNS[:3], "time ÷ time of the recipe (95 %)", "p-value"), *rows])
+
+
+def budget_table(records: Path, name: str) -> str:
+    """Return one row per algorithm and library whose trainings had a budget; as :func:`algorithms_table`."""
+    rows = []
+    for runs in _arms(records, name):
+        scored = [
+            max((each["heldout_successes"] or 0, each["heldout_episodes"] or 0) for each in run["checkpoints"])
+            for run in sorted(runs, key=lambda run: run["seed"])
+        ]
+        rows.append(
+            (
+                _algorithm(runs[0]),
+                _reached(runs),
+                ", ".join(f"{successes} of {episodes}" if episodes else "none" for successes, episodes in scored),
+                _range([run["wall_s"] for run in runs], duration),
+                _range([run["env_steps"] for run in runs], quantity),
+                f"{1000 * runs[0]['gradient_steps_per_env_step']:.1f}",
+            )
+        )
+    titles = ("algorithm", _REACHED, "best score of each training", "time", "environment steps")
+    return _markdown([(*titles, "gradient steps per 1,000 environment steps"), *rows])
 
 
 def _arms(records: Path, name: str) -> list[list[_Run]]:
@@ -68,20 +111,62 @@ def _table(title: str, arms: Sequence[Sequence[_Run]], label: Callable[[_Run], s
         arms: The runs of each arm.
         label: Returns the first cell for a run of an arm.
     """
-    lines = [(title, *_COLUMNS), ("---",) * (1 + len(_COLUMNS)), *((label(runs[0]), *_cells(runs)) for runs in arms)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return _markdown([(title, *_COLUMNS), *((label(runs[0]), *_cells(runs)) for runs in arms)])
+
+
+def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table of rows, the first of which holds the titles."""
+    titles, *others = rows
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (titles, ("---",) * len(titles), *others))
+
+
+def _algorithm(run: _Run) -> str:
+    """Return the algorithm of a run, with its library."""
+    return f"{run['algorithm'].upper()} of {_LIBRARIES[run['rl_library']]}"
 
 
 def _cells(runs: Sequence[_Run]) -> tuple[str, ...]:
     """Return the cells of an arm."""
-    reached = [run for run in runs if run["target_reached"]]
     return (
-        f"{len(reached)} of {len(runs)}",
+        _reached(runs),
         _median_and_range(_times(runs)),
         median_words(_steps(runs), quantity),
         usd(sum(run["billable_usd"] for run in runs)),
         f"{max(run['peak_host_memory_gb'] for run in runs):.1f} GB",
     )
+
+
+def _reached(runs: Sequence[_Run]) -> str:
+    """Return how many runs reached their target."""
+    return f"{sum(run['target_reached'] for run in runs)} of {len(runs)}"
+
+
+def _outcomes(runs: Sequence[_Run]) -> list[Outcome]:
+    """Return the result of each run, for a comparison."""
+    return [
+        Outcome(
+            run_id=run["run_id"],
+            seed=run["seed"],
+            reached_target=run["target_reached"],
+            seconds=time.observed_s,
+            usd=run["billable_usd"],
+        )
+        for run, time in zip(runs, _times(runs), strict=True)
+    ]
+
+
+def _ratio_words(estimate: RatioEstimate) -> str:
+    """Return a ratio with its interval; a bound where runs of an arm missed the target."""
+    if estimate.ratio is None or estimate.interval is None:
+        return "–"
+    low, high = estimate.interval
+    bound = {"exact": "", "at_least": "> ", "at_most": "< "}[estimate.bound]
+    return f"{bound}{estimate.ratio:.2f} [{low:.2f}, {'∞' if high is None else f'{high:.2f}'}]"
+
+
+def _range(figures: Sequence[float], written: Callable[[float], str]) -> str:
+    """Return the smallest and the largest figure."""
+    return f"{written(min(figures))} to {written(max(figures))}"
 
 
 def _times(runs: Sequence[_Run]) -> list[RunTime]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ledger_lab.ledger import (
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
 from tools.records import BEGIN, END, TABLES, records_table, robustness_table, write_tables
-from tools.study_tables import algorithms_table, update_to_data_table
+from tools.study_tables import algorithms_table, budget_table, fields_table, update_to_data_table
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "cells": [], "physics": {"engine": "newton/mjwarp"}}
@@ -170,6 +171,7 @@ def test_the_robustness_table_shows_last_score_worst_cell_and_capacities(tmp_pat
 def run_of(cohort: str, seed: int, **changes: Any) -> dict[str, Any]:
     """Return figures of a run, as a report has them: by default, it reached its target after 60 s."""
     figures: dict[str, Any] = {
+        "run_id": f"{cohort}-{seed}",
         "cohort": cohort,
         "seed": seed,
         "rl_library": "skrl",
@@ -179,7 +181,10 @@ def run_of(cohort: str, seed: int, **changes: Any) -> dict[str, Any]:
         "wall_s": 61.0,
         "wall_to_target_s": 60.0,
         "env_steps": 3000,
-        "checkpoints": [{"env_steps": 1000, "confirmed": False}, {"env_steps": 2000, "confirmed": True}],
+        "checkpoints": [
+            {"env_steps": 1000, "confirmed": False, "heldout_successes": 5, "heldout_episodes": 10},
+            {"env_steps": 2000, "confirmed": True, "heldout_successes": 9, "heldout_episodes": 10},
+        ],
         "billable_usd": 0.01,
         "peak_host_memory_gb": 1.0,
         "gradient_steps_per_env_step": 2 / 256,
@@ -211,6 +216,30 @@ def test_gradient_steps_are_given_per_step_of_all_environments(tmp_path: Path) -
     reported(tmp_path, "study", run_of("four", 1, **four), run_of("two", 1))
     rows = update_to_data_table(tmp_path, "study").splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| 2 (7.8)", "| 4 (15.6)"]
+
+
+def test_changed_fields_are_compared_with_the_recipe(tmp_path: Path) -> None:
+    seeds = (1, 2, 3, 4, 5, 6)
+    runs = [run_of("fields-recipe", seed) for seed in seeds]
+    runs += [run_of("fields-n_step_3", seed, wall_to_target_s=120.0) for seed in reversed(seeds)]
+    missed = {"target_reached": False, "wall_to_target_s": None, "wall_s": 240.0, "checkpoints": []}
+    runs += [run_of("fields-critics_5", seed, **(missed if seed > 1 else {})) for seed in seeds]
+    reported(tmp_path, "study", *runs)
+    recipe, slower, misses = (row.split(" | ") for row in fields_table(tmp_path, "study").splitlines()[2:])
+    assert recipe == ["| `recipe`", "6 of 6", "1:00 (1:00 to 1:00)", "2 k", "–", "– |"]
+    assert slower[0] == "| `n_step_3`" and slower[4] == "2.00 [2.00, 2.00]"
+    assert float(slower[5].strip(" |")) == pytest.approx(4 * 2 / math.comb(12, 6), rel=0.01), "four tests, all p alike"
+    assert misses[1] == "1 of 6" and misses[4].startswith("> 3.17 [") and misses[4].endswith(", ∞]")
+
+
+def test_trainings_with_a_budget_show_their_best_scores(tmp_path: Path) -> None:
+    missed = {"target_reached": False, "wall_to_target_s": None, "wall_s": 900.0, "env_steps": 2_000_000}
+    unscored = {**missed, "checkpoints": [{"confirmed": False, "heldout_successes": None, "heldout_episodes": None}]}
+    reported(tmp_path, "study", run_of("a", 2, **unscored), run_of("a", 1, **missed), run_of("b", 1))
+    assert budget_table(tmp_path, "study").splitlines()[2:] == [
+        "| SAC of SKRL | 0 of 2 | 9 of 10, none | 15:00 to 15:00 | 2 M to 2 M | 7.8 |",
+        "| SAC of SKRL | 1 of 1 | 9 of 10 | 1:01 to 1:01 | 3 k to 3 k | 7.8 |",
+    ]
 
 
 def test_tables_are_written_into_their_pages(tmp_path: Path) -> None:
