@@ -18,9 +18,29 @@ from ledger_lab.errors import UserError
 from ledger_lab.launch import read_world
 from ledger_lab.ledger.endings import RanksDifferError
 from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.runners.collectives import merged_moments, metered_collectives
+from ledger_lab.runners import replay_plan
+from ledger_lab.runners.collectives import (
+    average_gradient,
+    largest_of_all_processes,
+    merged_moments,
+    metered_collectives,
+    processes_here,
+)
 from ledger_lab.runners.process_group import joined
+from ledger_lab.runners.recorded_calls import replaced
+from ledger_lab.runners.replay_plan import ReplayPlan
+from ledger_lab.runners.reward_scale import RewardScale
 from ledger_lab.training.ranks import require_same
+
+REPLAY = ReplayPlan(
+    steps=100,
+    setting="agent.steps",
+    warm_up_steps=0,
+    warm_up_setting="agent.warm_up_steps",
+    batch_size=8,
+    updates_per_step=1,
+)
+"""A replay memory that does not fit."""
 
 
 def main() -> None:
@@ -74,6 +94,24 @@ def main() -> None:
                 torch.allclose(variance, samples.var(dim=0, unbiased=unbiased), rtol=1e-12),
                 count,
             ]
+        weight = torch.zeros(2, requires_grad=True)
+        (weight * torch.tensor([2.0 + me, 10.0 * (me + 1)])).sum().backward()
+        average_gradient(weight)
+        assert weight.grad is not None
+        heard["average gradient"] = weight.grad.tolist()
+        heard["largest"] = largest_of_all_processes(torch.tensor([me, -me])).tolist()
+        rewards, ended = torch.rand(20, 6, 1, generator=torch.Generator().manual_seed(3)), torch.zeros(6, 1) > 0
+        rewards[7, 4] = 1000.0
+        half, whole = (RewardScale(num_envs, 0.9, torch.device("cpu")) for num_envs in (3, 6))
+        for step in rewards:
+            half.update(step[3 * me : 3 * me + 3], ended[:3])
+            whole.update(step, ended)  # all rewards twice, which changes no spread
+        heard["reward scale"], heard["reward scale of all"] = (float(each(torch.ones(()))) for each in (half, whole))
+        with replaced(replay_plan, usable_bytes=lambda: 10_000 - 2_000 * me):
+            try:
+                REPLAY.require_memory(8, 2, 1, torch.device("cpu"), processes_here())
+            except UserError as error:
+                heard["too large"] = str(error).rpartition(": ")[2]
         clock = PhaseClock(0, base=Phase.UNATTRIBUTED)
         with metered_collectives(clock):
             dist.all_reduce(torch.ones(1))

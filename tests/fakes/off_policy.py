@@ -85,6 +85,7 @@ class Training:
         env: Any = None,  # noqa: ANN401 - the toy, or a view of it
         iterations: int = 3,
         settings: Mapping[str, Any] | None = None,
+        seed: int = 5,
         **changed: Any,
     ) -> None:
         """Build it.
@@ -96,13 +97,14 @@ class Training:
             env: What the learner sees; a new toy by default.
             iterations: Iterations to train.
             settings: Further settings of the library's configuration, at its top.
+            seed: Seed of this process.
             changed: Fields of the recipe.
         """
-        torch.manual_seed(5)
+        torch.manual_seed(seed)
         self.library = library
         self.adapter = adapter(algorithm, library)
         config = {**translated(algorithm, library, **changed), **(settings or {})}
-        self.agent_cfg = self.adapter.prepare(config, "cpu", seed=5, max_iterations=iterations)
+        self.agent_cfg = self.adapter.prepare(config, "cpu", seed=seed, max_iterations=iterations)
         self.env, self.heard = env or ToyEnv(), Heard()
         self.clock = PhaseClock(time.perf_counter_ns())
         run_dir.mkdir(exist_ok=True)

@@ -296,6 +296,14 @@ def test_anything_but_true_and_false_is_refused() -> None:
         adapter("sac").prepare({**translated("sac"), "overlap": 1}, "cpu")
 
 
+@pytest.mark.parametrize("algorithm", RECIPES)
+def test_several_processes_are_refused(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skrl.config.torch._is_distributed", True)
+    adapter(algorithm).prepare(translated(algorithm), "cpu")
+    with pytest.raises(UserError, match="agent.overlap True: several processes .*: leave it out, or train in one"):
+        adapter(algorithm).prepare({**translated(algorithm), "overlap": True}, "cpu")
+
+
 def test_a_training_that_takes_turns_has_the_same_hash_as_before_the_setting_existed() -> None:
     assert "overlap" not in adapter("sac").prepare(translated("sac"), "cpu", max_iterations=3)
 

@@ -65,6 +65,10 @@ def test_processes_exchange_values(tmp_path: Path) -> None:
         assert heard["file"] == [heard is first, True], "the others have a copy of their own"
         assert heard["differs"] == f"optimizer.0.step differs between rank 0 on {HOST} and rank 1 on {HOST}"
         assert heard["moments True"] == heard["moments False"] == [True, True, 10]
+        assert heard["average gradient"] == [2.5, 15.0]
+        assert heard["largest"] == [1, 0]
+        assert heard["too large"] == "there is room for 21 steps", "by the least free memory, of which each has half"
+        assert heard["reward scale"] == pytest.approx(heard["reward scale of all"], rel=1e-12)
         assert heard["metered"] is True
         assert heard["metered later"] == ["evaluate"], "waiting outside the training loop is none of its time"
     complaints = {name: (first[name], second[name]) for name in first if name.startswith("refused")}
@@ -94,6 +98,27 @@ def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) ->
         for each in (told, other):
             assert each["gradients"] == pytest.approx(each["by_autograd"], rel=1e-5), "before they are clipped"
         assert told["gradients"][1] != other["gradients"][1] and told["gradients"][2] == other["gradients"][2]
+
+
+def test_processes_learn_one_policy_from_replay_memories_of_their_own(tmp_path: Path) -> None:
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    ended = two_processes("replay_ranks", tmp_path, PYTHONPATH=path)
+    assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr
+    first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ended)
+    assert [told["agent"] for told in first.values()] == ["SAC", "TD3", "ReplaySac", "ReplayTd3"]
+    for case, told in first.items():
+        other = second[case]
+        begun, resumed, *after = told["hashes"]
+        assert begun == resumed and len({begun, *after}) == 4, "each iteration with updates changes the learner"
+        assert other["hashes"] == told["hashes"], "networks, targets, optimizers, normalizers, reward scale"
+        assert told["coefficient"] == other["coefficient"]
+        assert told["held"] != other["held"], "each draws from environments of its own"
+        assert {"value_loss", "policy_loss"} <= set(told["learned"]), "after the replay memories have refilled"
+    updates = 32 - 20
+    assert first["sac"]["normalized_by"] == 1 + 2 * 2 * updates * 16, "batches, and what follows them, of both"
+    assert first["sac_all"]["rewards"] == first["td3_all"]["rewards"] == 2 * 32 * 8
+    one, two = (each["td3"]["noise"] for each in (first, second))
+    assert len({*one, *two}) == 16 and sorted([*one, *two])[0] == pytest.approx(0.1), "one range for all environments"
 
 
 def test_a_failed_connection_names_the_variable_to_try(tmp_path: Path) -> None:

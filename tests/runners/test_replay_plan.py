@@ -61,6 +61,13 @@ def test_a_memory_that_does_not_fit_is_refused(plan: ReplayPlan, device: torch.d
         require(plan, device)
 
 
+def test_the_processes_of_a_machine_share_the_memory_of_the_host() -> None:
+    with pytest.raises(UserError, match="of cpu are free for each of 2 processes, .*: there is room for 34 steps$"):
+        PLAN.require_memory(ENVS, OBSERVATIONS, ACTIONS, torch.device("cpu"), processes=2)
+    with pytest.raises(UserError, match="of cuda:0 are free, .* for 40 steps, and with .*=true for 34 in the memory"):
+        PLAN.require_memory(ENVS, OBSERVATIONS, ACTIONS, GPU, processes=2)
+
+
 def test_what_the_host_holds_needs_no_room_on_the_gpu() -> None:
     require(replace(PLAN, steps=40), GPU)
     require(replace(PLAN, steps=70, on_host=True), GPU)

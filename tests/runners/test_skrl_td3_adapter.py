@@ -68,6 +68,13 @@ def test_noise_is_spread_over_environments_that_follow_one_another() -> None:
     assert torch.allclose(drawn.std(dim=(0, 2)), noise.std.squeeze(), rtol=0.25)
 
 
+def test_noise_is_spread_over_the_environments_of_all_processes() -> None:
+    def std(first: int, num_envs: int) -> torch.Tensor:
+        return ExplorationNoise(low=0.1, high=0.5, num_envs=num_envs, first=first, device=torch.device("cpu")).std
+
+    assert torch.equal(torch.cat([std(0, 32), std(32, 32)]), std(0, 64))
+
+
 def test_the_same_noise_in_all_environments(tmp_path: Path) -> None:
     training = Training("td3", tmp_path, exploration_noise=(0.1, 0.1))
     assert training.agent._exploration_noise.std.unique().tolist() == pytest.approx([0.2])

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.errors import UserError
+from ledger_lab.launch import World
 from ledger_lab.recipes import CARTPOLE, RECIPES
 from ledger_lab.runners import BatchPlan
 from ledger_lab.training.batch import scaled_learning_rate
@@ -86,6 +87,23 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
         "batch 1024 × 32 = 32768 steps in 4 minibatches, 5 epochs: effective batch 163840 · "
         "learning rate 0.002 (scaled to the batch)"
     )
+
+
+def test_each_of_several_processes_has_a_replay_memory_and_draws_a_batch(tmp_path: Path) -> None:
+    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.declaration import declaration
+    from ledger_lab.training.plan import _check
+    from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.show import describe_batch
+
+    asked = ["--algorithm", "sac", "--device", "cpu", "--num_envs", "64", "--log_root", str(tmp_path)]
+    plan = _check(parse(TrainRequest, asked), World(rank=3, size=4, local_rank=1, local_size=2), None)
+    assert describe_batch(plan) == (
+        "replay memory 1024 steps × 64 = 65536 transitions in each of 4 processes · 2 updates of 4 × 512 transitions "
+        "per step: each transition is used 16 times · learning rate 0.001"
+    )
+    declared = declaration(plan)
+    assert (declared.minibatches, declared.env_steps_per_iteration) == (32 * 2, 32 * 4 * 64)
 
 
 def test_a_learning_rate_is_either_given_or_scaled(tmp_path: Path) -> None:

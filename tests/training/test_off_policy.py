@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import REPLAY_FOLDER, PhaseWindow, Run, StateRestored, StateSaved, Status, read_ledger
+from ledger_lab.ledger import (
+    REPLAY_FOLDER,
+    GradientNorms,
+    LearnerHashed,
+    PhaseWindow,
+    Run,
+    StateRestored,
+    StateSaved,
+    Status,
+    read_ledger,
+)
 from ledger_lab.reports import summarize_run
 from ledger_lab.runners.replay_plan import bytes_per_transition
-from tests.conftest import fake, one_run_dir, script
+from tests.conftest import ROOT, fake, one_run_dir, script
 
 SHORT = ("--device", "cpu", "--num_envs", "64", "--max_iterations", "3")
 FIGURES = {"sac": {"entropy", "action_std"}, "td3": set()}
@@ -74,6 +86,31 @@ def test_a_resumed_training_says_that_its_replay_memory_refills(learner: Learner
     assert [row.iteration for row in windows] == [1, 2, 3]
     assert [row.figures["replay_fill"] for row in windows] == [32 / 1024, 64 / 1024, 32 / 1024]
     assert all({"value_loss", "policy_loss", *FIGURES[algorithm]} <= set(row.figures) for row in windows)
+
+
+@pytest.mark.slow
+def test_the_replay_memories_of_two_processes_refill_after_an_interruption(tmp_path: Path) -> None:
+    asked = ("--nproc", "2", "--algorithm", "sac", *SHORT[:-1], "4", "--log_root", str(tmp_path), "1:SIGTERM")
+    program = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *asked]
+    begun = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert begun.returncode == 75, begun.stdout + begun.stderr
+    assert "65536 transitions in each of 2 processes · 2 updates of 2 × 512 transitions per step" in begun.stdout
+    assert "the replay memory of each of 2 processes takes 1.9 MB of cpu" in begun.stdout
+    ended = script("train", "--resume", one_run_dir(tmp_path), "--nproc", "2", "--log_root", tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    run = run_of(tmp_path)
+    assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED, Status.COMPLETED]
+    (restored,) = run.attempts[1].of(StateRestored)
+    assert restored.reasons == ["the replay memory is not saved, and refills"]
+    for attempt in run.attempts:
+        first, second = ([row.sha256 for row in rank.of(LearnerHashed)] for rank in attempt.ranks)
+        assert first == second and len(set(first)) == len(first) > 0
+        for rank in attempt.ranks:
+            assert {"replay_fill", "replay_age"} <= {name for row in rank.of(PhaseWindow) for name in row.figures}
+            assert not rank.of(GradientNorms), "critics and policy have a gradient each"
+    summary = summarize_run(run)
+    assert summary.gradient_steps_per_env_step == 2 / (2 * 64)
+    assert summary.replay_memory_gb == 64 * (1024 * bytes_per_transition(4, 1, 1) + 4 * 4) / 1e9, "of each process"
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +216,7 @@ def test_options_that_a_library_lacks_are_refused(tmp_path: Path) -> None:
         ((), "--save_replay: ppo learns without a replay memory: leave it out, or use --algorithm sac"),
         pytest.param(
             ("--algorithm", "sac", "--nproc", "2"),
-            "SAC of SKRL trains in one process only",
+            "--save_replay: it saves the replay memory of one process, and this training has 2: leave it out",
             marks=pytest.mark.thorough,
         ),
     ],

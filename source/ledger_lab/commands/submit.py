@@ -22,7 +22,6 @@ from ledger_lab.launch.plans import PLAN, Plan, PlannedTraining
 from ledger_lab.launch.programs import programs_in
 from ledger_lab.launch.submission_folders import new_folder
 from ledger_lab.launch.submissions import Submission
-from ledger_lab.recipes.ppo import PpoRecipe
 from ledger_lab.recipes.recipe_file import read_recipe
 from ledger_lab.terminal.console import make_console, tell_error
 from ledger_lab.terminal.request import flag_names
@@ -166,17 +165,19 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         if name in given.given:
             raise UserError(f"--{name}: cluster {site.name} sets it: leave it out")
     planned = processes or max(1, gpus)
-    if planned * nodes > 1 and given.resume is None and requested_dialect(given).recipe is not PpoRecipe:
-        dialect = requested_dialect(given)
+    if planned * nodes > 1 and given.resume is None and (dialect := requested_dialect(given)).alone is not None:
         if nodes > 1:
             way_out = "train on one machine (--nodes, or nodes in a study)"
         elif gpus > 1:
-            way_out = f"use a cluster with gpus = 1; {site.name} has {gpus}"
+            way_out = f"use a cluster with gpus = 1 ({site.name} has {gpus})"
         else:
             way_out = "leave --nproc out"
         raise UserError(
-            f"{dialect.algorithm.upper()} of {dialect.title} trains in one process only, and with one GPU: {way_out}"
+            f"{dialect.algorithm.upper()} of {dialect.title} trains in one process only, and with one GPU, "
+            f"{dialect.alone}: {way_out}, or use --rl_library skrl"
         )
+    if given.resume is None:
+        given.require_saveable_replay(planned * nodes)
     start = [*own, *site.arguments]
     if site.instance is not None and given.resume is None and (given.instance, given.usd_per_hour) == (None, None):
         start += ["--instance", site.instance]

@@ -221,8 +221,8 @@ class CheckpointSaved(Row):
     """Largest device memory of the saving process so far in this attempt; ``None`` without an accelerator, or if
     unknown."""
     replay_bytes: Count | None = None
-    """Memory that the replay memory takes: of the device if there is an accelerator, unless the recipe holds it on the
-    host; ``None`` without a replay memory, or if unknown."""
+    """Memory that the replay memory of the saving process takes: of the device if there is an accelerator, unless the
+    recipe holds it on the host; ``None`` without a replay memory, or if unknown."""
     endings: dict[str, Count] | None = None
     """Number of training episodes that ended since the last checkpoint, by the termination that ended them, or
     ``unstable``. Episodes of all processes count. The first checkpoint of an attempt counts from the start of the

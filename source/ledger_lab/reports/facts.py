@@ -170,7 +170,7 @@ class RunFacts:
 
     @property
     def replay_gb(self) -> float | None:
-        """Return the memory that the replay memory takes [GB]; ``None`` without one."""
+        """Return the memory that the replay memory of a process takes [GB]; ``None`` without one."""
         held = [saved.replay_bytes for saved in self.run.checkpoints if saved.replay_bytes is not None]
         return max(held) / 1e9 if held else None
 

@@ -160,8 +160,9 @@ class RunSummary:
         lambda of: of.replay_gb,
         Shown("replay memory", "on the device or the host", cells.replay_memory_cell, priority=14, if_measured=True),
     )
-    """Memory that the replay memory takes [GB]. It is a part of the peak memory of the device, or of the host without a
-    GPU or with ``replay_on_host``; networks and simulation are in the rest. ``None`` without a replay memory."""
+    """Memory that the replay memory of each process takes [GB]. It is a part of the peak memory of the device, or of
+    the host without a GPU or with ``replay_on_host``; networks and simulation are in the rest. ``None`` without a
+    replay memory."""
     energy_kwh: float | None = _figure(
         lambda of: of.energy.kwh,
         Shown("energy", "of the accelerators", cells.energy_cell, priority=9, if_measured=True),

@@ -71,6 +71,8 @@ class BatchPlan:
     def effective_batch(self, num_envs: int) -> int:
         """Return the samples that the gradient steps of one iteration use, counted again in each epoch.
 
+        With a replay memory, these are the samples that one process draws.
+
         Args:
             num_envs: Number of environments of all processes.
         """
@@ -266,7 +268,7 @@ class Trainer(ABC):
         """Return where the loop averages the gradients of all processes.
 
         Returns:
-            The callables; ``None`` if they are unknown, or average other gradients, too.
+            The callables; ``None`` if they are unknown, or average gradients of several losses.
         """
         return None
 

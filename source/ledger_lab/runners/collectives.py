@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -75,6 +76,38 @@ def merged_moments(
     squares = variance.double() * (count - correction) + (own - center).square() * count
     dist.all_reduce(squares)
     return center.to(mean.dtype), (squares / (total - correction)).to(variance.dtype), total
+
+
+def processes_here() -> int:
+    """Return how many processes of the training run on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if dist.is_initialized() else 1
+
+
+def largest_of_all_processes(values: torch.Tensor) -> torch.Tensor:
+    """Return the largest values of all processes, place by place.
+
+    Args:
+        values: Values of this process, of the same shape in all.
+    """
+    if not dist.is_initialized():
+        return values
+    largest = values.clone()
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    return largest
+
+
+def average_gradient(parameter: torch.Tensor) -> None:
+    """Replace the gradient of a parameter by its average over all processes.
+
+    For parameters that a library does not average over processes.
+
+    Args:
+        parameter: The parameter, with a gradient in all processes.
+    """
+    if dist.is_initialized():
+        assert parameter.grad is not None
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
 
 
 def take_from_first(module: torch.nn.Module) -> None:

@@ -12,6 +12,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.recipes.rules import positive
 from ledger_lab.recipes.settings import read_setting
+from ledger_lab.runners.collectives import processes_here
 
 if TYPE_CHECKING:
     from ledger_lab.recipes import Dialect
@@ -28,19 +29,19 @@ def _name_of(dialect: Dialect) -> str:
     return f"{dialect.algorithm.upper()} of {dialect.title}"
 
 
-def require_one_process(dialect: Dialect, reason: str) -> None:
+def require_one_process(dialect: Dialect) -> None:
     """Refuse several processes.
 
     Args:
-        dialect: The library and the algorithm.
-        reason: Why it trains in one process only, as the end of a sentence.
+        dialect: A library and an algorithm that train in one process only.
 
     Raises:
         UserError: If this is one of several processes.
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
-            f"{_name_of(dialect)} trains in one process only, {reason}: leave out --nproc and --distributed"
+            f"{_name_of(dialect)} trains in one process only, {dialect.alone}: leave out --nproc and --distributed, "
+            "or use --rl_library skrl"
         )
 
 
@@ -113,7 +114,7 @@ def require_room(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Se
         stored_groups: Observation groups that the library stores, if a task has them.
 
     Raises:
-        UserError: If the task has other actions, or the memory is too large.
+        UserError: If the task has other actions, or the memory is too large in any process.
     """
     actions, groups = env.single_action_space, env.single_observation_space
     if not isinstance(actions, gym.spaces.Box):
@@ -122,4 +123,6 @@ def require_room(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Se
         )
     assert batch.replay is not None
     observed = sum(gym.spaces.flatdim(groups[name]) for name in stored_groups if name in groups.spaces)
-    batch.replay.require_memory(env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device))
+    batch.replay.require_memory(
+        env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device), processes_here()
+    )

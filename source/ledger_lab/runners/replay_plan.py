@@ -33,7 +33,7 @@ class ReplayPlan:
     warm_up_setting: str
     """Setting of the agent's configuration for them."""
     batch_size: int
-    """Transitions per gradient step."""
+    """Transitions per gradient step that each process draws."""
     updates_per_step: int
     """Gradient steps after each step of all environments at which an update is due."""
     update_every: int = 1
@@ -63,7 +63,7 @@ class ReplayPlan:
                 f"update{beside}: lower it, or raise --max_iterations"
             )
 
-    def require_least_memory(self, num_envs: int, device: str) -> None:
+    def require_least_memory(self, num_envs: int, device: str, processes: int) -> None:
         """Refuse a replay memory that would not fit on the host with the smallest observations and actions.
 
         So it needs no simulation. Memory on a GPU is left to :meth:`require_memory`, because asking how much of it is
@@ -72,33 +72,39 @@ class ReplayPlan:
         Args:
             num_envs: Environments of this process.
             device: Device of the training.
+            processes: Processes of the training on this machine, which share the memory of the host.
 
         Raises:
             UserError: If it would not fit; names a number of steps above which none fits.
         """
         if self._held_by(device) == "cpu":
-            self._require_memory(num_envs, 1, 1, device, least=True)
+            self._require_memory(num_envs, 1, 1, device, processes, least=True)
 
-    def require_memory(self, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
+    def require_memory(
+        self, num_envs: int, observations: int, actions: int, device: torch.device, processes: int = 1
+    ) -> None:
         """Refuse a replay memory that does not fit into what is free.
+
+        All processes of a training call this, before any of them allocates its memory. They all find the same.
 
         Args:
             num_envs: Environments of this process.
             observations: Numbers in an observation, of all groups that are stored.
             actions: Numbers in an action.
-            device: Device of the training.
+            device: Device of the training, which no other process uses if it is a GPU.
+            processes: Processes of the training on this machine, which share the memory of the host.
 
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
-        self._require_memory(num_envs, observations, actions, str(device))
+        self._require_memory(num_envs, observations, actions, str(device), processes)
 
     def _held_by(self, device: str) -> str:
         """Return the device whose memory holds it."""
         return "cpu" if self.on_host else device
 
     def _require_memory(
-        self, num_envs: int, observations: int, actions: int, device: str, *, least: bool = False
+        self, num_envs: int, observations: int, actions: int, device: str, processes: int, *, least: bool = False
     ) -> None:
         """Refuse a replay memory that does not fit, of observations and actions of this size, or of this least size."""
         held_by = self._held_by(device)
@@ -106,26 +112,35 @@ class ReplayPlan:
         each = num_envs * bytes_per_transition(observations, actions, rows, prioritized=self.prioritized)
         newest = num_envs * observations * _FLOAT_BYTES
         needed = self.steps * each + newest
-        free = _free_bytes(held_by)
+        free = _free_bytes(held_by, processes)
         usable = round((1 - _RESERVED) * free)
         if needed > usable:
             room = f"there is room for {'at most ' if least else ''}{max(0, usable - newest) // each} steps"
             if held_by.startswith("cuda") and self.host_setting is not None:
-                in_host = max(0, round((1 - _RESERVED) * _free_bytes("cpu")) - newest) // each
+                in_host = max(0, round((1 - _RESERVED) * _free_bytes("cpu", processes)) - newest) // each
                 room += f", and with {self.host_setting}=true for {in_host} in the memory of the host"
+            shared = f" for each of {processes} processes" if held_by == "cpu" and processes > 1 else ""
             raise UserError(
                 f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
                 f"{each // num_envs} bytes needs {'at least ' if least else ''}{needed / 1e9:.1f} GB, and "
-                f"{free / 1e9:.1f} GB of {held_by} are free, of which {100 * _RESERVED:.0f} % are kept for networks "
-                f"and batches: {room}"
+                f"{free / 1e9:.1f} GB of {held_by} are free{shared}, of which {100 * _RESERVED:.0f} % are kept for "
+                f"networks and batches: {room}"
             )
 
 
-def _free_bytes(device: str) -> int:
-    """Return the memory of a device that is free [B]."""
+def _free_bytes(device: str, processes: int) -> int:
+    """Return the memory of a device that is free for a process [B]: the least that any process of the training has.
+
+    Args:
+        device: The device.
+        processes: Processes on this machine.
+    """
     import torch
 
-    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else usable_bytes()
+    from ledger_lab.runners.collectives import largest_of_all_processes
+
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else usable_bytes() // processes
+    return -int(largest_of_all_processes(torch.tensor(-free)))
 
 
 def bytes_per_transition(observations: int, actions: int, rows: int, *, prioritized: bool = False) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ledger_lab.runners.collectives import largest_of_all_processes, merged_moments
+
 _LARGEST = 10.0
 """Largest return after scaling, of the returns so far; that of Seo et al. 2025 (arXiv:2505.22642)."""
 
@@ -13,7 +15,7 @@ class RewardScale(torch.nn.Module):
 
     It follows Lee et al. 2025 (arXiv:2502.15280): each environment sums up its past rewards with discounts. The scale
     is the standard deviation of these sums over time and environments. If the largest sum would still be more than ten
-    times the scale, the scale is a tenth of it.
+    times the scale, the scale is a tenth of it. The rewards of all processes count, so all have the same scale.
     """
 
     count: torch.Tensor
@@ -25,7 +27,7 @@ class RewardScale(torch.nn.Module):
         """Begin without rewards.
 
         Args:
-            num_envs: Number of environments.
+            num_envs: Number of environments of this process.
             discount: Discount factor per step.
             device: Where it is computed.
         """
@@ -37,7 +39,7 @@ class RewardScale(torch.nn.Module):
         """Discounted sum of the rewards of each environment's running episode, of shape (num_envs, 1)."""
 
     def update(self, rewards: torch.Tensor, ended: torch.Tensor) -> None:
-        """Take in the rewards of a step.
+        """Take in the rewards of a step. All processes of a training call this.
 
         Args:
             rewards: Shape (num_envs, 1).
@@ -45,14 +47,15 @@ class RewardScale(torch.nn.Module):
         """
         self.returns = self._discount * self.returns + rewards
         variance, mean = torch.var_mean(self.returns, correction=0)
-        added, before = self.returns.numel(), self.count
+        mean, variance, added = merged_moments(mean, variance, self.returns.numel(), correction=0)
+        before = self.count
         self.count = before + added
         change = mean - self.mean
         self.variance = (
             self.variance * before + variance * added + change.square() * before * added / self.count
         ) / self.count
         self.mean = self.mean + change * added / self.count
-        self.largest = torch.maximum(self.largest, self.returns.abs().amax())
+        self.largest = torch.maximum(self.largest, largest_of_all_processes(self.returns.abs().amax()))
         self.returns = self.returns.masked_fill(ended, 0.0)
 
     def forward(self, rewards: torch.Tensor) -> torch.Tensor:

@@ -260,8 +260,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
             f"--save_replay: {adapter.dialect.algorithm} learns without a replay memory: leave it out, or use "
             "--algorithm sac"
         )
-    if request.save_replay and world.size > 1:
-        raise UserError("--save_replay: it saves the replay memory of one process: leave out --nproc and --distributed")
+    request.require_saveable_replay(world.size)
     if request.keep_minibatch_size:
         overrides.append(keep_minibatch_size(request, adapter, agent_cfg, env_cfg.scene.num_envs, world.size))
         batch = plan_batch(adapter, agent_cfg)
@@ -285,7 +284,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     )
     require_memory(request.task, slots_cfg, world.local_size)
     if batch.replay is not None:
-        batch.replay.require_least_memory(env_cfg.scene.num_envs, device)
+        batch.replay.require_least_memory(env_cfg.scene.num_envs, device, world.local_size)
     beginning = None
     if request.checkpoint is not None and resumed is None:
         beginning = find_beginning(

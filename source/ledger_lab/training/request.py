@@ -106,8 +106,8 @@ class TrainRequest(TaskRequest):
     algorithm: str | None = flag(
         None,
         f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac is soft actor-critic, and td3 is twin delayed "
-        "deterministic policy gradients. Both learn from a replay memory, in one process. SKRL has both, and rl_games "
-        "has sac. Without --rl_library, SKRL is used if the task's usual library does not have the algorithm. "
+        "deterministic policy gradients. Both learn from a replay memory. SKRL has both, and rl_games has sac, in one "
+        "process only. Without --rl_library, SKRL is used if the task's usual library does not have the algorithm. "
         "--algorithm selects the agent configuration LIBRARY_ALGORITHM_cfg_entry_point of the task.",
         group=TASK,
         metavar="NAME",
@@ -280,11 +280,10 @@ class TrainRequest(TaskRequest):
     save_replay: bool = flag(
         False,
         (
-            "With sac and td3: save the replay memory with the state. A resumed training is then the same training as "
-            "an uninterrupted one, if the simulation can continue exactly. Each save writes only the steps since the "
-            "last save. At the "
-            "start, the program prints how much disk space the files need. Without --save_replay, a resumed training "
-            "first refills the replay memory."
+            "With sac and td3, in one process: save the replay memory with the state. A resumed training is then the "
+            "same training as an uninterrupted one, if the simulation can continue exactly. Each save writes only the "
+            "steps since the last save. At the start, the program prints how much disk space the files need. Without "
+            "--save_replay, a resumed training first refills the replay memory."
         ),
         group=_GOING_ON,
     )
@@ -395,6 +394,21 @@ class TrainRequest(TaskRequest):
             object.__setattr__(self, "panel", str(Path(self.panel).resolve()))
         if self.recipe is not None:
             object.__setattr__(self, "recipe", str(Path(self.recipe).absolute()))
+
+    def require_saveable_replay(self, processes: int) -> None:
+        """Refuse to save the replay memories of several processes.
+
+        Args:
+            processes: Processes of the training.
+
+        Raises:
+            UserError: If they are to be saved.
+        """
+        if self.save_replay and processes > 1:
+            raise UserError(
+                f"--save_replay: it saves the replay memory of one process, and this training has {processes}: leave "
+                "it out, so that the replay memories refill after an interruption, or train in one process"
+            )
 
     def named(self) -> Named:
         """Return what the request names; a resumed run has declared its task and its price."""

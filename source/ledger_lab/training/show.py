@@ -34,9 +34,11 @@ def describe_batch(plan: TrainPlan) -> str:
     if (replay := batch.replay) is not None:
         every = replay.update_every
         used = replay.updates_per_step * replay.batch_size / (every * num_envs)
+        processes = plan.world.size
+        each, drawn = ("", "") if processes == 1 else (f" in each of {processes} processes", f"{processes} × ")
         return (
-            f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions · "
-            f"{counted(replay.updates_per_step, 'update')} of {replay.batch_size} transitions per "
+            f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions{each} · "
+            f"{counted(replay.updates_per_step, 'update')} of {drawn}{replay.batch_size} transitions per "
             f"{'step' if every == 1 else f'{every} steps'}: each transition is used {used:g} times · learning rate "
             f"{rate}"
         )
@@ -70,15 +72,17 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
     )
 
 
-def show_replay(memory: ReplayMemory, saved: SavedReplay | None, console: Console) -> None:
+def show_replay(memory: ReplayMemory, saved: SavedReplay | None, processes: int, console: Console) -> None:
     """Print how much memory the replay memory takes, and how much disk space if it is saved.
 
     Args:
-        memory: The replay memory.
+        memory: The replay memory of this process.
         saved: Saves it; ``None`` if it is not saved.
+        processes: Processes of the training.
         console: Where to print.
     """
-    line = f"the replay memory takes {_size(memory.nbytes)} of {memory.device}"
+    each = f" of each of {processes} processes" if processes > 1 else ""
+    line = f"the replay memory{each} takes {_size(memory.nbytes)} of {memory.device}"
     if saved is not None:
         line += f"; saved with the state, up to {_size(saved.largest_bytes)} of disk space"
     console.print(line, soft_wrap=True)

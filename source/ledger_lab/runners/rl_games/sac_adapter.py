@@ -4,8 +4,8 @@ This module corrects the following behaviour of the library: it counts the steps
 its replay memory is sized in transitions, not in steps, and stores each observation twice; an episode that fails in its
 last step counts as timed out; the returns that it reports are scaled; the entropy coefficient in the policy's loss is
 at least 0.01; its checkpoints lack the entropy coefficient; the first target critics may differ from the critics; its
-player does not scale actions to their bound. Several processes are refused, because the library would train in each of
-them alone.
+player does not scale actions to their bound. Several processes are refused, because the library does not average the
+gradients of SAC.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class SacAdapter(RlGamesAdapter):
 
     def _require(self, agent_cfg: dict[str, Any]) -> None:
         """Refuse settings that the library misreads or ignores, and values that cannot be trained with."""
-        require_one_process(DIALECT, "because the library would train in each process alone")
+        require_one_process(DIALECT)
         params = agent_cfg["params"]
         for path, known, reason in (
             ("params.model.name", "soft_actor_critic", "SAC of rl_games needs this model"),

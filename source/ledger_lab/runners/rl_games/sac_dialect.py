@@ -58,6 +58,7 @@ DIALECT = Dialect(
     title=PPO_DIALECT.title,
     seed=PPO_DIALECT.seed,
     recipe=SacRecipe,
+    alone="because the library does not average the gradients of several",
     settings={
         **{
             name: PPO_DIALECT.settings[name]

@@ -217,7 +217,7 @@ class SkrlTrainer(Trainer):
         sums = ["_track_rewards", "_track_timesteps", "_cumulative_rewards", "_cumulative_timesteps"]
         return [(self._agent, sums), (self, ["_returns", "_lengths"])]
 
-    def averaging(self) -> GradientAveraging:
+    def averaging(self) -> GradientAveraging | None:
         """Return the function of each network: together, they average one gradient."""
         calls = [(network, "reduce_parameters") for network in self._networks()]
         return GradientAveraging(calls=calls, scaler=self._agent.scaler)

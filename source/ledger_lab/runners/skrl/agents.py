@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from skrl import config
 from skrl.agents.torch import Agent
 from skrl.agents.torch.sac import SAC
 from skrl.agents.torch.td3 import TD3
+from skrl.models.torch import Model
 
 from ledger_lab.runners.reward_scale import RewardScale
 from ledger_lab.runners.skrl.critics import CategoricalCritics, Critics, Estimate, MeanCritics
@@ -88,6 +90,8 @@ class ReplayAgent(Agent):
     def _add_critic(self, role: str) -> None:
         """Do with a critic and its target network what the library does with its two."""
         critic, target = self.models[role], self.models[TARGET + role]
+        if config.torch.is_distributed:
+            critic.broadcast_parameters()
         target.freeze_parameters(True)
         target.update_parameters(critic, polyak=1)
         self.critic_optimizer.add_param_group({"params": list(critic.parameters())})
@@ -163,7 +167,10 @@ class ReplayAgent(Agent):
             self.track_data(title, figure.item())
 
     def _target_roles(self) -> Sequence[str]:
-        """Return the roles of the target critics that count in this gradient step; draw them if these are not all."""
+        """Return the roles of the target critics that count in this gradient step; draw them if these are not all.
+
+        Each process draws its own.
+        """
         roles = [TARGET + role for role in self._roles]
         if self._in_target == len(roles):
             return roles
@@ -197,10 +204,13 @@ class ReplayAgent(Agent):
         """Return a context in which networks compute in half precision, if this is asked for."""
         return torch.autocast(device_type=self._device_type, enabled=self.cfg.mixed_precision)
 
-    def _descend(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, *models: torch.nn.Module) -> None:
-        """Take a step of an optimizer."""
+    def _descend(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, *models: Model) -> None:
+        """Take a step of an optimizer, along the average gradient of all processes."""
         optimizer.zero_grad()
         self.scaler.scale(loss).backward()
+        if config.torch.is_distributed:
+            for model in models:
+                model.reduce_parameters()
         if self.cfg.grad_norm_clip > 0:
             self.scaler.unscale_(optimizer)
             parameters = [parameter for model in models for parameter in model.parameters()]

@@ -17,7 +17,7 @@ class ExplorationNoise:
     that follow one another have values from all over the range.
     """
 
-    def __init__(self, *, low: float, high: float, num_envs: int, device: torch.device) -> None:
+    def __init__(self, *, low: float, high: float, num_envs: int, device: torch.device, first: int = 0) -> None:
         """Spread the range over the environments.
 
         Args:
@@ -25,10 +25,11 @@ class ExplorationNoise:
             high: Largest standard deviation.
             num_envs: Number of environments.
             device: Where noise is drawn.
+            first: Number of the first of them, counted over the environments of all processes.
         """
         self.stream: torch.Generator | None = None
         """Random stream; ``None`` for that of the process."""
-        shares = [index * _GOLDEN % 1.0 for index in range(num_envs)]
+        shares = [index * _GOLDEN % 1.0 for index in range(first, first + num_envs)]
         self.std = torch.tensor([[low + (high - low) * share] for share in shares], device=device)
         """Standard deviation in each environment, of shape (num_envs, 1)."""
 

@@ -30,13 +30,12 @@ from ledger_lab.runners.off_policy import (
     REFILLS,
     first_update,
     require_bound,
-    require_one_process,
     require_room,
 )
 from ledger_lab.runners.overlap import Overlap, require_cpu
 from ledger_lab.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.runners.replay_plan import ReplayPlan
-from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, inputs_of
+from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, config, inputs_of
 from ledger_lab.runners.skrl.agents import AGENTS, REWARD_SCALE
 from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
 from ledger_lab.runners.skrl.memory import SkrlMemory
@@ -185,6 +184,9 @@ class OffPolicyTrainer(SkrlTrainer):
             cfg.learning_starts = first_update(cfg.learning_starts, done, steps)  # the library counts over all attempts
             cfg.random_timesteps = self._random_steps = 0
 
+    def averaging(self) -> None:
+        """Return nothing: the gradients of the critics and of the policy are averaged, and are not of one loss."""
+
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop; of two threads, only those of the main thread."""
         agent = self._agent
@@ -278,8 +280,6 @@ class OffPolicyAdapter(SkrlAdapter):
     """The library's class of the policy's network."""
     policies: ClassVar[tuple[str, ...]] = ("policy",)
     """Roles of the policies' networks."""
-    alone: ClassVar[str]
-    """Why it trains in one process only, as the end of a sentence."""
 
     @property
     def name(self) -> str:
@@ -290,9 +290,8 @@ class OffPolicyAdapter(SkrlAdapter):
         self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> dict[str, Any]:
         """Set the requested values. The agent uses the device of the environment."""
-        require_one_process(self.dialect, self.alone)
         cfg = copy.deepcopy(agent_cfg)
-        require_trainable(cfg, self.name, policy=self.policy_class, several_processes=False)
+        require_trainable(cfg, self.name, policy=self.policy_class, several_processes=config.torch.is_distributed)
         for role in (*self.policies, *CRITICS):
             if role not in cfg["models"]:
                 raise UserError(f"agent.models.{role} is missing: {self.name} of SKRL needs this network")
@@ -301,6 +300,11 @@ class OffPolicyAdapter(SkrlAdapter):
         every = Options.of(cfg, self.dialect).update_every
         if type(overlaps := cfg.get(_OVERLAP, False)) is not bool:
             raise UserError(f"agent.{_OVERLAP} {overlaps!r}: must be true or false")
+        if overlaps and config.torch.is_distributed:
+            raise UserError(
+                f"agent.{_OVERLAP} True: several processes exchange gradients, which LedgerLab does not do beside the "
+                "simulation: leave it out, or train in one process"
+            )
         if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
             raise UserError(
                 f"agent.agent.learning_rate_scheduler {schedule!r}: {self.name} of SKRL gives a schedule no KL "

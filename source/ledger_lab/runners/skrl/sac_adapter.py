@@ -1,8 +1,8 @@
 """Soft actor-critic of SKRL.
 
-Besides what :mod:`ledger_lab.runners.skrl.off_policy_adapter` corrects, this module corrects that the library's
-checkpoints lack the entropy coefficient. Several processes are refused, because the library does not average the
-entropy coefficient over them.
+Besides what :mod:`ledger_lab.runners.skrl.off_policy_adapter` corrects, this module corrects the following behaviour of
+the library: its checkpoints lack the entropy coefficient; it does not average the gradient of the entropy coefficient
+over processes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.recipes.rules import finite
+from ledger_lab.runners.collectives import average_gradient
 from ledger_lab.runners.skrl.off_policy_adapter import OffPolicyAdapter, OffPolicyTrainer
 from ledger_lab.runners.skrl.sac_dialect import DIALECT
 from ledger_lab.runners.skrl.squashed import LOG_STD, SquashedGaussian
@@ -34,6 +35,8 @@ class SacTrainer(OffPolicyTrainer):
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build agent and trainer, and bound the policy."""
         metered = super()._build()
+        scaler = self._agent.scaler
+        self._library["step"], scaler.step = scaler.step, self._step
         actions = self._agent.policy.num_actions
         if (target := self._agent_cfg.get("entropy_target")) is not None:
             self._agent._target_entropy = target * actions
@@ -54,6 +57,13 @@ class SacTrainer(OffPolicyTrainer):
         """Return the agent's own state, the entropy coefficient, and the completed iterations."""
         return {**super().state(), _TEMPERATURE: self._agent.log_entropy_coefficient.detach().clone()}
 
+    def _step(self, optimizer: torch.optim.Optimizer) -> float | None:
+        """Take a step of an optimizer; that of the entropy coefficient takes the average gradient of all processes."""
+        if optimizer is self._agent.entropy_optimizer:
+            average_gradient(self._agent.log_entropy_coefficient)
+        result: float | None = self._library["step"](optimizer)
+        return result
+
     def _read_figures(self) -> dict[str, float]:
         """Return the library's figures of an update, and those of the policy's distribution."""
         return super()._read_figures() | {"entropy": self._policy.entropy_of_last(), "action_std": self._policy.std()}
@@ -65,7 +75,6 @@ class SacAdapter(OffPolicyAdapter):
     dialect = DIALECT
     trainer_type = SacTrainer
     policy_class = "GaussianMixin"
-    alone = "because it does not average its entropy coefficient over processes"
 
     def prepare(
         self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None

@@ -2,8 +2,7 @@
 
 Besides what :mod:`ledger_lab.runners.skrl.off_policy_adapter` corrects, this module corrects the following behaviour of
 the library: with noise, it stops with an error if the action space has no bounds; its noise does not follow the bound
-of the actions; its checkpoints lack the count of updates, which decides when the policy is updated. Several processes
-are refused, because they are untested.
+of the actions; its checkpoints lack the count of updates, which decides when the policy is updated.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase
 from ledger_lab.recipes.settings import read_setting
+from ledger_lab.runners.skrl.adapter import config
 from ledger_lab.runners.skrl.noise import ExplorationNoise
 from ledger_lab.runners.skrl.off_policy_adapter import OffPolicyAdapter, OffPolicyTrainer
 from ledger_lab.runners.skrl.squashed import SquashedDeterministic
@@ -33,12 +33,14 @@ class Td3Trainer(OffPolicyTrainer):
         """Build agent and trainer with LedgerLab's noise, and bound the policies."""
         cfg = self._agent_cfg
         bound, (low, high) = cfg["action_bound"], cfg["exploration_noise"]
+        num_envs = self._env.unwrapped.num_envs
         noise = {
             "exploration_noise": ExplorationNoise,
             "exploration_noise_kwargs": {
                 "low": low * bound,
                 "high": high * bound,
-                "num_envs": self._env.unwrapped.num_envs,
+                "num_envs": num_envs,
+                "first": config.torch.rank * num_envs if config.torch.is_distributed else 0,
             },
             "smooth_regularization_noise": ExplorationNoise,
             "smooth_regularization_noise_kwargs": {
@@ -74,7 +76,6 @@ class Td3Adapter(OffPolicyAdapter):
     trainer_type = Td3Trainer
     policy_class = "DeterministicMixin"
     policies = POLICIES
-    alone = "because LedgerLab has not tested it in several"
 
     def prepare(
         self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
