@@ -63,7 +63,7 @@ class ReplayPlan:
                 f"update{beside}: lower it, or raise --max_iterations"
             )
 
-    def require_least_memory(self, num_envs: int, device: str, processes: int) -> None:
+    def require_least_memory(self, num_envs: int, device: str, processes: int = 1) -> None:
         """Refuse a replay memory that would not fit on the host with the smallest observations and actions.
 
         So it needs no simulation. Memory on a GPU is left to :meth:`require_memory`, because asking how much of it is
