@@ -15,6 +15,7 @@ from ledger_lab.meters import PhaseClock
 from ledger_lab.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe, dialect_of
 from ledger_lab.recipes.libraries import agent_key
 from ledger_lab.runners.adapter import Adapter, load_adapter
+from ledger_lab.runners.process_group import ALONE
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
 
@@ -152,3 +153,11 @@ class Training:
                 setattr(target, name, copy.deepcopy(getattr(source, name)))
         self.env.position, self.env.episode_length_buf = begun.env.position, begun.env.episode_length_buf
         torch.set_rng_state(begun.chance)
+
+
+def require_same_learner(one: Training, other: Training) -> None:
+    """Check that two trainings have the same learner, bit for bit."""
+    hashes: list[str] = []
+    for training in (one, other):
+        ALONE.require_equal(training.trainer.state(), hashes.append)
+    assert hashes[0] == hashes[1]

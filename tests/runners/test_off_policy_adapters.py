@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from rl_games.common.experience import VectorizedReplayBuffer
-from skrl.memories.torch import RandomMemory
 
 from ledger_lab.errors import UserError
 from ledger_lab.meters import Phase, PhaseClock
@@ -22,9 +19,16 @@ from ledger_lab.recipes import CARTPOLE, dialect_of
 from ledger_lab.runners.adapter import load_adapter
 from ledger_lab.runners.configs import require_values
 from ledger_lab.runners.off_policy import first_update, short_refill
-from ledger_lab.runners.process_group import ALONE
 from tests.fakes.observers import Heard
-from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, translated
+from tests.fakes.off_policy import (
+    LEARNERS,
+    RECIPES,
+    Training,
+    adapter,
+    require_same_learner,
+    translated,
+)
+from tests.fakes.stock_memories import RlGamesStock, SkrlStock
 from tests.fakes.toy_env import ToyEnv
 
 each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
@@ -81,28 +85,6 @@ def test_reported_returns_are_not_scaled(trained: Training) -> None:
     assert 0.0 < trained.heard.figures[3]["mean_return"] <= ToyEnv.max_episode_length
 
 
-_UNMEASURED = SimpleNamespace(fill=0.0, mean_age=lambda: 0.0)
-
-
-class SkrlStock(RandomMemory):
-    """The library's own memory, which stores each observation twice."""
-
-    replay = _UNMEASURED
-
-    def __init__(self, *, prioritized: bool, on_host: bool, **library: Any) -> None:
-        assert not prioritized and not on_host
-        super().__init__(**library)
-
-
-class RlGamesStock(VectorizedReplayBuffer):
-    """The library's own memory, which stores each observation twice."""
-
-    replay = _UNMEASURED
-
-    def __init__(self, steps: int, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
-        super().__init__((observations,), (actions,), steps * num_envs, device)
-
-
 @each_learner
 def test_a_training_equals_one_with_the_librarys_memory_bit_for_bit(
     library: str, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -116,14 +98,6 @@ def test_a_training_equals_one_with_the_librarys_memory_bit_for_bit(
     stock.train()
     assert ours.memory.replay.added > 48, "steps were overwritten"
     require_same_learner(ours, stock)
-
-
-def require_same_learner(one: Training, other: Training) -> None:
-    """Check that two trainings have the same learner, bit for bit."""
-    hashes: list[str] = []
-    for training in (one, other):
-        ALONE.require_equal(training.trainer.state(), hashes.append)
-    assert hashes[0] == hashes[1]
 
 
 class View(TrainingView):

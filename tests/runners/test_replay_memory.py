@@ -12,10 +12,11 @@ ENVS = 3
 COLUMNS = {
     "seen": Column(2, observed=True),
     "privileged": Column(1, observed=True),
+    "pixels": Column(3, torch.uint8, observed=True),
     "rewards": Column(1),
     "terminated": Column(1, torch.bool),
 }
-OBSERVED = ("seen", "privileged")
+OBSERVED = ("seen", "privileged", "pixels")
 
 
 class Episodes:
@@ -32,14 +33,14 @@ class Episodes:
 
     def begin(self) -> None:
         """Begin another episode in each environment."""
-        self.now = {name: self._random(COLUMNS[name].size) for name in OBSERVED}
+        self.now = self._look()
 
     def go(self, steps: int) -> None:
         """Take steps, some of which end episodes by termination and some by timeout."""
         for _ in range(steps):
             ends = self._random(1)
             terminated, timed_out = ends < 0.2, ends > 0.8
-            after = {name: self._random(COLUMNS[name].size) for name in OBSERVED}
+            after = self._look()
             following = {name: torch.where(timed_out, self.now[name], after[name]) for name in OBSERVED}
             values = {**self.now, "rewards": self._random(1), "terminated": terminated}
             self.memory.add(values, following)
@@ -84,6 +85,11 @@ class Episodes:
                 break
         return float(total), float(factor), last
 
+    def _look(self) -> dict[str, torch.Tensor]:
+        """Return random observations; pixels are whole numbers from 0 to 255, as floats."""
+        seen = {name: self._random(COLUMNS[name].size) for name in OBSERVED}
+        return {**seen, "pixels": (256 * seen["pixels"]).floor()}
+
     def _random(self, size: int) -> torch.Tensor:
         return torch.rand(ENVS, size, generator=self.chance).to(self.device)
 
@@ -98,6 +104,17 @@ def test_rounding_ends_no_episode() -> None:
         memory.add({"seen": seen}, {"seen": seen + 1.0})
     index, after = memory.draw(100)
     assert torch.allclose(memory.read("seen", after), memory.read("seen", index) + 1.0)
+
+
+@pytest.mark.parametrize("change", [1, 127, 128, 129, 255])
+def test_a_change_of_one_byte_ends_no_episode(change: int) -> None:
+    memory = ReplayMemory(4, 1, {"pixels": Column(2, torch.uint8, observed=True)}, torch.device("cpu"))
+    for step in range(4):
+        pixels, following = (torch.tensor([[7.0, float(change * (place % 2))]]) for place in (step, step + 1))
+        memory.add({"pixels": pixels}, {"pixels": following})
+    index = torch.arange(4)
+    assert memory._next.view(-1).tolist() == [1, 2, 3, 4]
+    assert memory.read("pixels", index)[:, 1].tolist() == [0, change, 0, change]
 
 
 @each_device
@@ -285,13 +302,15 @@ def test_its_size_is_that_of_the_plan() -> None:
         "terminated": Column(1, torch.bool),
     }
     memory = ReplayMemory(10, 4, columns, torch.device("cpu"))
-    assert memory.nbytes == 10 * 4 * bytes_per_transition(48, 12, 40) + 4 * 48 * 4
+    assert memory.nbytes == 10 * 4 * bytes_per_transition(4 * 48, 12, 40) + 4 * 48 * 4
     prioritized = ReplayMemory(10, 4, columns, torch.device("cpu"), prioritized=True)
     assert prioritized.nbytes == memory.nbytes + 64 * 8 + 2 * 8, "priorities of two blocks, and their sums"
-    assert bytes_per_transition(48, 12, 40, prioritized=True) == bytes_per_transition(48, 12, 40) + 9
+    assert bytes_per_transition(4 * 48, 12, 40, prioritized=True) == bytes_per_transition(4 * 48, 12, 40) + 9
     twice = 4 * (2 * 48 + 12 + 1) + 1
-    assert bytes_per_transition(48, 12, 40) < 0.6 * twice
-    assert bytes_per_transition(48, 12, 2**31) == bytes_per_transition(48, 12, 2**31 - 1) + 4, "indices of 64 bits"
+    assert bytes_per_transition(4 * 48, 12, 40) < 0.6 * twice
+    assert bytes_per_transition(4 * 48, 12, 2**31) == bytes_per_transition(4 * 48, 12, 2**31 - 1) + 4, (
+        "indices of 64 bits"
+    )
 
 
 def test_an_error_that_is_not_finite_leaves_the_priority_as_it_was() -> None:

@@ -11,7 +11,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.runners.replay_plan import ReplayPlan, bytes_per_transition
 
-ENVS, OBSERVATIONS, ACTIONS = 16, 5, 2
+ENVS, OBSERVATION_BYTES, ACTIONS = 16, 20, 2
 GPU = torch.device("cuda:0")
 PLAN = ReplayPlan(
     steps=100,
@@ -29,7 +29,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a GPU have room for 40 steps, and the host for 70."""
 
     def free(steps: int) -> int:
-        needed = ENVS * (steps * bytes_per_transition(OBSERVATIONS, ACTIONS, 101 * ENVS) + 4 * OBSERVATIONS)
+        needed = ENVS * (steps * bytes_per_transition(OBSERVATION_BYTES, ACTIONS, 101 * ENVS) + OBSERVATION_BYTES)
         return math.ceil(needed / 0.9)  # a tenth is left for the rest
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free(40), free(1000)))
@@ -38,7 +38,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def require(plan: ReplayPlan, device: torch.device) -> None:
     """Check the memory of a plan."""
-    plan.require_memory(ENVS, OBSERVATIONS, ACTIONS, device)
+    plan.require_memory(ENVS, OBSERVATION_BYTES, ACTIONS, device)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_a_memory_that_does_not_fit_is_refused(plan: ReplayPlan, device: torch.d
 
 def test_the_processes_of_a_machine_share_the_memory_of_the_host() -> None:
     with pytest.raises(UserError, match="of cpu are free for each of 2 processes, .*: there is room for 34 steps$"):
-        PLAN.require_memory(ENVS, OBSERVATIONS, ACTIONS, torch.device("cpu"), processes=2)
+        PLAN.require_memory(ENVS, OBSERVATION_BYTES, ACTIONS, torch.device("cpu"), processes=2)
     with pytest.raises(UserError, match="of cuda:0 are free, .* for 40 steps, and with .*=true for 34 in the memory"):
-        PLAN.require_memory(ENVS, OBSERVATIONS, ACTIONS, GPU, processes=2)
+        PLAN.require_memory(ENVS, OBSERVATION_BYTES, ACTIONS, GPU, processes=2)
 
 
 def test_what_the_host_holds_needs_no_room_on_the_gpu() -> None:
@@ -76,14 +76,14 @@ def test_what_the_host_holds_needs_no_room_on_the_gpu() -> None:
 
 
 def test_what_cannot_fit_whatever_is_observed_is_refused_without_a_simulation() -> None:
-    """A transition of one number of observation and one of action takes 17 bytes here, and of five and two 37 bytes."""
-    fits, too_many = 70 * 37 // 17, 100 * 37 // 17
+    """A transition of one byte of observation and one number of action takes 14 bytes here, and of 20 and two 37."""
+    fits, too_many = 70 * 37 // 14, 100 * 37 // 14
     replace(PLAN, steps=fits).require_least_memory(ENVS, "cpu")
     with pytest.raises(UserError, match=rf"agent.steps {fits}: .* × 37 bytes needs \d"):
         require(replace(PLAN, steps=fits), torch.device("cpu"))
     for plan, device in ((PLAN, "cpu"), (replace(PLAN, on_host=True), "cuda:0")):
         complaint = (
-            rf"agent.steps {too_many}: .* × 17 bytes needs at least .* of cpu are free, .* room for at most 15\d s"
+            rf"agent.steps {too_many}: .* × 14 bytes needs at least .* of cpu are free, .* room for at most 18\d s"
         )
         with pytest.raises(UserError, match=complaint):
             replace(plan, steps=too_many).require_least_memory(ENVS, device)

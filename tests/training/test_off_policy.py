@@ -157,7 +157,7 @@ def test_a_training_that_saves_its_replay_memory_resumes_bit_for_bit(
 
 def test_the_memory_of_the_replay_is_told_apart(root: Path) -> None:
     run = run_of(root)
-    each = bytes_per_transition(4, 1, 1)
+    each = bytes_per_transition(4 * 4, 1, 1)
     expected = 64 * (1024 * each + 4 * 4)
     assert {saved.replay_bytes for saved in run.checkpoints} == {expected}
     assert summarize_run(run).replay_memory_gb == expected / 1e9
@@ -192,7 +192,7 @@ def test_options_of_the_learner_are_trained_resumed_and_scored(tmp_path: Path) -
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "not identical" not in ended.stdout
     run = run_of(tmp_path)
-    uniform = 64 * (1024 * bytes_per_transition(4, 1, 1) + 4 * 4)
+    uniform = 64 * (1024 * bytes_per_transition(4 * 4, 1, 1) + 4 * 4)
     assert run.checkpoints[-1].replay_bytes == uniform + 64 * 1024 * (8 + 8 / 32)
     windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
     assert [row.iteration for row in windows] == [1, 2, 3] and "policy_loss" in windows[-1].figures

@@ -21,7 +21,7 @@ STEPS, ENVS = 10, 2
 
 def memory_of(steps: int = STEPS) -> ReplayMemory:
     """Return an empty memory."""
-    columns = {"seen": Column(3, observed=True), "rewards": Column(1)}
+    columns = {"seen": Column(3, observed=True), "pixels": Column(2, torch.uint8, observed=True), "rewards": Column(1)}
     return ReplayMemory(steps, ENVS, columns, torch.device("cpu"))
 
 
@@ -29,7 +29,8 @@ def add(memory: ReplayMemory, steps: int) -> None:
     """Add steps without ends of episodes."""
     for step in range(memory.added, memory.added + steps):
         seen = torch.full((ENVS, 3), float(step))
-        memory.add({"seen": seen, "rewards": -seen[:, :1]}, {"seen": seen + 1})
+        pixels = seen[:, :2].to(torch.uint8)
+        memory.add({"seen": seen, "pixels": pixels, "rewards": -seen[:, :1]}, {"seen": seen + 1, "pixels": pixels + 1})
 
 
 def files(run_dir: Path) -> dict[str, int]:
@@ -53,7 +54,7 @@ def require_same(one: ReplayMemory, other: ReplayMemory) -> None:
     """Check that two memories hold the same."""
     assert (one.added, len(one)) == (other.added, len(other))
     index = torch.arange(len(one))
-    for name in ("seen", "rewards"):
+    for name in ("seen", "pixels", "rewards"):
         assert torch.equal(one.read(name, index), other.read(name, index))
     assert torch.equal(one._next, other._next)
 

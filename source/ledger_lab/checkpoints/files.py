@@ -54,7 +54,7 @@ class FlatPolicy(torch.nn.Module):
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 raise UserError(
                     f"observation group {name!r} is not a single tensor of floats, so the policy cannot be exported: "
-                    "let the task concatenate its terms"
+                    "let the task give floats, and concatenate its terms"
                 )
         self.policy = policy
         self._shapes = {name: value.shape[1:] for name, value in groups.items()}

@@ -74,9 +74,11 @@ def _widened(
     """Return weights with zeros, and statistics with neutral values, for inputs that the checkpoint lacks.
 
     Weights have shape (outputs, inputs), statistics of normalizers (inputs,) or (1, inputs). A normalizer keeps its
-    sample count, so it hardly adapts to new inputs: scale them in the task.
+    sample count, so it hardly adapts to new inputs: scale them in the task. Convolutional networks stay as they are.
     """
     fitting = dict(known)
+    if any(tensor.ndim > 2 for tensor in known.values()):  # behind convolutions, inputs are no observations
+        return fitting
     for name, tensor in known.items():
         wanted = like[name].shape if name in like else tensor.shape
         new = _STATISTICS.get(name.rpartition("_")[2], 0.0 if name.endswith("weight") and tensor.ndim == 2 else None)

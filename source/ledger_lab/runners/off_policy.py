@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -104,25 +103,33 @@ def short_refill(
     )
 
 
-def require_room(dialect: Dialect, batch: BatchPlan, env: Any, stored_groups: Sequence[str]) -> None:  # noqa: ANN401 - the environment, or the part of it that the learner sees
-    """Refuse actions that are not continuous, and a replay memory that does not fit.
+def require_continuous(dialect: Dialect, env: Any) -> None:  # noqa: ANN401 - the environment, or the part of it that the learner sees
+    """Refuse actions that are not continuous.
 
     Args:
         dialect: The library and the algorithm.
-        batch: The arithmetic of the updates.
         env: The environment.
-        stored_groups: Observation groups that the library stores, if a task has them.
 
     Raises:
-        UserError: If the task has other actions, or the memory is too large in any process.
+        UserError: If the task has other actions.
     """
-    actions, groups = env.single_action_space, env.single_observation_space
-    if not isinstance(actions, gym.spaces.Box):
+    if not isinstance(actions := env.single_action_space, gym.spaces.Box):
         raise UserError(
             f"the task's actions are {actions}, and {_name_of(dialect)} needs continuous actions: use --algorithm ppo"
         )
+
+
+def require_room(batch: BatchPlan, env: Any, observation_bytes: int) -> None:  # noqa: ANN401 - see above
+    """Refuse a replay memory that does not fit.
+
+    Args:
+        batch: The arithmetic of the updates.
+        env: The environment.
+        observation_bytes: Size of an observation in the memory, of all groups that the library stores [B].
+
+    Raises:
+        UserError: If it is too large in any process.
+    """
     assert batch.replay is not None
-    observed = sum(gym.spaces.flatdim(groups[name]) for name in stored_groups if name in groups.spaces)
-    batch.replay.require_memory(
-        env.num_envs, observed, gym.spaces.flatdim(actions), torch.device(env.device), processes_here()
-    )
+    actions = gym.spaces.flatdim(env.single_action_space)
+    batch.replay.require_memory(env.num_envs, observation_bytes, actions, torch.device(env.device), processes_here())

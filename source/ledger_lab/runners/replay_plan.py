@@ -11,7 +11,8 @@ from ledger_lab.meters.memory_limits import usable_bytes
 if TYPE_CHECKING:
     import torch
 
-_FLOAT_BYTES = 4
+FLOAT_BYTES = 4
+"""Size of a number, unless it is one of an image of bytes."""
 _PRIORITY_BYTES = 9
 """A priority of 64 bits, and its part of the sums, rounded up."""
 _RESERVED = 0.1
@@ -81,7 +82,7 @@ class ReplayPlan:
             self._require_memory(num_envs, 1, 1, device, processes, least=True)
 
     def require_memory(
-        self, num_envs: int, observations: int, actions: int, device: torch.device, processes: int = 1
+        self, num_envs: int, observation_bytes: int, actions: int, device: torch.device, processes: int = 1
     ) -> None:
         """Refuse a replay memory that does not fit into what is free.
 
@@ -89,7 +90,7 @@ class ReplayPlan:
 
         Args:
             num_envs: Environments of this process.
-            observations: Numbers in an observation, of all groups that are stored.
+            observation_bytes: Size of an observation, of all groups that are stored [B].
             actions: Numbers in an action.
             device: Device of the training, which no other process uses if it is a GPU.
             processes: Processes of the training on this machine, which share the memory of the host.
@@ -97,20 +98,20 @@ class ReplayPlan:
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
-        self._require_memory(num_envs, observations, actions, str(device), processes)
+        self._require_memory(num_envs, observation_bytes, actions, str(device), processes)
 
     def _held_by(self, device: str) -> str:
         """Return the device whose memory holds it."""
         return "cpu" if self.on_host else device
 
     def _require_memory(
-        self, num_envs: int, observations: int, actions: int, device: str, processes: int, *, least: bool = False
+        self, num_envs: int, observation_bytes: int, actions: int, device: str, processes: int, *, least: bool = False
     ) -> None:
         """Refuse a replay memory that does not fit, of observations and actions of this size, or of this least size."""
         held_by = self._held_by(device)
         rows = (self.steps + 1) * num_envs
-        each = num_envs * bytes_per_transition(observations, actions, rows, prioritized=self.prioritized)
-        newest = num_envs * observations * _FLOAT_BYTES
+        each = num_envs * bytes_per_transition(observation_bytes, actions, rows, prioritized=self.prioritized)
+        newest = num_envs * observation_bytes
         needed = self.steps * each + newest
         free = _free_bytes(held_by, processes)
         usable = round((1 - _RESERVED) * free)
@@ -143,20 +144,20 @@ def _free_bytes(device: str, processes: int) -> int:
     return -int(largest_of_all_processes(torch.tensor(-free)))
 
 
-def bytes_per_transition(observations: int, actions: int, rows: int, *, prioritized: bool = False) -> int:
+def bytes_per_transition(observation_bytes: int, actions: int, rows: int, *, prioritized: bool = False) -> int:
     """Return the size of a transition in :class:`ledger_lab.runners.replay_memory.ReplayMemory`.
 
     It holds the observation, the action, the reward, whether the episode was terminated, the index of the next
     observation, and its priority.
 
     Args:
-        observations: Numbers in an observation.
+        observation_bytes: Size of an observation: 4 bytes for each number, 1 for each number of an image of bytes.
         actions: Numbers in an action.
         rows: Observations that the memory holds; indices of many observations are longer.
         prioritized: Whether it holds priorities.
     """
     priority = _PRIORITY_BYTES if prioritized else 0
-    return _FLOAT_BYTES * (observations + actions + 1) + 1 + index_bytes(rows) + priority
+    return observation_bytes + FLOAT_BYTES * (actions + 1) + 1 + index_bytes(rows) + priority
 
 
 def index_bytes(rows: int) -> int:

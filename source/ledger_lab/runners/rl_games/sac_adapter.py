@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import gymnasium as gym
 import torch
 from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
 from rl_games.algos_torch.model_builder import ModelBuilder
@@ -38,11 +39,12 @@ from ledger_lab.runners.off_policy import (
     REFILLS,
     first_update,
     require_bound,
+    require_continuous,
     require_one_process,
     require_room,
 )
 from ledger_lab.runners.recorded_calls import recorded_calls
-from ledger_lab.runners.replay_plan import ReplayPlan
+from ledger_lab.runners.replay_plan import FLOAT_BYTES, ReplayPlan
 from ledger_lab.runners.rl_games.adapter import RlGamesAdapter
 from ledger_lab.runners.rl_games.loop import RlGamesLoop
 from ledger_lab.runners.rl_games.memory import RlGamesMemory
@@ -76,7 +78,8 @@ class SacTrainer(RlGamesLoop):
         replay, cfg = self._batch.replay, self._agent_cfg
         assert replay is not None
         env = self._env.unwrapped
-        require_room(DIALECT, self._batch, env, ("policy",))
+        require_continuous(DIALECT, env)
+        require_room(self._batch, env, FLOAT_BYTES * _vector_size(env.single_observation_space["policy"]))
         algo = self._make_algorithm(replay_buffer_size=1)
         sizes = (algo.obs_shape[0], algo.actions_num)
         algo.replay_buffer = memory = RlGamesMemory(replay.steps, env.num_envs, *sizes, torch.device(env.device))
@@ -251,6 +254,24 @@ class _Endings:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the environment has
         """Return the environment's attribute."""
         return getattr(self._env, name)
+
+
+def _vector_size(seen: gym.Space) -> int:
+    """Return the number of values of the policy's observations.
+
+    Args:
+        seen: Space of the observation group of the policy.
+
+    Raises:
+        UserError: If they are an image, or several tensors; the library would read only their first dimension.
+    """
+    if not isinstance(seen, gym.spaces.Box) or len(seen.shape) != 1:
+        what = f"of shape {seen.shape}" if isinstance(seen, gym.spaces.Box) else "not one tensor"
+        raise UserError(
+            f"observation group 'policy' is {what}, and SAC of rl_games learns from vectors only: use --rl_library "
+            "skrl, or let the task flatten and concatenate its terms"
+        )
+    return seen.shape[0]
 
 
 def _normalizer(shape: tuple[int, ...]) -> torch.nn.Module:

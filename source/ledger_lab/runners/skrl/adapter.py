@@ -121,6 +121,12 @@ class Environment(IsaacLabWrapper):
         self._observations, self._states = seen["observation"], seen["state"]
         return self._observations, {}
 
+    def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+        """Step the environment; observations are floats, also those of images of bytes."""
+        _, *others = super().step(actions)
+        self._observations, self._states = _floats(self._observations), _floats(self._states)
+        return (self._observations, *others)
+
 
 class SkrlTrainer(Trainer):
     """SKRL's own training loop."""
@@ -404,8 +410,22 @@ def _set_device(device: torch.device) -> None:
 
 
 def inputs_of(wrapper: IsaacLabWrapper, groups: Mapping[str, Any]) -> dict[str, torch.Tensor | None]:
-    """Return observation groups as inputs of the library's networks: the policy's, and the critic's if there is one."""
+    """Return observation groups as inputs of the library's networks: the policy's, and the critic's if there is one.
+
+    Args:
+        wrapper: The library's view of the environment.
+        groups: Observation groups: tensors of shape (n, ...), or dictionaries of them.
+
+    Returns:
+        Floats of shape (n, size), by what they are to the library.
+    """
+    spaces = {"observation": wrapper.observation_space, "state": wrapper.state_space}
+    seen = {"observation": groups["policy"], "state": groups.get("critic")}
     return {
-        "observation": flatten_tensorized_space(tensorize_space(wrapper.observation_space, groups["policy"])),
-        "state": flatten_tensorized_space(tensorize_space(wrapper.state_space, groups.get("critic"))),
+        name: _floats(flatten_tensorized_space(tensorize_space(space, seen[name]))) for name, space in spaces.items()
     }
+
+
+def _floats(values: torch.Tensor | None) -> torch.Tensor | None:
+    """Return bytes of images as floats, which networks need; other values as they are."""
+    return values.float() if values is not None and values.dtype == torch.uint8 else values

@@ -1,18 +1,77 @@
-"""Layers, and a view of observations, that SKRL's descriptions of networks do not have."""
+"""What SKRL's descriptions of networks do not have: further layers, a view of observations, and a check of shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import gymnasium as gym
 import torch
 from torch.nn import LayerNorm, Linear, Sequential
+
+from ledger_lab.errors import UserError, first_line
+from ledger_lab.ledger import Status
+from ledger_lab.ledger.endings import is_device_fault, status_of
 
 _SYMLOG = "observation_symlog"
 """Mark among the weights of a network that sees symmetric logarithms."""
 
 _OBSERVED = ("observations", "states")
 """Inputs of the library's networks that are observations; the other one is actions."""
+
+_MISFITS = (AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
+"""Errors of networks that read other observations than the task has."""
+_WAY_OUT = "describe networks for these observations; those of images begin with layers like conv2d and flatten"
+
+
+@contextmanager
+def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the library's own type
+    """Build networks; raise an error of one line if they can't read the observations.
+
+    Args:
+        wrapper: The library's view of the environment.
+
+    Raises:
+        UserError: If they can't.
+    """
+    try:
+        yield
+    except _MISFITS as error:
+        if is_device_fault(str(error)) or status_of(error) is Status.OUT_OF_MEMORY:
+            raise
+        shapes = [str(_shape(space)) for space in (wrapper.observation_space, wrapper.state_space) if space is not None]
+        raise UserError(
+            f"agent.models: the networks can't read observations of shape {' and '.join(shapes)} "
+            f"({first_line(error)}): {_WAY_OUT}"
+        ) from error
+
+
+def require_outputs(model: Any, role: str, outputs: int) -> None:  # noqa: ANN401 - the library generates its class
+    """Refuse a network that gives its values in another shape, such as one for each row of an image.
+
+    Args:
+        model: A model of the library.
+        role: Its role.
+        outputs: Numbers that it must give for each observation.
+
+    Raises:
+        UserError: If it gives another shape.
+    """
+    sizes = {"observations": model.num_observations, "states": model.num_states, "taken_actions": model.num_actions}
+    inputs = {name: torch.zeros(2, size, device=model.device) if size else None for name, size in sizes.items()}
+    with torch.no_grad():
+        given, _ = model.compute(inputs, role)
+    if given.shape != (2, outputs):
+        raise UserError(
+            f"agent.models.{role}: for 2 observations of shape {_shape(model.observation_space)}, it gives numbers of "
+            f"shape {tuple(given.shape)} instead of (2, {outputs}): {_WAY_OUT}"
+        )
+
+
+def _shape(space: gym.Space) -> Any:  # noqa: ANN401 - a tuple, or nested dictionaries of them
+    """Return the shape of a space, or the shapes of what it contains by their names."""
+    return {name: _shape(each) for name, each in space.items()} if isinstance(space, gym.spaces.Dict) else space.shape
 
 
 def extend(model: torch.nn.Module, *, layer_norm: bool = False, outputs: int = 1) -> None:

@@ -30,6 +30,7 @@ from ledger_lab.runners.off_policy import (
     REFILLS,
     first_update,
     require_bound,
+    require_continuous,
     require_room,
 )
 from ledger_lab.runners.overlap import Overlap, require_cpu
@@ -38,11 +39,12 @@ from ledger_lab.runners.replay_plan import ReplayPlan
 from ledger_lab.runners.skrl.adapter import Components, IsaacLabWrapper, SkrlAdapter, SkrlTrainer, config, inputs_of
 from ledger_lab.runners.skrl.agents import AGENTS, REWARD_SCALE
 from ledger_lab.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
-from ledger_lab.runners.skrl.memory import SkrlMemory
-from ledger_lab.runners.skrl.networks import extend, see_symlog
+from ledger_lab.runners.skrl.memory import SkrlMemory, columns_of
+from ledger_lab.runners.skrl.networks import extend, fitting_networks, require_outputs, see_symlog
 from ledger_lab.runners.skrl.off_policy_dialect import CRITICS, TARGET
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.skrl.squashed import squashed
+from ledger_lab.runners.skrl.td3_dialect import POLICIES
 from ledger_lab.runners.threads import Threads
 
 if TYPE_CHECKING:
@@ -52,8 +54,8 @@ if TYPE_CHECKING:
 
 _CRITIC_CLASS = "DeterministicMixin"
 """The library's class of the critics' networks."""
-_STORED_GROUPS = ("policy", "critic")
-"""Observation groups that the library stores, if a task has them."""
+_STORED_GROUPS = {"observations": "policy", "states": "critic"}
+"""Observation groups that the library stores if a task has them, by its names."""
 
 
 _OVERLAP = "overlap"
@@ -76,12 +78,21 @@ class ReplayComponents(Components):
             described[role] = copy.deepcopy(described[first])
 
     def models(self) -> dict[str, Any]:
-        """Return new networks, by agent and role, with what the library's descriptions do not have."""
-        models, options = super().models(), self._options
+        """Return new networks, by agent and role, with what the library's descriptions do not have.
+
+        Raises:
+            UserError: If a network does not fit the observations.
+        """
+        options = self._options
+        with fitting_networks(self._env):
+            models = super().models()
         for role, model in models["agent"].items():
             if role in options.critic_roles:
+                require_outputs(model, role, 1)
                 extend(model, layer_norm=options.critic_layer_norm, outputs=options.value_atoms)
             else:
+                if role in POLICIES:
+                    require_outputs(model, role, model.num_actions)
                 extend(model, layer_norm=options.policy_layer_norm)
             if options.observation_symlog:
                 see_symlog(model)
@@ -91,8 +102,12 @@ class ReplayComponents(Components):
         """Return a class by its name in a configuration."""
         options = self._options
         if name == REPLAY_CLASS:
+            seen = self._env.unwrapped.obs_buf
             return functools.partial(
-                SkrlMemory, prioritized=options.prioritized_sampling, on_host=options.replay_on_host
+                SkrlMemory,
+                prioritized=options.prioritized_sampling,
+                on_host=options.replay_on_host,
+                columns={what: columns_of(seen[group]) for what, group in _STORED_GROUPS.items() if group in seen},
             )
         if name in AGENTS and options.change_updates:
             return functools.partial(AGENTS[name], options=options, num_envs=self._env.num_envs)
@@ -117,9 +132,11 @@ class OffPolicyTrainer(SkrlTrainer):
         """Check that the replay memory fits, and build agent and trainer."""
         if self._batch.overlaps:
             require_cpu(f"agent.{_OVERLAP}", torch.device(self._env.unwrapped.device))
-        require_room(self.dialect, self._batch, self._env.unwrapped, _STORED_GROUPS)
+        env = self._env.unwrapped
+        require_continuous(self.dialect, env)
         metered = super()._build()
         memory = self._agent.memory
+        require_room(self._batch, env, memory.observation_bytes)
         self.replay = memory.replay
         self._random_steps = self._agent.cfg.random_timesteps
         metered.append((memory, "add_samples", Phase.REPLAY_WRITE))
@@ -131,7 +148,7 @@ class OffPolicyTrainer(SkrlTrainer):
             return [*metered, (memory, "sample", Phase.REPLAY_SAMPLE), *rewritten]
         self._overlap = Overlap(self._learn, self._batch.replay.updates_per_step, self.replay, self._clock)
         self.replay.stream = self._overlap.stream
-        self._wrapper.step = self._overlap.with_update(self._wrapper.step)
+        self._wrapper.step = self._overlap.with_update(self._wrapper.step)  # type: ignore[method-assign]
         return metered  # without what the learner's thread calls: the clock belongs to the main thread
 
     @property
