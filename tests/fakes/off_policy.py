@@ -161,3 +161,14 @@ def require_same_learner(one: Training, other: Training) -> None:
     for training in (one, other):
         ALONE.require_equal(training.trainer.state(), hashes.append)
     assert hashes[0] == hashes[1]
+
+
+def put(agent_cfg: Any, path: str, value: object) -> None:
+    """Set a value in a configuration; ``None`` removes it."""
+    *groups, name = path.split(".")
+    for group in groups:
+        agent_cfg = agent_cfg[group]
+    if value is None:
+        del agent_cfg[name]
+    else:
+        agent_cfg[name] = value

@@ -81,6 +81,21 @@ class ToyEnv:
         self.episode_length_buf = torch.where(which, 0, self.episode_length_buf)
 
 
+class Privileged(ToyEnv):
+    """The toy, which has observations for the value function alone."""
+
+    def __init__(self) -> None:
+        """Put all points at the origin."""
+        super().__init__()
+        box = gym.spaces.Box(-np.inf, np.inf, (1,))
+        self.single_observation_space = gym.spaces.Dict({**self.single_observation_space.spaces, "critic": box})
+
+    @property
+    def obs_buf(self) -> dict[str, torch.Tensor]:
+        """Observation groups."""
+        return {**super().obs_buf, "critic": self.position.unsqueeze(1)}
+
+
 class PictureEnv(ToyEnv):
     """The toy, whose policy sees a picture of bytes, and whose critics also see the position.
 

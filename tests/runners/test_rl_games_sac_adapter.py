@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from tests.fakes.off_policy import Training, adapter, translated
+from tests.fakes.off_policy import Training, adapter, put, translated
 from tests.fakes.toy_env import ToyEnv
-from tests.runners.test_off_policy_adapters import put
 
 
 def sac(run_dir: Path, **changed: Any) -> Training:

@@ -21,8 +21,8 @@ from ledger_lab.runners.skrl.networks import extend, see_symlog, symlog
 from ledger_lab.runners.skrl.off_policy_dialect import CRITICS, critic_roles
 from ledger_lab.runners.skrl.options import Options
 from ledger_lab.runners.value_distribution import ValueDistribution
-from tests.fakes.off_policy import OPTIONS, RECIPES, Training, adapter, require_same_learner, translated
-from tests.runners.test_off_policy_adapters import Privileged, put
+from tests.fakes.off_policy import OPTIONS, RECIPES, Training, adapter, put, require_same_learner, translated
+from tests.fakes.toy_env import Privileged
 
 each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
 each_option = pytest.mark.parametrize("option", OPTIONS)
