@@ -52,8 +52,8 @@ def bench_images(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks images",
         description="Measure the size of an image as floats, as bytes and as bytes that zlib compresses one by one, "
-        "and the times to store one and to draw a batch of observations and next observations. The images are films of "
-        "tasks, scaled down, and what Isaac Lab's camera sees with Newton's renderer. All is measured in one thread.",
+        "and the times to compress one and to draw a batch of observations and next observations. The images are films "
+        "of tasks, scaled down, and what Isaac Lab's camera sees with Newton's renderer. One thread does all of it.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks images --px 64 --tasks LedgerLab-Cartpole",
     )
     sizes = {
@@ -73,11 +73,11 @@ def bench_images(argv: Sequence[str]) -> int:
         raise UserError("all sizes must be at least 1")
     measure = in_threads(_measure, 1)
     found = {name: measure(images, args) for name, images in _sources(args)}
-    table = Table("", "float bytes", "bytes", "zlib bytes", "store, zlib", "draw: float", "byte", "zlib", box=None)
+    table = Table("", "float bytes", "bytes", "zlib bytes", "compress", "draw: float", "byte", "zlib", box=None)
     for name, figures in found.items():
         held = [f"{figures[f'{form}_bytes']:.0f}" for form in ("float", "byte", "zlib")]
         spent = [f"{figures[f'draw_{form}_ms']:.1f} ms" for form in ("float", "byte", "zlib")]
-        table.add_row(name, *held, f"{figures['store_zlib_us']:.0f} µs", *spent)
+        table.add_row(name, *held, f"{figures['compress_us']:.0f} µs", *spent)
     make_console().print(table)
     write_findings(
         args.json,
@@ -91,12 +91,12 @@ def bench_images(argv: Sequence[str]) -> int:
 def _sources(args: argparse.Namespace) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     """Yield images by their origin, of shape (images, px, px, 3)."""
     for name in _FILMS:
-        yield f"film of {name}", _film(name, args)
+        yield f"film of {name}", _film_images(name, args)
     for task in args.tasks:
-        yield f"camera in {task}", _seen(task, args)
+        yield f"camera in {task}", _camera_images(task, args)
 
 
-def _film(name: str, args: argparse.Namespace) -> NDArray[np.uint8]:
+def _film_images(name: str, args: argparse.Namespace) -> NDArray[np.uint8]:
     """Return images of a film, scaled down."""
     import imageio.v3 as iio
     from PIL import Image, ImageOps
@@ -106,7 +106,7 @@ def _film(name: str, args: argparse.Namespace) -> NDArray[np.uint8]:
     return np.stack([np.asarray(ImageOps.fit(Image.fromarray(frame), (args.px, args.px))) for frame in chosen])
 
 
-def _seen(task: str, args: argparse.Namespace) -> NDArray[np.uint8]:
+def _camera_images(task: str, args: argparse.Namespace) -> NDArray[np.uint8]:
     """Return what a camera sees while random actions are taken."""
     import isaaclab.sim as sim_utils
     import torch
@@ -141,7 +141,7 @@ def _seen(task: str, args: argparse.Namespace) -> NDArray[np.uint8]:
 
 
 def _measure(images: NDArray[np.uint8], args: argparse.Namespace) -> dict[str, float]:
-    """Return mean sizes [B], and median times of storing an image [µs] and of drawing a batch [ms]."""
+    """Return mean sizes [B], and median times of compressing an image [µs] and of drawing a batch [ms]."""
     import torch
 
     rows = torch.from_numpy(images).flatten(1)
@@ -173,6 +173,6 @@ def _measure(images: NDArray[np.uint8], args: argparse.Namespace) -> dict[str, f
         "float_bytes": 4.0 * size,
         "byte_bytes": float(size),
         "zlib_bytes": statistics.mean(map(len, packed)),
-        "store_zlib_us": 1e6 * stored_s / len(rows),
+        "compress_us": 1e6 * stored_s / len(rows),
         **{f"draw_{form}_ms": statistics.median(times) for form, times in spent.items()},
     }

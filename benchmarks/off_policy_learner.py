@@ -15,7 +15,7 @@ from typing import Any
 from ledger_lab.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe
 
 _LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 1024, "replay_steps": 64}
-"""Changes of the cart-pole's recipes for a quadruped: sizes of papers, which are not tuned to learn."""
+"""Changes of the cart-pole's recipes: typical sizes for a quadruped, not a recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ def cases(**changed: int) -> list[Case]:
     for recipe in (CARTPOLE_SAC, CARTPOLE_TD3):
         small = Case(algorithm=recipe.algorithm, name="cart-pole", observations=4, actions=1, recipe=recipe)
         larger = replace(recipe, **_LARGE)
-        found += [small, replace(small, name="flat ANYmal", observations=48, actions=12, recipe=larger)]
+        found += [small, replace(small, name="quadruped", observations=48, actions=12, recipe=larger)]
     return [replace(case, recipe=replace(case.recipe, **changed)) for case in found]  # type: ignore[arg-type]
 
 

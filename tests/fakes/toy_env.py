@@ -96,42 +96,42 @@ class Privileged(ToyEnv):
         return {**super().obs_buf, "critic": self.position.unsqueeze(1)}
 
 
-class PictureEnv(ToyEnv):
-    """The toy, whose policy sees a picture of bytes, and whose critics also see the position.
+class ImageEnv(ToyEnv):
+    """The toy, whose policy sees an image of bytes, and whose critics also see the position.
 
     As in Isaac Lab, spaces are unbounded, and of floats.
     """
 
-    picture = (3, 16, 16)
+    image = (3, 16, 16)
     """Channels, height and width."""
 
     def __init__(self) -> None:
         """Put all points at the origin."""
         super().__init__()
-        picture, position = (gym.spaces.Box(-np.inf, np.inf, shape) for shape in (self.picture, (1,)))
-        self.single_observation_space = gym.spaces.Dict({"policy": picture, "critic": position})
+        image, position = (gym.spaces.Box(-np.inf, np.inf, shape) for shape in (self.image, (1,)))
+        self.single_observation_space = gym.spaces.Dict({"policy": image, "critic": position})
 
     @property
     def obs_buf(self) -> dict[str, Any]:
         """Observation groups."""
-        return {"policy": self._picture(), "critic": self.position.unsqueeze(1)}
+        return {"policy": self._image(), "critic": self.position.unsqueeze(1)}
 
-    def _picture(self) -> torch.Tensor:
-        """Return pictures of the points, with a blot around each in channels of different sharpness."""
-        channels, height, width = self.picture
+    def _image(self) -> torch.Tensor:
+        """Return images of the points, with a blot around each in channels of different sharpness."""
+        channels, height, width = self.image
         places = torch.linspace(-2.0, 2.0, width) - self.position.view(-1, 1, 1, 1)
         sharpness = torch.arange(1.0, channels + 1.0).view(-1, 1, 1)
         blots = 255.0 * torch.exp(-sharpness * places.square())
         return blots.expand(-1, -1, height, -1).to(torch.uint8).contiguous()
 
 
-class PictureAndPlaceEnv(PictureEnv):
-    """The toy, whose policy sees terms that are not concatenated: a picture of bytes, and numbers around it."""
+class ImageAndPlaceEnv(ImageEnv):
+    """The toy, whose policy sees terms that are not concatenated: an image of bytes, and numbers around it."""
 
     def __init__(self) -> None:
         """Put all points at the origin."""
         super().__init__()
-        kinds = {"age": (2,), "picture": self.picture, "place": (1,)}
+        kinds = {"age": (2,), "image": self.image, "place": (1,)}
         terms = {name: gym.spaces.Box(-np.inf, np.inf, shape) for name, shape in kinds.items()}
         self.single_observation_space = gym.spaces.Dict({"policy": gym.spaces.Dict(terms)})
 
@@ -139,4 +139,4 @@ class PictureAndPlaceEnv(PictureEnv):
     def obs_buf(self) -> dict[str, Any]:
         """Observation groups."""
         ages = torch.stack([self.episode_length_buf, 0.5 * self.episode_length_buf], dim=1).float()
-        return {"policy": {"place": self.position.unsqueeze(1), "picture": self._picture(), "age": ages}}
+        return {"policy": {"place": self.position.unsqueeze(1), "image": self._image(), "age": ages}}

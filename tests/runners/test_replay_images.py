@@ -18,11 +18,11 @@ from ledger_lab.errors import UserError
 from ledger_lab.runners.configs import require_values
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, require_same_learner, translated
 from tests.fakes.stock_memories import SkrlStock
-from tests.fakes.toy_env import PictureAndPlaceEnv, PictureEnv, ToyEnv
+from tests.fakes.toy_env import ImageAndPlaceEnv, ImageEnv, ToyEnv
 
 each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
-each_env = pytest.mark.parametrize("env", [PictureEnv, PictureAndPlaceEnv])
-each_pair = pytest.mark.parametrize(("algorithm", "env"), [("sac", PictureEnv), ("td3", PictureAndPlaceEnv)])
+each_env = pytest.mark.parametrize("env", [ImageEnv, ImageAndPlaceEnv])
+each_pair = pytest.mark.parametrize(("algorithm", "env"), [("sac", ImageEnv), ("td3", ImageAndPlaceEnv)])
 
 
 @pytest.fixture(autouse=True)
@@ -34,24 +34,24 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-PIXELS = math.prod(PictureEnv.picture)
-BESIDE = {PictureEnv: 1, PictureAndPlaceEnv: 3}
-"""Numbers of an observation that are not in a picture: of the critics, or of the policy."""
+PIXELS = math.prod(ImageEnv.image)
+BESIDE = {ImageEnv: 1, ImageAndPlaceEnv: 3}
+"""Numbers of an observation that are not in an image: of the critics, or of the policy."""
 
 
-def described(algorithm: str, env: type[ToyEnv], picture: str | None = None) -> dict[str, Any]:
+def described(algorithm: str, env: type[ToyEnv], image: str | None = None) -> dict[str, Any]:
     """Return descriptions of convolutional networks, as a user writes them into the agent's configuration.
 
     Args:
         algorithm: Name on the command line.
         env: What they see.
-        picture: Expression of the picture in the observations; by default, its bytes are divided by 255.
+        image: Expression of the image in the observations; by default, its bytes are divided by 255.
     """
-    within = {PictureEnv: ("OBSERVATIONS", []), PictureAndPlaceEnv: ("OBSERVATIONS['picture']", ["age", "place"])}
+    within = {ImageEnv: ("OBSERVATIONS", []), ImageAndPlaceEnv: ("OBSERVATIONS['image']", ["age", "place"])}
     seen, others = within[env]
     convolutions = {
         "name": "features",
-        "input": picture or f"{seen} / 255.0",
+        "input": image or f"{seen} / 255.0",
         "layers": [{"conv2d": {"out_channels": 4, "kernel_size": 4, "stride": 4}}, "flatten"],
         "activations": "relu",
     }
@@ -65,8 +65,8 @@ def described(algorithm: str, env: type[ToyEnv], picture: str | None = None) -> 
     return models
 
 
-def training(algorithm: str, run_dir: Path, env: type[ToyEnv] = PictureEnv, **changed: Any) -> Training:
-    """Return a training on pictures."""
+def training(algorithm: str, run_dir: Path, env: type[ToyEnv] = ImageEnv, **changed: Any) -> Training:
+    """Return a training on images."""
     recipe = {"updates_per_step": 1, **changed}
     return Training(algorithm, run_dir, env=env(), settings={"models": described(algorithm, env)}, **recipe)
 
@@ -86,10 +86,10 @@ def test_a_training_equals_one_with_the_librarys_memory_of_floats(
 
 
 @each_env
-def test_only_pictures_are_stored_as_bytes(env: type[ToyEnv], tmp_path: Path) -> None:
+def test_only_images_are_stored_as_bytes(env: type[ToyEnv], tmp_path: Path) -> None:
     replay = training("sac", tmp_path, env).trainer.replay
-    pictures = [table for table in replay._tables.values() if table.dtype == torch.uint8]
-    assert [table.shape[-1] for table in pictures] == [PIXELS]
+    images = [table for table in replay._tables.values() if table.dtype == torch.uint8]
+    assert [table.shape[-1] for table in images] == [PIXELS]
     each = PIXELS + 4 * BESIDE[env]
     assert replay.nbytes == 48 * 8 * (each + 4 + 4 + 1 + 4) + 8 * each, "action, reward, termination and index"
 
@@ -124,7 +124,7 @@ def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
 
 
 @each_algorithm
-def test_every_option_can_be_combined_with_pictures(algorithm: str, tmp_path: Path) -> None:
+def test_every_option_can_be_combined_with_images(algorithm: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "critic_layer_norm": True,
         "policy_layer_norm": True,
@@ -140,7 +140,7 @@ def test_every_option_can_be_combined_with_pictures(algorithm: str, tmp_path: Pa
 
 
 @each_pair
-def test_a_checkpoint_acts_on_pictures(algorithm: str, env: type[ToyEnv], tmp_path: Path) -> None:
+def test_a_checkpoint_acts_on_images(algorithm: str, env: type[ToyEnv], tmp_path: Path) -> None:
     trained = training(algorithm, tmp_path, env)
     trained.train()
     policy = trained.adapter.load_policy(tmp_path / trained.trainer.save().path, trained.env, trained.agent_cfg)
@@ -157,8 +157,8 @@ def test_a_checkpoint_acts_on_pictures(algorithm: str, env: type[ToyEnv], tmp_pa
 
 @each_algorithm
 def test_networks_see_bytes_as_floats_from_0_to_255(algorithm: str, tmp_path: Path) -> None:
-    models = described(algorithm, PictureEnv, picture="OBSERVATIONS")
-    trained = Training(algorithm, tmp_path, env=PictureEnv(), settings={"models": models}, updates_per_step=1)
+    models = described(algorithm, ImageEnv, image="OBSERVATIONS")
+    trained = Training(algorithm, tmp_path, env=ImageEnv(), settings={"models": models}, updates_per_step=1)
     trained.train()
     policy = trained.adapter.load_policy(tmp_path / trained.trainer.save().path, trained.env, trained.agent_cfg)
     assert policy(trained.env.obs_buf).isfinite().all()
@@ -169,15 +169,15 @@ def test_networks_see_bytes_as_floats_from_0_to_255(algorithm: str, tmp_path: Pa
 @each_algorithm
 def test_descriptions_of_convolutional_networks_pass_all_checks(algorithm: str) -> None:
     learner = adapter(algorithm)
-    config = {**translated(algorithm), "models": described(algorithm, PictureEnv)}
+    config = {**translated(algorithm), "models": described(algorithm, ImageEnv)}
     prepared = learner.prepare(config, "cpu", max_iterations=3)
     learner.require_learnable(prepared)
     require_values(prepared, learner)
 
 
 def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
-    class Large(PictureEnv):
-        picture = (3, 84, 84)
+    class Large(ImageEnv):
+        image = (3, 84, 84)
 
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "off_policy.md").read_text()
     (text,) = re.findall(r"```yaml\n(models:.*?)```", guide, re.DOTALL)
@@ -190,15 +190,15 @@ def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
     assert trained.trainer.replay._tables["observations"].dtype == torch.uint8
 
 
-class Floats(PictureEnv):
-    """The toy with pictures of floats, like Isaac Lab's normalized ones."""
+class Floats(ImageEnv):
+    """The toy with images of floats, like Isaac Lab's normalized ones."""
 
-    def _picture(self) -> torch.Tensor:
-        return super()._picture().float() / 255.0 - 0.5
+    def _image(self) -> torch.Tensor:
+        return super()._image().float() / 255.0 - 0.5
 
 
-def test_pictures_of_floats_are_stored_as_they_are(tmp_path: Path) -> None:
-    models = described("sac", PictureEnv, picture="OBSERVATIONS")
+def test_images_of_floats_are_stored_as_they_are(tmp_path: Path) -> None:
+    models = described("sac", ImageEnv, image="OBSERVATIONS")
     trained = Training("sac", tmp_path, env=Floats(), settings={"models": models})
     trained.train()
     assert {table.dtype for table in trained.trainer.replay._tables.values()} == {torch.float32, torch.bool}
@@ -207,18 +207,18 @@ def test_pictures_of_floats_are_stored_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_space_of_bytes_is_stored_as_bytes(tmp_path: Path) -> None:
-    class Bytes(PictureEnv):
+    class Bytes(ImageEnv):
         def __init__(self) -> None:
             super().__init__()
-            space = gym.spaces.Box(0, 255, self.picture, dtype="uint8")  # type: ignore[arg-type]
+            space = gym.spaces.Box(0, 255, self.image, dtype="uint8")  # type: ignore[arg-type]
             self.single_observation_space = gym.spaces.Dict({**self.single_observation_space.spaces, "policy": space})
 
-    trained = Training("sac", tmp_path, env=Bytes(), settings={"models": described("sac", PictureEnv)})
+    trained = Training("sac", tmp_path, env=Bytes(), settings={"models": described("sac", ImageEnv)})
     trained.train()
     assert trained.trainer.replay._tables["observations"].dtype == torch.uint8
 
 
-class PictureAloneEnv(PictureEnv):
+class ImageAloneEnv(ImageEnv):
     """The toy, whose critics see nothing else."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class PictureAloneEnv(PictureEnv):
 
     @property
     def obs_buf(self) -> dict[str, Any]:
-        return {"policy": self._picture()}
+        return {"policy": self._image()}
 
 
 SHAPE = r"observations of shape \(3, 16, 16\)"
@@ -238,21 +238,21 @@ WAY_OUT = "describe networks for these observations; those of images begin with 
 def test_networks_without_layers_for_images_are_refused(algorithm: str, tmp_path: Path) -> None:
     complaint = rf"^agent.models: the networks can't read {SHAPE} \(Tensors must .*\): {WAY_OUT}"
     with pytest.raises(UserError, match=complaint):
-        Training(algorithm, tmp_path, env=PictureAloneEnv())
+        Training(algorithm, tmp_path, env=ImageAloneEnv())
 
 
 @each_algorithm
 def test_networks_that_give_a_value_for_each_row_of_an_image_are_refused(algorithm: str, tmp_path: Path) -> None:
-    models = described(algorithm, PictureEnv)
+    models = described(algorithm, ImageEnv)
     for role in set(models) - {"separate"}:
         models[role]["network"] = translated(algorithm)["models"]["policy"]["network"]
     given = r"it gives numbers of shape \(2, 3, 16, 1\) instead of \(2, 1\)"
     with pytest.raises(UserError, match=rf"^agent.models.policy: for 2 {SHAPE}, {given}: {WAY_OUT}"):
-        Training(algorithm, tmp_path, env=PictureAloneEnv(), settings={"models": models})
+        Training(algorithm, tmp_path, env=ImageAloneEnv(), settings={"models": models})
 
 
 def test_convolutions_of_vectors_are_refused(tmp_path: Path) -> None:
-    models = described("sac", PictureEnv)
+    models = described("sac", ImageEnv)
     with pytest.raises(UserError, match=r"^agent.models: the networks can't read observations of shape \(2,\) \("):
         Training("sac", tmp_path, env=ToyEnv(), settings={"models": models})
 
@@ -267,9 +267,7 @@ def test_a_fault_of_a_gpu_is_not_taken_for_a_wrong_network(error: str) -> None:
         raise RuntimeError(error)
 
 
-@pytest.mark.parametrize(
-    ("env", "what"), [(PictureEnv, r"of shape \(3, 16, 16\)"), (PictureAndPlaceEnv, "not one tensor")]
-)
+@pytest.mark.parametrize(("env", "what"), [(ImageEnv, r"of shape \(3, 16, 16\)"), (ImageAndPlaceEnv, "not one tensor")])
 def test_rl_games_refuses_images(env: type[ToyEnv], what: str, tmp_path: Path) -> None:
     assert ("rl_games", "sac") in LEARNERS
     complaint = (
@@ -279,12 +277,12 @@ def test_rl_games_refuses_images(env: type[ToyEnv], what: str, tmp_path: Path) -
         Training("sac", tmp_path, library="rl_games", env=env())
 
 
-def test_a_checkpoint_of_smaller_pictures_is_refused(tmp_path: Path) -> None:
-    class Larger(PictureEnv):
-        picture = (3, 20, 20)
+def test_a_checkpoint_of_smaller_images_is_refused(tmp_path: Path) -> None:
+    class Larger(ImageEnv):
+        image = (3, 20, 20)
 
     trained = training("sac", tmp_path)
     path = tmp_path / trained.trainer.save().path
-    larger = Training("sac", tmp_path, env=Larger(), settings={"models": described("sac", PictureEnv)})
+    larger = Training("sac", tmp_path, env=Larger(), settings={"models": described("sac", ImageEnv)})
     with pytest.raises(UserError, match="cannot be loaded as a policy of SKRL: .*size mismatch"):
         larger.trainer.begin(path)

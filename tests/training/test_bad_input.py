@@ -226,7 +226,7 @@ def test_the_program_refuses_in_one_line_with_status_2(tmp_path: Path) -> None:
 
 
 def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -> None:
-    steps = usable_bytes() // 110  # 4 environments × 29 bytes need more per step, and 4 × 17 bytes need less
+    steps = usable_bytes() // 110  # 4 × 29 bytes per step do not fit; the least, 4 × 14, would
     arguments = ("--algorithm", "sac", f"agent.memory.memory_size={steps}", "--num_envs", "4", "--device", "cpu")
     finished = script("train", *arguments, "--no_eval", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
@@ -247,7 +247,7 @@ def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -
         ),
         (
             ["--algorithm", "sac", "--rl_library", "rl_games", f"agent.replay_steps={10**12}"],
-            r"agent.replay_steps 10{12}: .* × 21 bytes needs at least \S+ GB, .*: there is room for at most \d+ steps",
+            r"agent.replay_steps 10{12}: .* × 18 bytes needs at least \S+ GB, .*: there is room for at most \d+ steps",
         ),
     ],
 )

@@ -216,7 +216,7 @@ def test_options_that_a_library_lacks_are_refused(tmp_path: Path) -> None:
         ((), "--save_replay: ppo learns without a replay memory: leave it out, or use --algorithm sac"),
         pytest.param(
             ("--algorithm", "sac", "--nproc", "2"),
-            "--save_replay: it saves the replay memory of one process, and this training has 2: leave it out",
+            "--save_replay: only the replay memory of a single process can be saved, and this training has 2: ",
             marks=pytest.mark.thorough,
         ),
     ],

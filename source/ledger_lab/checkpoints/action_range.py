@@ -18,7 +18,7 @@ _PERCENTS = (1, 50, 99)
 """Percentiles that are shown."""
 
 _NO_LIMIT = 1e6
-"""Smallest limit of a joint that stands for none [rad, m, N or N·m]: engines give at least 1e9 to joints without."""
+"""Limits of this size or more mean none [rad, m, N or N·m]: engines give at least 1e9 to joints without a limit."""
 
 
 class ActionRange:
@@ -62,7 +62,8 @@ class ActionRange:
         )
         sizes = [(abs(each), name) for name, limit in zip(names, limits, strict=True) if limit for each in limit]
         if sizes:
-            (low, lowest), (high, highest) = (end(sizes, key=itemgetter(0)) for end in (min, max))
+            low, lowest = min(sizes, key=itemgetter(0))
+            high, highest = max(sizes, key=itemgetter(0))
             console.print(
                 f"of the absolute values of the joint limits, the smallest is {low:.2f} ({lowest}), and the largest is "
                 f"{high:.2f} ({highest})",
@@ -72,10 +73,10 @@ class ActionRange:
 
 
 def joint_limits(env: ManagerBasedRLEnv) -> list[tuple[float, float] | None]:
-    """Return between which values an action keeps its joint within its limits, for each action.
+    """Return the limits of each action's joint in units of the action: (limit − offset) / scale.
 
     These are the soft limits of the position if the action is a position target, and the limits of the effort if it is
-    an effort. An action stands for offset + scale · action.
+    an effort.
 
     Args:
         env: The environment.

@@ -165,7 +165,8 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         if name in given.given:
             raise UserError(f"--{name}: cluster {site.name} sets it: leave it out")
     planned = processes or max(1, gpus)
-    if planned * nodes > 1 and given.resume is None and (dialect := requested_dialect(given)).alone is not None:
+    begins_several = planned * nodes > 1 and given.resume is None
+    if begins_several and (dialect := requested_dialect(given)).one_process_reason is not None:
         if nodes > 1:
             way_out = "train on one machine (--nodes, or nodes in a study)"
         elif gpus > 1:
@@ -174,7 +175,7 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
             way_out = "leave --nproc out"
         raise UserError(
             f"{dialect.algorithm.upper()} of {dialect.title} trains in one process only, and with one GPU, "
-            f"{dialect.alone}: {way_out}, or use --rl_library skrl"
+            f"{dialect.one_process_reason}: {way_out}, or use --rl_library skrl"
         )
     if given.resume is None:
         given.require_saveable_replay(planned * nodes)

@@ -79,7 +79,7 @@ class Dialect:
     for choices that no field of a recipe has."""
     recipe: type[PpoRecipe] | type[OffPolicyRecipe] = PpoRecipe
     """Class of the recipes that it translates, which are for one algorithm."""
-    alone: str | None = None
+    one_process_reason: str | None = None
     """Why it trains in one process only, as the end of a sentence; ``None`` if it trains in several."""
 
     @property

@@ -291,10 +291,10 @@ def _fewer_updates(work: Workload, run: Run) -> str | None:
     """Return how to halve the gradient steps on a replay memory; ``None`` without one, or if it is not possible."""
     if not replays(work.algorithm):
         return None
-    if work.minibatches % (2 * work.horizon) == 0:
-        return f"half the {_setting(work, run, 'updates_per_step')}"
-    every = _setting(work, run, "update_every")
-    return None if every is None or work.minibatches % 2 else f"twice the {every}, which is 1 by default"
+    updates, every = (_setting(work, run, field) for field in ("updates_per_step", "update_every"))
+    if every is not None:
+        return f"lower {updates}, or raise {every}"
+    return None if work.minibatches % (2 * work.horizon) else f"lower {updates}"
 
 
 def _replay_on_the_device(work: Workload, run: Run, usage: LoopTelemetry) -> Advice | None:

@@ -84,7 +84,7 @@ def processes_here() -> int:
 
 
 def largest_of_all_processes(values: torch.Tensor) -> torch.Tensor:
-    """Return the largest values of all processes, place by place.
+    """Return the largest values of all processes, element by element.
 
     Args:
         values: Values of this process, of the same shape in all.

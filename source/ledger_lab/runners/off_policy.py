@@ -39,8 +39,8 @@ def require_one_process(dialect: Dialect) -> None:
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
-            f"{_name_of(dialect)} trains in one process only, {dialect.alone}: leave out --nproc and --distributed, "
-            "or use --rl_library skrl"
+            f"{_name_of(dialect)} trains in one process only, {dialect.one_process_reason}: leave out --nproc and "
+            "--distributed, or use --rl_library skrl"
         )
 
 

@@ -65,10 +65,11 @@ class ReplayPlan:
             )
 
     def require_least_memory(self, num_envs: int, device: str, processes: int = 1) -> None:
-        """Refuse a replay memory that would not fit on the host with the smallest observations and actions.
+        """Refuse, before the simulation starts, a replay memory that the host has no room for even at its smallest.
 
-        So it needs no simulation. Memory on a GPU is left to :meth:`require_memory`, because asking how much of it is
-        free makes a context of CUDA, and a process that only checks a request should have none.
+        The smallest has one byte per observation and one action. Memory on a GPU is left to :meth:`require_memory`,
+        because asking how much of it is free makes a context of CUDA, and a process that only checks a request should
+        have none. All processes of a training call this.
 
         Args:
             num_envs: Environments of this process.
@@ -107,7 +108,7 @@ class ReplayPlan:
     def _require_memory(
         self, num_envs: int, observation_bytes: int, actions: int, device: str, processes: int, *, least: bool = False
     ) -> None:
-        """Refuse a replay memory that does not fit, of observations and actions of this size, or of this least size."""
+        """Refuse a replay memory that does not fit; with ``least``, the sizes are lower limits."""
         held_by = self._held_by(device)
         rows = (self.steps + 1) * num_envs
         each = num_envs * bytes_per_transition(observation_bytes, actions, rows, prioritized=self.prioritized)

@@ -402,12 +402,12 @@ class TrainRequest(TaskRequest):
             processes: Processes of the training.
 
         Raises:
-            UserError: If they are to be saved.
+            UserError: If ``save_replay`` is set and there are several processes.
         """
         if self.save_replay and processes > 1:
             raise UserError(
-                f"--save_replay: it saves the replay memory of one process, and this training has {processes}: leave "
-                "it out, so that the replay memories refill after an interruption, or train in one process"
+                f"--save_replay: only the replay memory of a single process can be saved, and this training has "
+                f"{processes}: train in one process, or leave it out (the memories then refill after an interruption)"
             )
 
     def named(self) -> Named:

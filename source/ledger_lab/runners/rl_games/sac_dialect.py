@@ -58,7 +58,7 @@ DIALECT = Dialect(
     title=PPO_DIALECT.title,
     seed=PPO_DIALECT.seed,
     recipe=SacRecipe,
-    alone="because the library does not average the gradients of several",
+    one_process_reason="because the library does not average the gradients of several processes",
     settings={
         **{
             name: PPO_DIALECT.settings[name]

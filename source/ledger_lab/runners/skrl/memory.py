@@ -22,7 +22,7 @@ DISCOUNTS, WEIGHTS = "discounts", "weights"
 
 
 def columns_of(group: torch.Tensor | Mapping[str, Any]) -> list[Column]:
-    """Return how to store an observation group without loss: images of bytes as bytes, all other numbers as floats.
+    """Return how to store an observation group: images of bytes as bytes, all else as the 32-bit floats of the learner.
 
     Args:
         group: A tensor of shape (num_envs, ...), or a dictionary of groups.
@@ -33,12 +33,12 @@ def columns_of(group: torch.Tensor | Mapping[str, Any]) -> list[Column]:
     if isinstance(group, torch.Tensor):
         return [Column(math.prod(group.shape[1:]), torch.uint8 if group.dtype == torch.uint8 else torch.float32)]
     each = itertools.chain.from_iterable(columns_of(group[name]) for name in sorted(group))
-    runs = itertools.groupby(each, key=lambda column: column.dtype)
-    return [Column(sum(column.size for column in run), dtype) for dtype, run in runs]
+    by_type = itertools.groupby(each, key=lambda column: column.dtype)
+    return [Column(sum(column.size for column in columns), dtype) for dtype, columns in by_type]
 
 
 class SkrlMemory:
-    """What SKRL's agents call of a memory. The library's own memory stores every observation twice."""
+    """The methods that SKRL's agents call. The library's own memory stores every observation twice."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class SkrlMemory:
         self._steps, self._num_envs, self._device = memory_size, num_envs, torch.device(device)
         self._prioritized = prioritized
         self._held_by = torch.device("cpu") if on_host else self._device
-        self._divided = dict(columns or {})
-        self._held: dict[str, dict[str, Column]] = {}
+        self._given_columns = dict(columns or {})
+        self._stored: dict[str, dict[str, Column]] = {}
         """Columns that hold what the agent has named, by its names, also those of next observations."""
         self._dtypes: dict[str, torch.dtype] = {}
         """Types that the agent has asked for."""
@@ -85,8 +85,8 @@ class SkrlMemory:
     def _columns(self) -> dict[str, Column]:
         """Columns of the memory."""
         return {
-            column: replace(kind, observed=f"{_NEXT}{name}" in self._held)
-            for name, columns in self._held.items()
+            column: replace(kind, observed=f"{_NEXT}{name}" in self._stored)
+            for name, columns in self._stored.items()
             if not name.startswith(_NEXT)
             for column, kind in columns.items()
         }
@@ -108,9 +108,9 @@ class SkrlMemory:
         if size is None:
             return False
         own = name.removeprefix(_NEXT)
-        columns = self._divided.get(own) or [Column(compute_space_size(size, occupied_size=True), dtype)]
+        columns = self._given_columns.get(own) or [Column(compute_space_size(size, occupied_size=True), dtype)]
         names = [own] if len(columns) == 1 else [f"{own}.{number}" for number in range(len(columns))]
-        self._held[name], self._dtypes[name] = dict(zip(names, columns, strict=True)), dtype
+        self._stored[name], self._dtypes[name] = dict(zip(names, columns, strict=True)), dtype
         return True
 
     def add_samples(self, **samples: torch.Tensor | None) -> None:
@@ -119,7 +119,7 @@ class SkrlMemory:
         following: dict[str, torch.Tensor] = {}
         for name, value in samples.items():
             if value is not None:
-                columns = self._held[name]
+                columns = self._stored[name]
                 parts = value.split([kind.size for kind in columns.values()], dim=1)
                 added = following if name.startswith(_NEXT) else values
                 for (column, kind), part in zip(columns.items(), parts, strict=True):
@@ -152,8 +152,8 @@ class SkrlMemory:
             """Return what the minibatch holds under a name."""
             if name in computed:
                 value = computed[name]
-                return None if value is None else self._given(value)
-            if name not in self._held:
+                return None if value is None else self._to_learner(value)
+            if name not in self._stored:
                 return None
             if name.startswith(_NEXT):
                 return self._read(name, ahead.after)
@@ -163,11 +163,11 @@ class SkrlMemory:
 
     def _read(self, name: str, index: torch.Tensor) -> torch.Tensor:
         """Return values on the learner's device, of the type that the agent has asked for."""
-        parts = [self._given(self.replay.read(column, index)) for column in self._held[name]]
+        parts = [self._to_learner(self.replay.read(column, index)) for column in self._stored[name]]
         parts = [part.to(self._dtypes[name]) for part in parts]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    def _given(self, value: torch.Tensor) -> torch.Tensor:
+    def _to_learner(self, value: torch.Tensor) -> torch.Tensor:
         """Return values on the learner's device. The host waits for the copy, unless it is from pinned memory."""
         return value.to(self._device, non_blocking=True)
 

@@ -27,13 +27,13 @@ _WAY_OUT = "describe networks for these observations; those of images begin with
 
 @contextmanager
 def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the library's own type
-    """Build networks; raise an error of one line if they can't read the observations.
+    """Turn an error of networks that do not fit the observations into one line.
 
     Args:
         wrapper: The library's view of the environment.
 
     Raises:
-        UserError: If they can't.
+        UserError: If networks that are built within can't read the observations.
     """
     try:
         yield

@@ -202,7 +202,8 @@ class OffPolicyTrainer(SkrlTrainer):
             cfg.random_timesteps = self._random_steps = 0
 
     def averaging(self) -> None:
-        """Return nothing: the gradients of the critics and of the policy are averaged, and are not of one loss."""
+        """Return ``None``: critics and policy have separate losses, so there is no single gradient to measure."""
+        return None
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop; of two threads, only those of the main thread."""
