@@ -223,3 +223,17 @@ def test_no_cost_is_predicted_if_a_size_never_reaches_the_target() -> None:
     found = [each for each in predicted_options(own, book) if each.reached == 1]
     assert found and all(each.cost is None for each in found)
     assert "no cost: with 2 × 64, 4 × 64 environments, no run reached the target" in found[0].notes
+
+
+def test_samples_of_replay_memories_tell_nothing_of_another_number_of_processes() -> None:
+    book = {price.instance: price for price in map(TRUTH.price, (1, 2, 4, 8))}
+
+    def strong(minibatches: int | None) -> list[int]:
+        own = [
+            replace(each, run=replace(each.run, num_envs=64 // each.run.processes, minibatches=minibatches))
+            for each in runs(1, 2, 8)
+        ]
+        return [option.configuration.processes for option in predicted_options(own, book)]
+
+    assert strong(1) == [4], "the batch of an iteration is the same in all sizes"
+    assert strong(None) == [], "each process draws a batch of its own"

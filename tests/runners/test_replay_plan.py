@@ -89,6 +89,12 @@ def test_what_cannot_fit_whatever_is_observed_is_refused_without_a_simulation() 
             replace(plan, steps=too_many).require_least_memory(ENVS, device)
 
 
+def test_a_process_that_checks_a_request_does_not_wait_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("ledger_lab.runners.collectives.largest_of_all_processes")
+    with pytest.raises(UserError, match="of cpu are free for each of 2 processes, .* room for at most 9\\d steps$"):
+        PLAN.require_least_memory(ENVS, "cpu", processes=2)
+
+
 def test_the_memory_of_a_gpu_is_not_asked_for_without_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.cuda, "mem_get_info")
     replace(PLAN, steps=10**12).require_least_memory(ENVS, "cuda:0")

@@ -173,6 +173,24 @@ def test_a_saved_memory_on_another_disk_is_removed_with_the_link_to_it(tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        ({"pixels": Column(2, observed=True)}, "0-7.1.pt has other columns: pixels of shape"),
+        ({"pixels.0": Column(2, torch.uint8, observed=True)}, "has other columns: "),
+    ],
+)
+def test_a_memory_with_other_columns_begins_empty(other: dict[str, Column], complaint: str, tmp_path: Path) -> None:
+    memory = memory_of()
+    keeper = SavedReplay(memory, tmp_path, 1, 4)
+    add(memory, 8)
+    state = saved(keeper)
+    columns = {"seen": Column(3, observed=True), **other, "rewards": Column(1)}
+    restored = ReplayMemory(STEPS, ENVS, columns, torch.device("cpu"))
+    assert complaint in (SavedReplay(restored, tmp_path, 2, 4).restore(state) or "")
+    assert len(restored) == 0
+
+
+@pytest.mark.parametrize(
     ("damage", "complaint"),
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"x"), "is damaged: its SHA-256 is"),

@@ -178,12 +178,11 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
     runs = [run for run in study.runs if run.is_evidence]
     reached = [run for run in runs if run.reached]
     law = next((fit for fit in study.rate_fits if fit.fits), None)
-    batch = configuration.processes * configuration.num_envs * study.runs[0].horizon
     if law is None or not reached or len(runs) < FEWEST_RUNS:
         return None
     try:
         rate = law.at(configuration.processes)
-        samples, samples_deviation, behind = _samples(study, batch)
+        samples, samples_deviation, behind = _samples(study, configuration)
     except ValueError:
         return None
     if (rate_deviation := _deviation(rate)) is None:
@@ -210,13 +209,16 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
     )
 
 
-def _samples(study: ScalingStudy, batch: int) -> tuple[float, float, str]:
-    """Return the samples to the target with a batch, the deviation of their logarithm, and what they come from.
+def _samples(study: ScalingStudy, configuration: Configuration) -> tuple[float, float, str]:
+    """Return the samples to the target of a configuration, the deviation of their logarithm, and what they come from.
 
     Raises:
-        ValueError: If neither runs of this batch nor the law tell it.
+        ValueError: If neither runs of its batch nor the law tell it.
     """
+    batch = configuration.processes * configuration.num_envs * study.runs[0].horizon
     same = [run for run in study.runs if run.batch == batch and run.identity.steps]
+    if study.runs[0].minibatches is None:  # learners with a replay memory draw a batch in each process
+        same = [run for run in same if run.processes == configuration.processes]
     try:
         measured = samples_to_target(same)
         return measured.value, measured.deviation, "samples of runs with this batch"

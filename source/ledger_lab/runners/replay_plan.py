@@ -69,7 +69,7 @@ class ReplayPlan:
 
         The smallest has one byte per observation and one action. Memory on a GPU is left to :meth:`require_memory`,
         because asking how much of it is free makes a context of CUDA, and a process that only checks a request should
-        have none. All processes of a training call this.
+        have none. A process asks no other one here, because another one may have refused the request already.
 
         Args:
             num_envs: Environments of this process.
@@ -114,7 +114,7 @@ class ReplayPlan:
         each = num_envs * bytes_per_transition(observation_bytes, actions, rows, prioritized=self.prioritized)
         newest = num_envs * observation_bytes
         needed = self.steps * each + newest
-        free = _free_bytes(held_by, processes)
+        free = usable_bytes() // processes if least else _free_bytes(held_by, processes)
         usable = round((1 - _RESERVED) * free)
         if needed > usable:
             room = f"there is room for {'at most ' if least else ''}{max(0, usable - newest) // each} steps"

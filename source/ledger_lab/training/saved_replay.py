@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import torch
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import file_sha256, whole_file
 from ledger_lab.ledger import REPLAY_FOLDER
 from ledger_lab.ledger.row import Count, Positive
@@ -152,8 +152,8 @@ class SavedReplay:
             saved: Result of :meth:`save`, from a state whose hash the ledger knows.
 
         Returns:
-            Which file is missing or has changed, if there is one. Then the memory stays empty, and no file is removed
-            before the next save.
+            Which file is missing, has changed or has other columns, if there is one. Then the memory stays empty, and
+            no file is removed before the next save.
         """
         segments = [msgspec.convert(segment, Segment) for segment in saved["segments"]]
         for segment in segments:
@@ -163,9 +163,11 @@ class SavedReplay:
         for segment in segments:
             content = torch.load(self._folder / segment.name, weights_only=True, map_location="cpu")
             overwritten = max(0, oldest - segment.first)
-            self._memory.write_steps(
-                segment.first + overwritten, {name: values[overwritten:] for name, values in content.items()}
-            )
+            steps = {name: values[overwritten:] for name, values in content.items()}
+            try:
+                self._memory.write_steps(segment.first + overwritten, steps)
+            except (KeyError, ValueError) as error:  # of another version, which stored images as floats, for example
+                return f"{self._folder / segment.name} has other columns: {first_line(error)}"
         self._memory.restore_newest(saved["newest"])
         self._segments = segments
         self.remove_unused()
