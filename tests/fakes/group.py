@@ -109,7 +109,7 @@ def main() -> None:
         heard["reward scale"], heard["reward scale of all"] = (float(each(torch.ones(()))) for each in (half, whole))
         with replaced(replay_plan, usable_bytes=lambda: 10_000 - 2_000 * me):
             try:
-                REPLAY.require_memory(8, 2, 1, torch.device("cpu"), processes_here())
+                REPLAY.require_memory(8, 4 * 2, 1, torch.device("cpu"), processes_here())
             except UserError as error:
                 heard["too large"] = str(error).rpartition(": ")[2]
         clock = PhaseClock(0, base=Phase.UNATTRIBUTED)

@@ -110,7 +110,7 @@ def test_the_replay_memories_of_two_processes_refill_after_an_interruption(tmp_p
             assert not rank.of(GradientNorms), "critics and policy have a gradient each"
     summary = summarize_run(run)
     assert summary.gradient_steps_per_env_step == 2 / (2 * 64)
-    assert summary.replay_memory_gb == 64 * (1024 * bytes_per_transition(4, 1, 1) + 4 * 4) / 1e9, "of each process"
+    assert summary.replay_memory_gb == 64 * (1024 * bytes_per_transition(4 * 4, 1, 1) + 4 * 4) / 1e9, "of each process"
 
 
 @pytest.fixture(scope="module")
