@@ -52,12 +52,14 @@ class NoSimulation:
         """Describe it."""
         import gymnasium as gym
         import numpy as np
+        import torch
 
         self.num_envs, self.device, self.unwrapped = case.recipe.num_envs, device, self
         self.single_observation_space = gym.spaces.Dict(
             {"policy": gym.spaces.Box(-np.inf, np.inf, (case.observations,))}
         )
         self.single_action_space = gym.spaces.Box(-np.inf, np.inf, (case.actions,))
+        self.obs_buf = {"policy": torch.zeros(self.num_envs, case.observations, device=device)}
         self.cfg = SimpleNamespace(is_finite_horizon=False)
         self.sim = SimpleNamespace(step=lambda: None)
 

@@ -21,7 +21,7 @@ def test_every_part_and_every_change_is_in_the_figures(tmp_path: Path, capsys: p
     assert bench_off_policy_update(["--quick", "--json", str(tmp_path / "found.json")]) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     measured = {(each["algorithm"], each["size"]): each for each in found["figures"]}
-    assert set(measured) == {(name, size) for name in ("sac", "td3") for size in ("cart-pole", "flat ANYmal")}
+    assert set(measured) == {(name, size) for name in ("sac", "td3") for size in ("cart-pole", "quadruped")}
     for (algorithm, _), figures in measured.items():
         expected = set(PARTS) - (set() if algorithm == "sac" else {"entropy"})
         assert set(figures["parts_ms"]) == expected

@@ -281,7 +281,7 @@ def test_an_algorithm_of_one_process_is_refused_before_it_waits_for_several_gpus
         planned_training(site, "t", ["--rl_library", "rl_games", "--algorithm", "sac", *arguments], nodes=nodes)
     sac = ["--rl_library", "skrl", "--algorithm", "sac", *arguments]
     assert planned_training(site, "t", sac, nodes=nodes).processes * nodes == 2
-    with pytest.raises(UserError, match="--save_replay: .*, and this training has 2: leave it out, so that"):
+    with pytest.raises(UserError, match="--save_replay: .*, and this training has 2: train in one process"):
         planned_training(site, "t", [*sac, "--save_replay"], nodes=nodes)
 
 
