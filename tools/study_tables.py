@@ -56,10 +56,11 @@ def update_to_data_table(records: Path, name: str) -> str:
 def fields_table(records: Path, name: str) -> str:
     """Return one row per arm of a study that changes single fields of a recipe; as :func:`algorithms_table`.
 
-    The first arm is the recipe. The others are compared with it as by ``study.py``: by the ratio of the geometric means
-    of their times. There are no p-values, because no test of so many arms finds anything with so few seeds.
+    The arm ``recipe`` is the recipe. The others are compared with it as by ``study.py``: by the ratio of the geometric
+    means of their times. There are no p-values, because no test of so many arms finds anything with so few seeds.
     """
-    recipe, *changed = [sorted(runs, key=lambda run: run["seed"]) for runs in _arms(records, name)]
+    arms = [sorted(runs, key=lambda run: run["seed"]) for runs in _arms(records, name)]
+    recipe, *changed = sorted(arms, key=lambda runs: not runs[0]["cohort"].endswith("-recipe"))
     pairs = [(_outcomes(runs), _outcomes(recipe)) for runs in changed]
     paired = all([run.seed for run in runs] == [run.seed for run in own] for runs, own in pairs)
     ratios = [_ratio_words(compare_outcomes(runs, own, paired=paired)[0]) for runs, own in pairs]
@@ -164,8 +165,9 @@ def _ratio_words(estimate: RatioEstimate) -> str:
 
 
 def _range(figures: Sequence[float], written: Callable[[float], str]) -> str:
-    """Return the smallest and the largest figure."""
-    return f"{written(min(figures))} to {written(max(figures))}"
+    """Return the smallest and the largest figure; one figure if they are written alike."""
+    smallest, largest = written(min(figures)), written(max(figures))
+    return smallest if smallest == largest else f"{smallest} to {largest}"
 
 
 def _times(runs: Sequence[_Run]) -> list[RunTime]:
