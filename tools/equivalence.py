@@ -21,7 +21,7 @@ def equivalence_table(dialects: Sequence[Dialect]) -> str:
         A table and a list, without a line break at the end.
     """
     recipes = dict.fromkeys(dialect.recipe for dialect in dialects)
-    heads = [each.title if len(recipes) == 1 else f"{each.algorithm.upper()} of {each.title}" for each in dialects]
+    heads = [each.title if len(recipes) == 1 else each.learner for each in dialects]
     by_head = dict(zip(heads, dialects, strict=True))
     known = dict.fromkeys(field.name for recipe in recipes for field in fields(recipe))
     names = [name for name in known if name not in TASK_FIELDS]

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.costs import RunTime, median_time_to_target
+from ledger_lab.recipes.libraries import dialect_of
 from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes
 from ledger_lab.units import duration, quantity, usd
 
 _Run = Mapping[str, Any]
 """Figures of a run, as in the report."""
 
-_LIBRARIES = {"rsl_rl": "RSL-RL", "rl_games": "rl_games", "skrl": "SKRL"}
 _REACHED = "reached the target"
 _COLUMNS = (
     _REACHED,
@@ -115,7 +115,7 @@ def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
 
 def _algorithm(run: _Run) -> str:
     """Return the algorithm of a run, with its library."""
-    return f"{run['algorithm'].upper()} of {_LIBRARIES[run['rl_library']]}"
+    return dialect_of(run["rl_library"], run["algorithm"]).learner
 
 
 def _cells(runs: Sequence[_Run]) -> tuple[str, ...]:

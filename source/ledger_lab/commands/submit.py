@@ -174,7 +174,7 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         else:
             way_out = "leave --nproc out"
         raise UserError(
-            f"{dialect.algorithm.upper()} of {dialect.title} trains in one process only, and with one GPU, "
+            f"{dialect.learner} trains in one process only, and with one GPU, "
             f"{dialect.one_process_reason}: {way_out}, or use --rl_library skrl"
         )
     if given.resume is None:

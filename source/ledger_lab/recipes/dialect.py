@@ -88,6 +88,11 @@ class Dialect:
         return self.recipe.algorithm
 
     @property
+    def learner(self) -> str:
+        """Algorithm and library in prose, like ``SAC of SKRL``."""
+        return f"{self.algorithm.upper()} of {self.title}"
+
+    @property
     def overrides(self) -> dict[str, str]:
         """Overrides of the command line by the fields of the recipe."""
         return {field: setting.override for field, setting in self.settings.items()}

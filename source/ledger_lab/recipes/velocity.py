@@ -88,5 +88,5 @@ FLAT_ANYMAL_C_TD3 = Td3Recipe(
     reward_scale=10.0,
 )
 """The values that SAC shares are those of :data:`FLAT_ANYMAL_C_SAC`, besides ``n_step``, which rl_games does not have.
-The noise is smaller than on the ant, because the rewards punish torques. No recorded training has reached the target.
-"""
+The noise is smaller than on the ant, because the rewards punish torques. No training of these values came before the
+recorded ones, and none of these has reached the target."""

@@ -23,11 +23,6 @@ FIRST_UPDATE, RANDOM_STEPS = "first_update", "random_steps"
 """Parts of a state: the steps of each environment before the first update, and those with random actions."""
 
 
-def _name_of(dialect: Dialect) -> str:
-    """Return an algorithm of a library in prose, like ``SAC of SKRL``."""
-    return f"{dialect.algorithm.upper()} of {dialect.title}"
-
-
 def require_one_process(dialect: Dialect) -> None:
     """Refuse several processes.
 
@@ -39,7 +34,7 @@ def require_one_process(dialect: Dialect) -> None:
     """
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UserError(
-            f"{_name_of(dialect)} trains in one process only, {dialect.one_process_reason}: leave out --nproc and "
+            f"{dialect.learner} trains in one process only, {dialect.one_process_reason}: leave out --nproc and "
             "--distributed, or use --rl_library skrl"
         )
 
@@ -115,7 +110,7 @@ def require_continuous(dialect: Dialect, env: Any) -> None:  # noqa: ANN401 - th
     """
     if not isinstance(actions := env.single_action_space, gym.spaces.Box):
         raise UserError(
-            f"the task's actions are {actions}, and {_name_of(dialect)} needs continuous actions: use --algorithm ppo"
+            f"the task's actions are {actions}, and {dialect.learner} needs continuous actions: use --algorithm ppo"
         )
 
 
