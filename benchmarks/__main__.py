@@ -20,6 +20,7 @@ BENCHMARKS = {
     "ground": "success on held-out ground, compared with the ground of the training",
     "held_out": "time to score policies inside the training simulation, in pauses, or in a separate process",
     "images": "size and speed of images in a replay memory: floats, bytes, and bytes that zlib compresses",
+    "kernels": "compiles the kernels of tasks for a GPU, on a machine without one",
     "kills": "check that a journal keeps its rows when its writer is killed",
     "ledger": "speed of appending and reading rows, compared with MLflow and Weights & Biases",
     "load": "check that a ledger stays right while many processes write it and some of them are killed",
