@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -13,135 +11,15 @@ from rich.console import Console
 
 from ledger_lab.commands.report import build_report
 from ledger_lab.ledger import (
-    AttemptEnded,
-    AttemptStarted,
-    CheckpointSaved,
-    DeviceSample,
-    HostSample,
-    Journal,
     Status,
-    SupervisionStarted,
-    Telemetry,
     read_ledger,
 )
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.recipes.libraries import agent_key
-from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
-from tests.fakes.ledgers import declared, result, sha256_of, window, write_further_rank, write_run
-
-MS = 1_000_000
-GPU = {
-    "device": "cuda:0",
-    "timing": "events",
-    "hardware": {"accelerator": "G", "accelerator_memory_bytes": 100_000_000_000},
-}
-
-
-def write_phases(
-    root: Path,
-    run_id: str,
-    phases_ms: dict[str, int],
-    *,
-    iterations: int = 10,
-    startup_ms: int = 1000,
-    checkpoints: int = 0,
-    judged: int = 0,
-    replay_bytes: int | None = None,
-    status: Status = Status.TARGET_REACHED,
-    telemetry: tuple[float | None, float | None, int] | None = None,
-    device_bound_ns: dict[str, int] | None = None,
-    **changes: object,
-) -> None:
-    """Write a run whose every iteration takes the same phases [ms], with the first checkpoints judged.
-
-    Args:
-        root: Root of the ledger.
-        run_id: The run.
-        phases_ms: Phases of an iteration.
-        iterations: Iterations.
-        startup_ms: Start-up.
-        checkpoints: Checkpoints, one per iteration.
-        judged: How many of them were screened.
-        replay_bytes: Memory of the replay memory, in each checkpoint.
-        status: How it ended.
-        telemetry: Utilization, busiest thread and memory used in each sample; none by default.
-        device_bound_ns: Part of an iteration's phases that the device determined [ns].
-        changes: Fields of the declaration.
-    """
-    run_dir = root / run_id
-    run_dir.mkdir(parents=True)
-    declaration = declared(run_id, **{"held_out_slots": 0, **changes})
-    each_ms = sum(phases_ms.values())
-    end_ns = (startup_ms + iterations * each_ms) * MS
-    started = {"run_id": run_id, "attempt": 1, "pid": 2**22 + 1, "host": socket.gethostname(), "wall_ns": MS}
-    with Journal(run_dir / "journal-1-0.jsonl") as journal:
-        journal.append(declaration)
-        journal.append(AttemptStarted(rank=0, **started))
-        journal.append(window(None, 0, {"startup": startup_ms * MS}, startup_ms * MS))
-        for done in range(1, iterations + 1):
-            wall_ns = (startup_ms + done * each_ms) * MS
-            phase_ns = {phase: ms * MS for phase, ms in phases_ms.items()}
-            row = window(done, done * declaration.env_steps_per_iteration, phase_ns, wall_ns)
-            journal.append(replace(row, device_bound_ns=device_bound_ns))
-            if done <= checkpoints:
-                name = f"model_{done}.pt"
-                journal.append(
-                    CheckpointSaved(
-                        path=name,
-                        sha256=sha256_of(run_id, name),
-                        size_bytes=1,
-                        iteration=done,
-                        env_steps=0,
-                        wall_ns=wall_ns,
-                        replay_bytes=replay_bytes,
-                    )
-                )
-                if done <= judged:
-                    journal.append(replace(result(run_id, name, 5, purpose="screening"), wall_ns=wall_ns))
-        journal.append(
-            AttemptEnded(
-                status=status,
-                reason=None,
-                wall_ns=end_ns,
-                peak_host_memory_bytes=declaration.num_envs * 10_000_000,
-                peak_gpu_memory_bytes=None if declaration.device == "cpu" else declaration.num_envs * 10_000_000,
-            )
-        )
-    if declaration.world_size == 2:
-        write_further_rank(run_dir)
-    if telemetry is not None:
-        utilization, thread, memory = telemetry
-        with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
-            journal.append(SupervisionStarted(**started))
-            idle = device_sample(0.0, 1)
-            journal.append(Telemetry(wall_ns=2 * MS, host=None, devices=[idle]))  # while it starts up
-            for second in range(3):
-                at_ns = (startup_ms + each_ms) * MS + second
-                host = HostSample(cpu_s=1.0, busiest_thread=thread, memory_bytes=1, available_bytes=1)
-                devices = [device_sample(utilization, memory)]
-                journal.append(Telemetry(wall_ns=at_ns, host=host, devices=devices))
-
-
-def device_sample(utilization: float | None, memory_bytes: int) -> DeviceSample:
-    return DeviceSample(
-        uuid="u",
-        utilization=utilization,
-        memory_used_bytes=memory_bytes,
-        power_w=None,
-        energy_mj=None,
-        temperature_c=None,
-        sm_clock_mhz=None,
-    )
-
-
-def bottlenecks(root: Path) -> dict[str, Bottleneck]:
-    runs = read_ledger(root).runs
-    return find_bottlenecks(runs, [summarize_run(run) for run in runs])
-
-
-def advised(bottleneck: Bottleneck, word: str) -> Advice | None:
-    return next((advice for advice in bottleneck.advice if word in advice.action), None)
+from tests.fakes.bottlenecks import GPU, MS, advised, bottlenecks, step_ms, write_phases
+from tests.fakes.ledgers import write_run
 
 
 @pytest.mark.parametrize(
@@ -191,11 +69,6 @@ def test_no_bottleneck_without_time_and_no_advice_without_iterations(tmp_path: P
     found = bottlenecks(tmp_path)
     assert found["bb"].name == "start-up-bound" and found["bb"].advice == []
     assert "aa" not in found or found["aa"].advice == []
-
-
-def step_ms(slots: int) -> int:
-    """Milliseconds of an iteration's four steps: 40 of any size, and 0.1 per slot on top."""
-    return round(4 * (10 + 0.025 * slots))
 
 
 def test_two_sizes_predict_the_saving_of_twice_the_environments(tmp_path: Path) -> None:
@@ -313,127 +186,6 @@ def test_larger_minibatches_and_fewer_epochs_are_advised(tmp_path: Path) -> None
     epochs = advised(found, "4 epochs instead of 5")
     assert epochs is not None and epochs.gain == pytest.approx(40 / 250)
     assert all(advice.caveat is not None for advice in (fewer, epochs))
-
-
-def test_minibatches_of_a_replay_memory_are_neither_advised_about_nor_compared(tmp_path: Path) -> None:
-    sac = agent_key("skrl", "sac")
-    for run_id, agent, minibatches, ms in (("aa", sac, 4, 200), ("bb", sac, 2, 110), ("cc", None, 4, 200)):
-        fields = {
-            "num_envs": 64,
-            "minibatches": minibatches,
-            "config_sha256": {"env": "0", "agent": run_id},
-            "agent": agent,
-        }
-        phases = {"simulate": 50, "learn": ms}
-        write_phases(tmp_path, run_id, phases, startup_ms=0, rl_library="skrl", **fields)
-    found = bottlenecks(tmp_path)
-    assert advised(found["aa"], "minibatches instead") is None
-    assert advised(found["cc"], "minibatches instead") is None, "there is no other run of PPO to compare with"
-
-
-@pytest.mark.parametrize(
-    ("library", "algorithm", "caveat"),
-    [
-        ("skrl", "ppo", "may take more steps to learn"),
-        (
-            *("skrl", "td3"),
-            "may take more steps to learn; halves the gradient steps per environment step unless "
-            "agent.agent.gradient_steps is doubled, and doubles the replay memory unless agent.memory.memory_size is "
-            "halved",
-        ),
-        (
-            *("rl_games", "sac"),
-            "may take more steps to learn; halves the gradient steps per environment step unless "
-            "agent.params.config.num_updates_per_step is doubled, and doubles the replay memory unless "
-            "agent.replay_steps is halved",
-        ),
-    ],
-)
-def test_more_environments_change_what_a_replay_memory_does(
-    library: str, algorithm: str, caveat: str, tmp_path: Path
-) -> None:
-    for run_id, envs in (("aa", 200), ("bb", 400)):
-        fields = {"num_envs": envs, "rl_library": library, "agent": agent_key(library, algorithm)}
-        write_phases(tmp_path, run_id, {"simulate": step_ms(envs)}, startup_ms=0, **fields)
-    advice = advised(bottlenecks(tmp_path)["aa"], "train in 400 environments")
-    assert advice is not None and advice.caveat == caveat
-
-
-LEARNER = {"simulate": 60, "replay_sample": 10, "learn": 80}
-"""Phases of a learner with a replay memory that takes most of the time, in iterations of four steps."""
-
-
-@pytest.mark.parametrize(
-    ("library", "algorithm", "minibatches", "change"),
-    [
-        ("skrl", "sac", 8, "lower agent.agent.gradient_steps, or raise agent.update_every"),
-        ("skrl", "td3", 2, "lower agent.agent.gradient_steps, or raise agent.update_every"),
-        ("rl_games", "sac", 16, "lower agent.params.config.num_updates_per_step"),
-        ("rl_games", "sac", 4, None),
-        ("skrl", "ppo", 8, None),
-    ],
-)
-def test_fewer_gradient_steps_are_advised_for_a_replay_memory(
-    library: str, algorithm: str, minibatches: int, change: str | None, tmp_path: Path
-) -> None:
-    fields = {"rl_library": library, "agent": agent_key(library, algorithm), "minibatches": minibatches}
-    write_phases(tmp_path, "aa", LEARNER, startup_ms=0, **fields)
-    advice = advised(bottlenecks(tmp_path)["aa"], "gradient steps")
-    if change is None:
-        assert advice is None
-        return
-    assert advice is not None and advice.action == f"make half as many gradient steps: {change}"
-    assert (advice.gain, advice.bound) == (pytest.approx(45 / 150), "estimate")
-    assert advice.basis == f"learn and replay_sample took 0.9 s in 10 × {minibatches} gradient steps"
-    assert advice.caveat is not None and "takes more environment steps" in advice.caveat
-
-
-@pytest.mark.parametrize(
-    "phases_ms",
-    [{**LEARNER, "simulate": 91}, {"simulate": 60, "learn": 90}],
-    ids=["the simulation takes longer", "the learner works beside the simulation"],
-)
-def test_fewer_gradient_steps_are_not_advised_if(phases_ms: dict[str, int], tmp_path: Path) -> None:
-    fields = {"rl_library": "skrl", "agent": agent_key("skrl", "sac"), "minibatches": 8}
-    write_phases(tmp_path, "aa", phases_ms, startup_ms=0, **fields)
-    assert advised(bottlenecks(tmp_path)["aa"], "gradient steps") is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "fits"),
-    [
-        ({}, True),
-        ({"overrides": ["agent.replay_on_host=True"]}, True),
-        ({"overrides": []}, False),
-        ({"device": "cpu"}, False),
-        ({"replay_bytes": 46_000_000_000}, False),
-        ({"replay_bytes": None}, False),
-        ({"telemetry": None}, True),
-        ({"telemetry": None, "replay_bytes": 94_950_000_000}, False),
-        ({"hardware": {}}, False),
-    ],
-    ids=str,
-)
-def test_a_replay_memory_on_the_host_is_advised_against_if_the_gpu_has_room(
-    changes: dict[str, object], fits: bool, tmp_path: Path
-) -> None:
-    fields: dict[str, object] = {
-        "rl_library": "skrl",
-        "agent": agent_key("skrl", "sac"),
-        "overrides": ["agent.replay_on_host=true"],
-        "replay_bytes": 40_000_000_000,
-        "telemetry": (0.9, 0.5, 50_000_000_000),
-        **GPU,
-    }
-    phases = {"simulate": 50, "replay_write": 10, "replay_sample": 20, "learn": 20}
-    write_phases(tmp_path, "aa", phases, startup_ms=0, checkpoints=1, **{**fields, **changes})
-    advice = advised(bottlenecks(tmp_path)["aa"], "replay memory on the GPU")
-    if not fits:
-        assert advice is None
-        return
-    assert advice is not None and advice.action.lower().endswith("drop agent.replay_on_host=true")
-    assert (advice.gain, advice.bound) == (pytest.approx(0.3), "at most")
-    assert "of 100.0 GB, and the replay memory takes 40.0 GB" in advice.basis
 
 
 def test_fewer_epochs_are_not_advised_if_the_learner_is_not_slowest(tmp_path: Path) -> None:
@@ -576,7 +328,7 @@ def test_a_figure_of_many_runs_is_fitted_once_for_all_of_them(tmp_path: Path, mo
         fits.append(len(measured))
         return fit_time_per_size(measured)
 
-    monkeypatch.setattr("ledger_lab.reports.advice.fit_time_per_size", counted)
+    monkeypatch.setattr("ledger_lab.reports.peers.fit_time_per_size", counted)
     found = find_bottlenecks(runs, [summarize_run(run) for run in runs])
     assert len(found) == 12
     assert len(fits) <= 4, "the time must not grow with the square of the number of runs"

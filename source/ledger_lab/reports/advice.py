@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Literal
 
 from ledger_lab.ledger import Run, Status
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.recipes.libraries import dialect_of, replays
-from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
+from ledger_lab.reports.peers import Peers, measures, step_group, update_group
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
 LEAST_GAIN = 0.01
@@ -21,12 +18,6 @@ LEAST_GAIN = 0.01
 
 MEMORY_LIMIT = 0.95
 """Share of memory above which it counts as full."""
-
-_LEAST_ITERATIONS = 5
-"""Shortest run whose times per call are used; shorter runs are dominated by their first steps."""
-
-_LARGEST_RESIDUAL = 0.25
-"""Largest relative error of a fit that is still used."""
 
 _COLD = 1.5
 """A start-up that takes this many times as long as in other runs counts as a cold start, for example with an empty
@@ -55,98 +46,6 @@ class Advice:
     """Side effects of the change."""
 
 
-class Peers:
-    """Runs in the same surroundings, in groups.
-
-    Each figure of a group is computed once. If it were computed for each run over all other runs, the time of a report
-    would grow with the square of the number of runs.
-    """
-
-    def __init__(self, works: Sequence[Workload]) -> None:
-        """Sort the runs into groups.
-
-        Args:
-            works: Their work; each run occurs once.
-        """
-        self._groups: defaultdict[object, list[Workload]] = defaultdict(list)
-        self._starts_s: defaultdict[object, list[float]] = defaultdict(list)
-        self._steps_s: defaultdict[object, list[float]] = defaultdict(list)
-        self._fits: dict[object, TimePerSize | None] = {}
-        for work in works:
-            start_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
-            if work.attempts == 1 and work.iterations and start_s is not None:
-                self._starts_s[_start_group(work)].append(start_s)
-            if _measures(work):
-                for group in (_step_group(work), _update_group(work)):
-                    self._groups[group].append(work)
-                if (step_s := work.step_s) is not None:
-                    self._steps_s[_settings(work)].append(step_s)
-        for times_s in (*self._starts_s.values(), *self._steps_s.values()):
-            times_s.sort()
-
-    def fit(self, group: object, size: str, time: str) -> TimePerSize | None:
-        """Fit a figure over a group of runs, once.
-
-        Args:
-            group: What the runs have in common.
-            size: Name of the size in :class:`Workload`.
-            time: Name of the figure in :class:`Workload`.
-
-        Returns:
-            The fit; ``None`` with too few sizes, or if the figures are not near a line.
-        """
-        key = group, size, time
-        if key not in self._fits:
-            found = [(getattr(work, size), getattr(work, time)) for work in self._groups.get(group, ())]
-            fit = fit_time_per_size([(n, t) for n, t in found if t is not None])
-            self._fits[key] = fit if fit is not None and fit.residual <= _LARGEST_RESIDUAL else None
-        return self._fits[key]
-
-    def other_starts_s(self, work: Workload) -> tuple[float, int] | None:
-        """Return the median start-up time of the other runs of a start group [s], and their number, if there are any.
-
-        Args:
-            work: Work of a run with one attempt.
-        """
-        times_s = self._starts_s.get(_start_group(work), [])
-        own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
-        own = bisect_left(times_s, own_s) if work.iterations and own_s is not None else len(times_s)
-        count = len(times_s) - (own < len(times_s))
-        if not count:
-            return None
-
-        def other_s(place: int) -> float:
-            return times_s[place + (place >= own)]
-
-        return (other_s((count - 1) // 2) + other_s(count // 2)) / 2, count
-
-    def steps_s(self, work: Workload) -> Sequence[float]:
-        """Return the step times of the runs with the settings of a workload, in ascending order [s]."""
-        return self._steps_s.get(_settings(work), [])
-
-
-def _start_group(work: Workload) -> object:
-    """Return what runs have in common whose start-ups are alike."""
-    return work.timing, work.slots
-
-
-def _step_group(work: Workload) -> object:
-    """Return what runs have in common whose environment steps are alike, whatever their number of environments."""
-    return "steps", work.agent, work.graphs, work.timing, work.held_out_slots > 0
-
-
-def _update_group(work: Workload) -> object:
-    """Return what runs have in common whose updates are alike, whatever the size of their minibatches.
-
-    Another minibatch size changes the configuration's hash; the same code and overrides give the same network.
-    """
-    return "updates", work.timing, work.code
-
-
-_settings = attrgetter("agent", "graphs", "timing", "num_envs", "held_out_slots", "horizon", "epochs", "minibatches")
-"""What two runs have in common that did the same work."""
-
-
 def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list[Advice]:
     """Return all advice whose gain follows from measured figures, the largest gain first.
 
@@ -159,7 +58,7 @@ def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list
     if work.wall_s <= 0:
         return []
     found: list[Advice | None] = [_warmer_start(work, peers), _one_run(work, run)]
-    if _measures(work):
+    if measures(work):
         found += [
             _more_environments(work, peers, run, usage),
             _larger_minibatches(work, peers),
@@ -174,11 +73,6 @@ def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list
     return sorted((a for a in found if a is not None and a.gain >= LEAST_GAIN), key=lambda a: a.gain, reverse=True)
 
 
-def _measures(work: Workload) -> bool:
-    """Tell whether a run measured its loop's work, long and undisturbed enough for times per call to be meaningful."""
-    return work.iterations >= _LEAST_ITERATIONS and work.attempts == 1 and not work.launch_times
-
-
 def _setting(work: Workload, run: Run, field: str) -> str | None:
     """Return the override of a run's library that sets a field of a recipe; ``None`` if the library has none."""
     if work.algorithm is None:
@@ -188,7 +82,7 @@ def _setting(work: Workload, run: Run, field: str) -> str | None:
 
 def _more_environments(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> Advice | None:
     """Advise twice as many environments if one step of them costs less than twice as much."""
-    step = peers.fit(_step_group(work), "slots", "step_s")
+    step = peers.fit(step_group(work), "slots", "step_s")
     step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
     if step is None or step_s is None:
         return None
@@ -198,7 +92,7 @@ def _more_environments(work: Workload, peers: Peers, run: Run, usage: LoopTeleme
         return None
     # Training is charged for its own slots only, so its cost is the step's cost per slot.
     saved_s = step_s * step.saving(work.slots, slots)
-    infer, infer_s = peers.fit(_step_group(work), "num_envs", "infer_s"), work.phase_s(Phase.INFER)
+    infer, infer_s = peers.fit(step_group(work), "num_envs", "infer_s"), work.phase_s(Phase.INFER)
     if infer is not None and infer_s is not None:
         saved_s += infer_s * infer.saving(work.num_envs, twice)
     beyond = ", beyond what was measured" if slots > step.sizes[-1] else ""
@@ -225,14 +119,14 @@ def _fits(peers: Peers, slots: int, work: Workload, usage: LoopTelemetry) -> boo
     """Tell whether this many slots are expected to fit into memory; ``True`` if memory was not measured."""
     if usage.memory is not None and usage.memory >= MEMORY_LIMIT:
         return False
-    memory = peers.fit(_step_group(work), "slots", "peak_memory_gb")
+    memory = peers.fit(step_group(work), "slots", "peak_memory_gb")
     return memory is None or work.memory_gb is None or memory.at(slots) < MEMORY_LIMIT * work.memory_gb
 
 
 def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
     """Advise half as many minibatches of twice the size if one of these costs less than twice as much."""
     learn_s = work.phase_s(Phase.LEARN)
-    fit = peers.fit(_update_group(work), "minibatch_size", "minibatch_s")
+    fit = peers.fit(update_group(work), "minibatch_size", "minibatch_s")
     if fit is None or learn_s is None or work.minibatches % 2 or replays(work.algorithm):
         return None
     size, twice = work.minibatch_size, 2 * work.minibatch_size
