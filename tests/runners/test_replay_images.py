@@ -253,8 +253,19 @@ def test_networks_that_give_a_value_for_each_row_of_an_image_are_refused(algorit
 
 def test_convolutions_of_vectors_are_refused(tmp_path: Path) -> None:
     models = described("sac", ImageEnv)
-    with pytest.raises(UserError, match=r"^agent.models: the networks can't read observations of shape \(2,\) \("):
+    complaint = (
+        r"^agent.models: the networks can't read observations of shape \(2,\) \(.*\): describe networks for these "
+    )
+    with pytest.raises(UserError, match=complaint + "observations$"):
         Training("sac", tmp_path, env=ToyEnv(), settings={"models": models})
+
+
+def test_a_fault_of_our_own_code_is_not_taken_for_a_wrong_network() -> None:
+    from ledger_lab.runners.skrl.networks import fitting_networks, symlog
+
+    nothing: Any = None
+    with pytest.raises(AttributeError), fitting_networks(None):
+        symlog(nothing)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -22,12 +24,14 @@ _OBSERVED = ("observations", "states")
 
 _MISFITS = (AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
 """Errors of networks that read other observations than the task has."""
-_WAY_OUT = "describe networks for these observations; those of images begin with layers like conv2d and flatten"
+
+_PACKAGE = Path(__file__).parents[2]
+"""LedgerLab's code."""
 
 
 @contextmanager
 def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the library's own type
-    """Turn an error of networks that do not fit the observations into one line.
+    """Turn an error of networks that do not fit the observations into one line; errors of LedgerLab's own code pass.
 
     Args:
         wrapper: The library's view of the environment.
@@ -38,13 +42,28 @@ def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the libr
     try:
         yield
     except _MISFITS as error:
-        if is_device_fault(str(error)) or status_of(error) is Status.OUT_OF_MEMORY:
+        if is_device_fault(str(error)) or status_of(error) is Status.OUT_OF_MEMORY or _raised_here(error):
             raise
-        shapes = [str(_shape(space)) for space in (wrapper.observation_space, wrapper.state_space) if space is not None]
+        spaces = [space for space in (wrapper.observation_space, wrapper.state_space) if space is not None]
+        shapes = " and ".join(str(_shape(space)) for space in spaces)
         raise UserError(
-            f"agent.models: the networks can't read observations of shape {' and '.join(shapes)} "
-            f"({first_line(error)}): {_WAY_OUT}"
+            f"agent.models: the networks can't read observations of shape {shapes} "
+            f"({first_line(error)}): {_way_out(*spaces)}"
         ) from error
+
+
+def _raised_here(error: Exception) -> bool:
+    """Tell whether an error was raised by a line of LedgerLab."""
+    *_, last = traceback.walk_tb(error.__traceback__)
+    return Path(last[0].f_code.co_filename).is_relative_to(_PACKAGE)
+
+
+def _way_out(*spaces: gym.Space) -> str:
+    """Return what to do about networks that can't read some observations."""
+    images = any(len(shape) > 1 for space in spaces for shape in _shapes(space))
+    return "describe networks for these observations" + (
+        "; those of images begin with layers like conv2d and flatten" if images else ""
+    )
 
 
 def require_outputs(model: Any, role: str, outputs: int) -> None:  # noqa: ANN401 - the library generates its class
@@ -65,13 +84,22 @@ def require_outputs(model: Any, role: str, outputs: int) -> None:  # noqa: ANN40
     if given.shape != (2, outputs):
         raise UserError(
             f"agent.models.{role}: for 2 observations of shape {_shape(model.observation_space)}, it gives numbers of "
-            f"shape {tuple(given.shape)} instead of (2, {outputs}): {_WAY_OUT}"
+            f"shape {tuple(given.shape)} instead of (2, {outputs}): {_way_out(model.observation_space)}"
         )
 
 
 def _shape(space: gym.Space) -> Any:  # noqa: ANN401 - a tuple, or nested dictionaries of them
     """Return the shape of a space, or the shapes of what it contains by their names."""
     return {name: _shape(each) for name, each in space.items()} if isinstance(space, gym.spaces.Dict) else space.shape
+
+
+def _shapes(space: gym.Space) -> Iterator[tuple[int, ...]]:
+    """Yield the shapes of all vectors and images in a space."""
+    if isinstance(space, gym.spaces.Dict):
+        for each in space.values():
+            yield from _shapes(each)
+    elif space.shape is not None:
+        yield space.shape
 
 
 def extend(model: torch.nn.Module, *, layer_norm: bool = False, outputs: int = 1) -> None:
