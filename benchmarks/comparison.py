@@ -6,7 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ ROOT = Path(__file__).parents[1]
 """The source tree."""
 
 
-def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> str:
+def run_python(
+    arguments: Sequence[str], what: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> str:
     """Run Python in a new process, and wait for its end.
 
     Args:
         arguments: Its arguments; the first may come from :func:`script`.
         what: Name of the program, for the error message.
         cwd: Its working directory.
+        environ: Its environment variables (default: those of this process).
 
     Returns:
         Its output.
@@ -28,7 +31,9 @@ def run_python(arguments: Sequence[str], what: str, cwd: Path | None = None) -> 
     Raises:
         RuntimeError: If it fails.
     """
-    finished = subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    finished = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environ, capture_output=True, text=True, check=False
+    )
     if finished.returncode != 0:
         raise RuntimeError(f"{what} failed: {finished.stdout[-2000:]}{finished.stderr[-2000:]}")
     return finished.stdout

@@ -6,25 +6,19 @@ import argparse
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.comparison import require_tasks
+from benchmarks.comparison import require_tasks, run_python
+from benchmarks.gpu.parts import TASKS
 from benchmarks.gpu.surroundings import CACHES
 from ledger_lab.errors import UserError
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.progress import Progress
 
-_TASKS = (
-    *("LedgerLab-Cartpole", "LedgerLab-Ant", "LedgerLab-Velocity-Flat-AnymalC"),
-    *("LedgerLab-Navigation-Flat-AnymalC", "LedgerLab-Lift-Cube-Franka", "LedgerLab-Velocity-Rough-AnymalC"),
-)
-"""Tasks of the GPU kit."""
 _OLDEST = 75
 """Oldest architecture for which Warp compiles by itself."""
 
@@ -61,14 +55,14 @@ def bench_kernels(argv: Sequence[str]) -> int:
         "--caches", type=Path, required=True, metavar="FOLDER", help="Folder for compiled kernels, as of `gpu`."
     )
     parser.add_argument(
-        "--tasks", nargs="+", default=_TASKS, metavar="TASK", help="Tasks (default: those of the GPU kit)."
+        "--tasks", nargs="+", default=TASKS, metavar="TASK", help="Tasks (default: those of the GPU kit)."
     )
     args = parser.parse_args(argv)
     require_tasks(args.tasks)
     if args.caches.exists() and not args.caches.is_dir():
         raise UserError(f"--caches {args.caches} is not a folder: name a folder for compiled kernels")
     _require_architecture(args.architecture)
-    table = Table("task", "modules compiled", "time", "longest", box=None, pad_edge=False)
+    table = Table("task", "modules", "compiled in", "longest", box=None, pad_edge=False)
     console = make_console()
     with Progress(console, "compiling", len(args.tasks)) as progress:
         for done, task in enumerate(args.tasks, 1):
@@ -104,13 +98,11 @@ def _compile(task: str, architecture: int, caches: Path) -> dict[str, float]:
             panel.write_text(re.sub(r"(?m)^count = .*$", "count = 2", text), encoding="utf-8")
             scored = ["--panel", str(panel), "--target", "0.1", "--no-stop_at_target"]  # provable with two episodes
         command = [
-            *(sys.executable, "-m", "benchmarks.gpu.ahead", str(architecture), str(found), "--task", task),
+            *("-m", "benchmarks.gpu.ahead", str(architecture), str(found), "--task", task),
             *("--device", "cpu", "physics=newton_mjwarp", "--num_envs", "8", "--max_iterations", "1", "--seed", "1"),
             *(*scored, "--log_root", folder),
         ]
         environ = os.environ | {"WARP_CACHE_PATH": str(caches.absolute() / CACHES["WARP_CACHE_PATH"])}
-        ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            raise RuntimeError(f"{task} failed: {ended.stdout[-2000:]}{ended.stderr[-2000:]}")
+        run_python(command, task, environ=environ)
         compiled_s: dict[str, float] = json.loads(found.read_text(encoding="utf-8"))
     return compiled_s

@@ -25,7 +25,7 @@ from ledger_lab.supervision.link import Link
 from ledger_lab.supervision.start import run_supervised
 
 _ON_A_GPU = (32, 128)
-"""Threads per block on a GPU, of kernels for which Newton asks for one thread on a CPU."""
+"""Threads per block on a GPU, of kernels for which Newton asks for one thread on a CPU (its ``NarrowPhase``)."""
 
 
 class Ahead:
@@ -40,7 +40,7 @@ class Ahead:
         self._architecture = architecture
         self._asked = threading.local()
         self.compiled_s: dict[str, float] = {}
-        """Seconds per module and number of threads per block."""
+        """Seconds per module and number of threads per block; about 0 for a module that was in the cache."""
 
     @contextmanager
     def compiling(self) -> Iterator[None]:

@@ -17,6 +17,8 @@ ANYMAL = "LedgerLab-Velocity-Flat-AnymalC"
 _CARTPOLE, _ANT = "LedgerLab-Cartpole", "LedgerLab-Ant"
 _LIFT, _NAVIGATION = "LedgerLab-Lift-Cube-Franka", "LedgerLab-Navigation-Flat-AnymalC"
 _ROUGH = "LedgerLab-Velocity-Rough-AnymalC"
+TASKS = (_CARTPOLE, _ANT, ANYMAL, _NAVIGATION, _LIFT, _ROUGH)
+"""Tasks that the parts train."""
 _INTO = f"{{folder}}/{FIGURES}"
 _SCORED = 4096
 """Environments of the trainings that are compared with each other."""

@@ -8,6 +8,7 @@ import pytest
 import warp
 
 from benchmarks.gpu.ahead import Ahead
+from benchmarks.gpu.parts import TASKS, all_parts
 from benchmarks.kernels import bench_kernels
 from ledger_lab.errors import UserError
 
@@ -55,3 +56,8 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--architecture 91: this Warp compiles for 75, .*90"):
         bench_kernels(["--architecture", "91", "--caches", str(tmp_path / "caches")])
     assert not (tmp_path / "caches").exists()
+
+
+def test_the_kernels_of_all_tasks_of_the_kit_are_compiled() -> None:
+    named = {word for part in all_parts("cuda") for word in part.command if word.startswith("LedgerLab-")}
+    assert named == set(TASKS)

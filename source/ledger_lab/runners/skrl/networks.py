@@ -60,7 +60,7 @@ def _raised_here(error: Exception) -> bool:
 
 def _way_out(*spaces: gym.Space) -> str:
     """Return what to do about networks that can't read some observations."""
-    images = any(len(shape) > 1 for space in spaces for shape in _shapes(space))
+    images = any(_has_images(_shape(space)) for space in spaces)
     return "describe networks for these observations" + (
         "; those of images begin with layers like conv2d and flatten" if images else ""
     )
@@ -93,13 +93,9 @@ def _shape(space: gym.Space) -> Any:  # noqa: ANN401 - a tuple, or nested dictio
     return {name: _shape(each) for name, each in space.items()} if isinstance(space, gym.spaces.Dict) else space.shape
 
 
-def _shapes(space: gym.Space) -> Iterator[tuple[int, ...]]:
-    """Yield the shapes of all vectors and images in a space."""
-    if isinstance(space, gym.spaces.Dict):
-        for each in space.values():
-            yield from _shapes(each)
-    elif space.shape is not None:
-        yield space.shape
+def _has_images(shape: Any) -> bool:  # noqa: ANN401 - see above
+    """Tell whether a shape is that of an image, or contains one."""
+    return any(map(_has_images, shape.values())) if isinstance(shape, dict) else len(shape) > 1
 
 
 def extend(model: torch.nn.Module, *, layer_norm: bool = False, outputs: int = 1) -> None:
