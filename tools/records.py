@@ -93,6 +93,7 @@ def robustness_table(records: Path) -> str:
 TABLES: dict[str, Callable[[Path], str]] = {
     "tasks": records_table,
     "robustness": robustness_table,
+    "libraries": partial(algorithms_table, name="libraries-cpu"),
     **{
         f"off-policy-{task}": partial(algorithms_table, name=f"off-policy-{task}-cpu")
         for task in ("cartpole", "reach", "ant")

@@ -293,7 +293,7 @@ def test_an_invalid_panel_is_not_extended_and_costs_its_whole_stake(judged: Any)
 
 
 def test_runs_of_older_ledgers_keep_the_rule_that_they_declared() -> None:
-    runs = read_ledger(ROOT / "records" / "libraries-cpu").runs
+    runs = read_ledger(ROOT / "records" / "time-to-target-cpu").runs
     assert {run.declared.verdict_rule for run in runs} == {1}
     for run in runs:
         rule = VerdictRule.of_version(run.declared.verdict_rule, run.declared.target_success)
