@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from isaaclab.managers import CurriculumTermCfg, ManagerTermBase
+from isaaclab.managers import CurriculumTermCfg, ManagerTermBase, SceneEntityCfg
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+_ROBOT = SceneEntityCfg("robot")
 
 
 class FrontierPatches(ManagerTermBase):
@@ -16,11 +18,10 @@ class FrontierPatches(ManagerTermBase):
 
     The weights of the second half are ``p (1 - p)``, where ``p`` is the recent share of failed episodes on the patch. A
     mastered patch teaches little, and so does a patch where all robots fail (*sampling for learnability*, Rutherford et
-    al., 2024, arXiv:2408.15099). As by the panel, a robot has failed if it fell, or if its velocity was too far from
-    the command at any time of the last ``hold_s``: on gravel, robots stumble for moments, which the velocity at the end
-    does not show. Isaac Lab's ``terrain_levels_vel`` asks only whether a robot walked half of the commanded distance,
-    and moves it by one row per episode; here, all kinds of ground are used from the start and stay in use. Each process
-    of a training keeps its own statistics.
+    al., 2024, arXiv:2408.15099). As in Isaac Lab's ``terrain_levels_vel``, a robot has failed if it walked less than
+    half of the commanded distance, unless it walked half a patch; here, it has also failed if it fell. Isaac Lab's term
+    moves a robot by one row per episode; here, all kinds of ground are used from the start and stay in use. Each
+    process of a training keeps its own statistics.
     """
 
     def __init__(self, cfg: CurriculumTermCfg, env: ManagerBasedRLEnv) -> None:
@@ -38,18 +39,19 @@ class FrontierPatches(ManagerTermBase):
         self,
         env: ManagerBasedRLEnv,
         env_ids: torch.Tensor | slice,
-        reward_name: str,
+        command_name: str,
         memory: float,
-        hold_s: float,
+        asset_cfg: SceneEntityCfg = _ROBOT,
     ) -> torch.Tensor:
         """Count the ended episodes, and draw the next patches of their robots.
 
         Args:
             env: The environment.
             env_ids: Environments that are reset; those without a step stay on their patch.
-            reward_name: The reward for keeping to the command, a :class:`~ledger_lab.tasks.velocity.keeping.Keeping`.
+            command_name: The commanded velocity, a
+                :class:`~ledger_lab.tasks.velocity.commands.TrackedVelocityCommand`.
             memory: Factor of an outcome's weight per later episode on the same patch.
-            hold_s: Time up to the end in which a robot must keep to its command [s].
+            asset_cfg: The robot.
 
         Returns:
             Recent share of failed episodes, mean of all patches.
@@ -57,15 +59,18 @@ class FrontierPatches(ManagerTermBase):
         ids = torch.arange(env.num_envs, device=env.device)[env_ids]
         stepped = env.episode_length_buf[ids] > 0
         terrain = env.scene.terrain
-        kept_s = env.reward_manager.get_term_cfg(reward_name).func.kept_s[ids]
-        failed = stepped & ((kept_s < hold_s - 0.5 * env.step_dt) | env.termination_manager.terminated[ids])
+        way = env.scene[asset_cfg.name].data.root_pos_w.torch[ids, :2] - terrain.env_origins[ids, :2]
+        asked = 0.5 * env.command_manager.get_term(command_name).commanded_m[ids]
+        off_the_patch = 0.5 * terrain.cfg.terrain_generator.size[0]
+        asked = asked.masked_fill(env.termination_manager.terminated[ids], off_the_patch).clamp(max=off_the_patch)
+        failed = stepped & (way.norm(dim=1) < asked)
 
         columns, failing = self.failing.shape[1], self.failing.view(-1)
         before = terrain.terrain_levels[ids] * columns + terrain.terrain_types[ids]
         episodes = torch.zeros_like(failing).index_add_(0, before, stepped.float())
         failures = torch.zeros_like(failing).index_add_(0, before, failed.float())
-        remembered = memory**episodes
-        failing.copy_(remembered * failing + (1.0 - remembered) * failures / episodes.clamp(min=1.0))
+        kept = memory**episodes
+        failing.copy_(kept * failing + (1.0 - kept) * failures / episodes.clamp(min=1.0))
 
         frontier = failing * (1.0 - failing)
         odds = (1.0 / len(failing) + frontier / frontier.sum().clamp(min=1.0e-6)).cumsum(0)
