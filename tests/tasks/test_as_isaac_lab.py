@@ -38,7 +38,7 @@ ANYMAL = VELOCITY | {
     "rewards.track_lin_vel_xy_exp.weight",
     "rewards.undesired_contacts.params.sensor_cfg.body_names",
 }
-FLAT = {
+FOLLOWING = {
     "+rewards.progress",
     "rewards.track_ang_vel_z_exp.params.std",
     "rewards.track_lin_vel_xy_exp.params.std",
@@ -47,8 +47,9 @@ FLAT = {
 DIFFERENCES = {
     ("LedgerLab-Ant", "Isaac-Ant"): LOCOMOTION,
     ("LedgerLab-Humanoid", "Isaac-Humanoid"): LOCOMOTION | THIGHS | {"rewards.progress.weight"},
-    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL | FLAT,
+    ("LedgerLab-Velocity-Flat-AnymalC", "IsaacContrib-Velocity-Flat-AnymalC"): ANYMAL | FOLLOWING,
     ("LedgerLab-Velocity-Rough-AnymalC", "IsaacContrib-Velocity-Rough-AnymalC"): ANYMAL
+    | FOLLOWING
     | {
         "commands.base_velocity.resampling_time_range",
         "+curriculum.frontier_patches",
@@ -56,11 +57,11 @@ DIFFERENCES = {
         "-curriculum.terrain_levels",  # on all levels from the start
         *(f"observations.policy.height_scan.{said}" for said in ("noise.n_max", "noise.n_min", "scale")),
         "-rewards.flat_orientation_l2",  # of no weight
-        "+rewards.progress",
+        "+rewards.keeping",
         "+terminations.off_the_terrain",
     },
     ("LedgerLab-Velocity-Flat-Go2", "Isaac-Velocity-Flat-UnitreeGo2"): VELOCITY
-    | FLAT
+    | FOLLOWING
     | {
         "+observations.policy.gait_phase",
         "rewards.base_height_l2.params.target_height",

@@ -31,39 +31,32 @@ def stand(env: Any) -> torch.Tensor:
     return places
 
 
-def test_a_robot_that_came_half_as_far_as_asked_or_left_the_patch_has_not_failed(env: Any) -> None:
+def test_a_robot_has_failed_if_it_fell_or_has_not_kept_to_its_command(env: Any) -> None:
     base = env.unwrapped
-    robot, terrain, term = base.scene["robot"], base.scene.terrain, base.curriculum_manager.cfg.frontier_patches
-    ends = [  # way [m], commanded [m], steps, fallen: failed
-        (2.4, 5.0, 500, False, True),
-        (2.6, 5.0, 500, False, False),
-        (3.9, 10.0, 500, False, True),
-        (4.1, 10.0, 500, False, False),
-        (3.9, 1.0, 20, True, True),
-        (4.1, 1.0, 20, True, False),
-        (0.1, 0.0, 500, False, False),
-        (0.0, 0.0, 0, False, None),
+    terrain, term = base.scene.terrain, base.curriculum_manager.cfg.frontier_patches
+    ends = [  # kept to the command [s], steps, fallen: failed
+        (6.0, 300, False, False),
+        (2.0, 300, False, False),
+        (1.98, 300, False, True),
+        (0.0, 300, False, True),
+        (6.0, 300, True, True),
+        (0.0, 0, False, None),
     ]
     count = len(ends)
     ids = torch.arange(count)
     terrain.terrain_levels[:count], terrain.terrain_types[:count] = ids % 5, ids // 5
     terrain.env_origins[:count] = terrain.terrain_origins[ids % 5, ids // 5]
     before, patch = stand(env), (ids % 5, ids // 5)
-    pose = robot.data.root_link_pose_w.torch.clone()
-    pose[:, :3] = terrain.env_origins
-    pose[:count, 1] += torch.tensor([end[0] for end in ends])
-    robot.write_root_pose_to_sim_index(root_pose=pose)
-    commanded = base.command_manager.get_term("base_velocity").commanded_m
-    commanded[:count] = torch.tensor([end[1] for end in ends])
-    base.episode_length_buf[:count] = torch.tensor([end[2] for end in ends])
-    base.termination_manager.terminated[:count] = torch.tensor([end[3] for end in ends])
+    base.reward_manager.get_term_cfg("keeping").func.kept_s[:count] = torch.tensor([end[0] for end in ends])
+    base.episode_length_buf[:count] = torch.tensor([end[1] for end in ends])
+    base.termination_manager.terminated[:count] = torch.tensor([end[2] for end in ends])
 
     memory = term.params["memory"]
     term.func.failing.fill_(0.5)
 
     base.curriculum_manager.compute(env_ids=ids)
 
-    expected = [0.5 if end[4] is None else memory * 0.5 + (1.0 - memory) * end[4] for end in ends]
+    expected = [0.5 if end[3] is None else memory * 0.5 + (1.0 - memory) * end[3] for end in ends]
     assert torch.allclose(term.func.failing[patch], torch.tensor(expected))
     assert term.func.failing.sum() == pytest.approx(sum(expected) + 0.5 * (30 - count)), "the others are as they were"
     after = stand(env)
@@ -71,22 +64,35 @@ def test_a_robot_that_came_half_as_far_as_asked_or_left_the_patch_has_not_failed
     assert torch.equal(after[count - 1 :], before[count - 1 :]), "a robot without a step stays on its patch"
 
 
-def test_an_episode_is_judged_by_what_was_commanded_in_it(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_robots_are_rewarded_for_keeping_to_their_command_and_the_time_starts_again_after_a_miss(env: Any) -> None:
+    base = env.unwrapped
+    command, term = base.command_manager.get_term("base_velocity"), base.reward_manager.get_term_cfg("keeping")
+    env.reset()
+    assert not term.func.kept_s.any()
+    misses = {1: (0.2, -0.2, 0.0), 2: (0.0, 0.0, 0.3), 3: (0.0, 0.0, -0.3)}
+    keeps = {4: (0.17, -0.17, 0.24), 5: (0.0, 0.0, 0.0)}
+    for errors in (keeps, misses | keeps):
+        command.vel_command_b[:] = command._mean_velocity
+        for robot, error in errors.items():
+            command.vel_command_b[robot] += torch.tensor(error)
+        rewards = term.func(base, **term.params)
+    assert rewards[:6].tolist() == [1, 0, 0, 0, 1, 1]
+    assert torch.allclose(term.func.kept_s[:6], rewards[:6] * 2 * base.step_dt)
+
+
+def test_an_episode_is_judged_with_its_last_step_and_by_the_command_that_it_had(env: Any) -> None:
     base = env.unwrapped
     terrain, failing = base.scene.terrain, base.curriculum_manager.cfg.frontier_patches.func.failing
-    command = base.command_manager.get_term("base_velocity")
-    monkeypatch.setattr(command.cfg, "rel_standing_envs", 0.0)  # the command to stand arrives one step late
     env.reset()
     terrain.terrain_levels[:2], terrain.terrain_types[:2] = torch.tensor([1, 2]), 4
     failing.fill_(0.5)
     base.episode_length_buf[:] = 100
     base.episode_length_buf[:2] = base.max_episode_length - 1
-    command.commanded_m[:2] = torch.tensor([8.0, 0.0])
+    base.reward_manager.get_term_cfg("keeping").func.kept_s[:2] = 1.98
+    base.command_manager.get_term("base_velocity").vel_command_b[:2] = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     env.step(torch.zeros(env.action_space.shape))
-    assert failing[1, 4] > 0.5 > failing[2, 4], "a robot that stood has failed if the command was to walk"
+    assert failing[1, 4] > 0.5 > failing[2, 4], "one was told to walk and stood, the other was told to stand"
     assert (failing != 0.5).sum() == 2
-    asked = command.vel_command_b[:, :2].norm(dim=1) * base.step_dt
-    assert torch.allclose(command.commanded_m[:2], asked[:2]), "of the new episode, one step"
 
 
 def test_resets_and_steps_ask_the_device_for_nothing(env: Any) -> None:
@@ -133,7 +139,7 @@ def test_held_out_robots_are_neither_counted_nor_sent(env: Any) -> None:
         for _ in range(3):
             slots.step(torch.zeros(training, 12))
         after = stand(env)
-        assert failing.sum() < counted.sum(), "training robots that were told nothing yet have not failed"
+        assert not torch.equal(failing, counted), "training robots are counted"
         assert torch.equal(after[training:], before[training:])
 
         counted = failing.clone()
