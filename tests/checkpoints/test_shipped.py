@@ -72,11 +72,13 @@ def test_every_task_has_a_shipped_policy_of_a_recorded_run() -> None:
 def test_a_policy_of_an_older_version_is_scored_on_trained_ground_and_on_held_out_ground_if_asked(
     tmp_path: Path,
 ) -> None:
-    task = "LedgerLab-Velocity-Rough-AnymalC"
-    plan = planned("--task", task, "--pretrained", "--sim", "ground=held_out", "--log_root", tmp_path)
-    trained, held_out = plan.simulations
-    assert trained.identity.id == read_ledger(HERE / task).runs[0].declared.panel_id
+    shipped = HERE / "LedgerLab-Velocity-Rough-AnymalC"
+    held_out, trained = planned(shipped, "--sim", "ground=trained", "--log_root", tmp_path / "logs").simulations
+    assert held_out.identity.id == read_ledger(shipped).runs[0].declared.panel_id
     assert held_out.identity.fields["ground"] == "held_out"
+    older = retold(shipped, tmp_path, "a0000000", panel_id=trained.identity.id, panel_fields=trained.identity.fields)
+    plan = planned(older, "--sim", "ground=held_out", "--log_root", tmp_path / "logs")
+    assert [each.identity.id for each in plan.simulations] == [trained.identity.id, held_out.identity.id]
     rows = [each.config(4).scene.terrain.terrain_generator.num_rows for each in plan.simulations]
     assert rows == [5, 15], "five levels of each ground, and 40 m between them"
 

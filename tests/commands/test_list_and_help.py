@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from isaaclab.app import add_launcher_args
 
-from ledger_lab.commands.list_tasks import _record
+from ledger_lab.commands.list_tasks import _found, _record, _simulations
 from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.panels import PanelIdentity, load_panel
 from ledger_lab.pretrained import ROOT
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
@@ -45,9 +46,20 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
         (run,) = read_ledger(ROOT / task).runs
         began = run.declared.began_from
         before = rf" \+ {duration(began['wall_s'])}" if began else ""
-        ground = " on trained ground" if "Rough" in task else ""  # the policy comes from an older version
-        record = rf"\d+/\d+ in [\d:]+{before}{engine(run)}{ground}"
+        record = rf"\d+/\d+ in [\d:]+{before}{engine(run)}"
         assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +{record}$", own.rstrip())
+
+
+def test_a_record_on_trained_ground_is_listed_as_such() -> None:
+    panel = load_panel("velocity_rough_anymal_c_v1")
+    simulations = _simulations("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", "cpu")
+    for each in simulations:
+        records = {(PanelIdentity.of(panel, each.description).id, panel.target_success): "245/256"}
+        assert _found(records, panel, simulations) == f"245/256{each.difference}"
+    assert [each.difference for each in simulations] == [
+        *("", " on trained ground"),
+        *(" with newton/mjwarp", " with newton/mjwarp on trained ground"),
+    ]
 
 
 def test_a_policy_that_missed_its_target_is_listed_with_its_best_score(tmp_path: Path) -> None:
