@@ -46,12 +46,14 @@ class LeftBudget:
     """Panels of confirmations that were counted."""
 
 
-def left_budget(run: Run, panels: int | None = None) -> LeftBudget:
+def left_budget(run: Run, panels: int | None = None, checkpoint: str | None = None) -> LeftBudget:
     """Return what the confirmations of a run leave of its error budget.
 
     Args:
         run: The run.
         panels: How many panels of its confirmations count; ``None`` for all.
+        checkpoint: The one checkpoint whose confirmations count, as in the journals of a pretrained policy; ``None``
+            for all.
 
     Raises:
         ValueError: If the run's rule of the verdict is unknown.
@@ -60,5 +62,5 @@ def left_budget(run: Run, panels: int | None = None) -> LeftBudget:
     rule = VerdictRule.of_version(declared.verdict_rule, declared.target_success, declared.error_budget)
     found = [row for attempt in run.attempts for row in attempt.of(PanelResult) if row.purpose == "confirmation"]
     found.sort(key=lambda row: (row.confirmation or 0, row.extension))
-    counted = found[:panels]
+    counted = [row for row in found if checkpoint in (None, row.checkpoint)][:panels]
     return LeftBudget(rule.replay(counted).after_confirmation.item(), len(counted))

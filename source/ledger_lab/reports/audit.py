@@ -132,8 +132,9 @@ class _Judged(NamedTuple):
 def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
     """Yield the declaration of a run whose error budget is not what the run of its checkpoint had left.
 
-    Runs of earlier versions always began with a new error budget. An excerpt of the other run leaves out confirmations,
-    so that what they left is unknown.
+    Runs of earlier versions always began with a new error budget. The journals of a pretrained policy contain only the
+    confirmations of its checkpoint, and a run that began with such a policy counted only these. If the ledger contains
+    fewer panels than the run counted, what they left is unknown.
     """
     began, budget = run.declared.began_from or {}, run.declared.error_budget
     before, panels = by_id.get(began.get("run_id", "")), began.get("confirmation_panels")
@@ -141,8 +142,11 @@ def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
         return
     try:
         left = left_budget(before, panels)
+        as_pretrained = left_budget(before, checkpoint=began.get("checkpoint"))
     except ValueError:
         return  # reported for the other run
+    if as_pretrained.panels == panels and isclose(as_pretrained.budget, budget, rel_tol=1e-9):
+        return
     if left.panels == panels and not isclose(left.budget, budget, rel_tol=1e-9):
         yield (
             f"run {run.run_id} in {run.directory}: declares an error budget of {budget:g}, but run {before.run_id}, "
