@@ -76,7 +76,8 @@ def test_a_policy_of_an_older_version_is_scored_on_trained_ground_and_on_held_ou
     held_out, trained = planned(shipped, "--sim", "ground=trained", "--log_root", tmp_path / "logs").simulations
     assert held_out.identity.id == read_ledger(shipped).runs[0].declared.panel_id
     assert held_out.identity.fields["ground"] == "held_out"
-    older = retold(shipped, tmp_path, "a0000000", panel_id=trained.identity.id, panel_fields=trained.identity.fields)
+    declared = {"panel_id": trained.identity.id, "panel_fields": trained.identity.fields}
+    older = retold(shipped, tmp_path, "a0000000", world_size=1, **declared)
     plan = planned(older, "--sim", "ground=held_out", "--log_root", tmp_path / "logs")
     assert [each.identity.id for each in plan.simulations] == [trained.identity.id, held_out.identity.id]
     rows = [each.config(4).scene.terrain.terrain_generator.num_rows for each in plan.simulations]
@@ -155,7 +156,7 @@ def _without_chain(line: bytes) -> bytes:
 
 
 def test_shipped_policies_are_small_and_copy_no_record() -> None:
-    assert sum(len(content) for content in contents(HERE).values()) <= 9e6
+    assert sum(len(content) for content in contents(HERE).values()) <= 9.5e6
     shipped = {b"".join(lines_of(path)) for path in find_journals(HERE)}
     assert not [path for path in find_journals(ROOT / "records") if b"".join(lines_of(path)) in shipped]
 
