@@ -14,6 +14,7 @@ from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import EvaluationStarted, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.panels import Comparison, compare_paired, wilson_interval
+from ledger_lab.panels.ground import declared_ground
 from ledger_lab.physics import NATIVE, WARP
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -74,16 +75,20 @@ def bench_engines(argv: Sequence[str]) -> int:
 def scored_under_both(run: Run) -> Iterator[Both]:
     """Yield the policies of a run that have a valid score under both engines, on the same episodes of a panel.
 
+    On generated terrain, both scores are on held-out ground, or both on the ground of the training.
+
     Args:
         run: The run.
     """
-    scores: dict[tuple[str, str], dict[str, Outcomes]] = {}
+    scores: dict[tuple[str, str, str], dict[str, Outcomes]] = {}
     for evaluation in run.evaluations:
-        engines = {each.panel_id: each.panel_fields["physics"]["engine"] for each in evaluation.of(EvaluationStarted)}
+        fields = {each.panel_id: each.panel_fields for each in evaluation.of(EvaluationStarted)}
         for row in evaluation.of(PanelResult):
             if row.invalid is None:
-                scores.setdefault((row.checkpoint_sha256, row.panel), {})[engines[row.panel_id]] = row.outcomes
-    for (checkpoint, panel), by_engine in scores.items():
+                panel_fields = fields[row.panel_id]
+                same = scores.setdefault((row.checkpoint_sha256, row.panel, declared_ground(panel_fields)), {})
+                same[panel_fields["physics"]["engine"]] = row.outcomes
+    for (checkpoint, panel, _), by_engine in scores.items():
         if by_engine.keys() >= {*_ENGINES}:
             warp, native = (by_engine[name] for name in _ENGINES)
             if (warp.cell, warp.seed) != (native.cell, native.seed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -61,13 +62,16 @@ def bench_ground(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks ground",
         description="Compare the success of a policy on the patches of its training with its success on held-out "
-        "patches, by the level of the patches. The scores are read from a ledger; nothing is simulated. First score "
-        "the policy on both grounds: evaluate.py RUN --sim ground=trained, or --sim ground=held_out if the run was "
-        "trained with an older version.",
+        "patches, by the level of the patches, with the same physics. The scores are read from a ledger; nothing is "
+        "simulated. First score the policy on both grounds: evaluate.py RUN --sim ground=trained, or --sim "
+        "ground=held_out if the run was trained with an older version.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks ground logs",
     )
     parser.add_argument(
-        "log_root", metavar="LOG_ROOT", type=Path, help="Ledger that contains the scores, and no other evaluations."
+        "log_root",
+        metavar="LOG_ROOT",
+        type=Path,
+        help="Ledger that contains the scores, and evaluations of no other run.",
     )
     add_json(parser, "the outcomes on every patch")
     args = parser.parse_args(argv)
@@ -102,24 +106,30 @@ def bench_ground(argv: Sequence[str]) -> int:
 
 
 def pairs_of(run: Run) -> list[Pair]:
-    """Return the episodes of a run's evaluations that were scored on both grounds.
+    """Return the episodes of a run's evaluations that were scored on both grounds, with the same physics.
 
     Args:
         run: The run.
+
+    Raises:
+        UserError: If there are such episodes with several engines or settings of the physics.
     """
-    scores: dict[tuple[str, str], dict[str, Outcomes]] = {}
+    scores: dict[tuple[str, str, str], dict[str, Outcomes]] = {}
     for journal in run.evaluations:
         fields = {row.panel_id: row.panel_fields for row in journal.of(EvaluationStarted)}
         for row in journal.of(PanelResult):
             if row.invalid is None:
-                scores.setdefault((row.checkpoint_sha256, row.panel), {})[declared_ground(fields[row.panel_id])] = (
-                    row.outcomes
-                )
-    pairs = []
-    for grounds in scores.values():
-        if set(grounds) == set(_GROUNDS):
-            pairs += _paired(run, grounds)
-    return pairs
+                panel_fields = fields[row.panel_id]
+                physics = json.dumps(panel_fields["physics"], sort_keys=True)
+                same = scores.setdefault((physics, row.checkpoint_sha256, row.panel), {})
+                same[declared_ground(panel_fields)] = row.outcomes
+    on_both = {scored: grounds for scored, grounds in scores.items() if set(grounds) == set(_GROUNDS)}
+    if len({physics for physics, *_ in on_both}) > 1:
+        raise UserError(
+            f"run {run.run_id} has scores on both grounds with several engines or settings of the physics: copy the "
+            "evaluations with one of them to a ledger of their own"
+        )
+    return [pair for grounds in on_both.values() for pair in _paired(run, grounds)]
 
 
 def _paired(run: Run, grounds: Mapping[str, Outcomes]) -> list[Pair]:

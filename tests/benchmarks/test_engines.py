@@ -32,6 +32,18 @@ def test_policies_with_valid_scores_under_both_engines_are_compared_by_seed(
     assert "-30.0" in capsys.readouterr().out
 
 
+def test_scores_on_different_ground_are_not_compared(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    evaluated(run_dir, {"model_2.pt": 9}, FIELDS | {"ground": "held_out"})
+    evaluated(run_dir, {"model_2.pt": 6}, NATIVE_FIELDS)
+    with pytest.raises(UserError, match="contains no policy with scores under both engines"):
+        bench_engines([str(tmp_path)])
+    evaluated(run_dir, {"model_2.pt": 8}, NATIVE_FIELDS | {"ground": "held_out"})
+    assert bench_engines([str(tmp_path), "--json", str(tmp_path / "found.json")]) == 0
+    (policy,) = json.loads((tmp_path / "found.json").read_text())["policies"]
+    assert policy["successes"] == {"newton/mjwarp": 9, "newton/mujoco": 8}
+
+
 def test_a_ledger_with_scores_under_one_engine_is_refused(tmp_path: Path) -> None:
     evaluated(write_run(tmp_path, "aa"), {"model_2.pt": 9}, FIELDS)
     with pytest.raises(UserError, match="contains no policy with scores under both engines: see --help"):

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ground import Pair, bench_ground, compare, patches
+from benchmarks.ground import Pair, bench_ground, compare, pairs_of, patches
 from ledger_lab.errors import UserError
+from ledger_lab.ledger import read_ledger
 from tests.fakes.ledgers import write_run
+from tests.tools.test_records import FIELDS, evaluated
+
+OTHER = {**FIELDS, "physics": {"engine": "newton/mujoco"}}
+HELD_OUT = {"ground": "held_out"}
 
 
 def pair(seed: int, level: int, trained: bool, held_out: bool) -> Pair:
@@ -37,3 +42,17 @@ def test_a_ledger_without_scores_on_both_grounds_is_refused(tmp_path: Path) -> N
     write_run(tmp_path, "a")
     with pytest.raises(UserError, match="contains evaluations of 0 runs: it must be one run"):
         bench_ground([str(tmp_path)])
+
+
+def test_scores_with_other_physics_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.ground._paired", lambda run, grounds: [grounds])
+    run_dir = write_run(tmp_path, "aa")
+    evaluated(run_dir, {"model_2.pt": 9}, FIELDS)
+    evaluated(run_dir, {"model_2.pt": 6}, OTHER | HELD_OUT)
+    assert pairs_of(read_ledger(tmp_path).runs[0]) == []
+    evaluated(run_dir, {"model_2.pt": 7}, FIELDS | HELD_OUT)
+    (scores,) = pairs_of(read_ledger(tmp_path).runs[0])
+    assert {ground: outcomes.successes for ground, outcomes in scores.items()} == {"trained": 9, "held_out": 7}
+    evaluated(run_dir, {"model_2.pt": 5}, OTHER)
+    with pytest.raises(UserError, match="run aa has scores on both grounds with several engines"):
+        pairs_of(read_ledger(tmp_path).runs[0])

@@ -16,7 +16,7 @@ from ledger_lab.reports.audit import broken_verdicts, contradictions
 from tests.fakes.ledgers import PANEL_EPISODES as EPISODES
 from tests.fakes.ledgers import confirmed, result, write_confirmed, write_run
 
-PROVEN = {"target_success": 0.9, "error_budget": 0.05, "verdict_rule": 2}
+PROVES_90 = {"target_success": 0.9, "error_budget": 0.05, "verdict_rule": 2}
 """Declaration of a run that proves 90 %."""
 BEYOND = "confirmation 1, extension 1 does not follow a near miss of its checkpoint: the error budget does not cover it"
 
@@ -152,7 +152,7 @@ def begun_with(panels: int | None) -> dict[str, object]:
 
 def test_a_run_begins_with_the_error_budget_that_the_run_before_had_left(tmp_path: Path) -> None:
     rows = [confirmed("aa", number, 200, needed) for number, needed in enumerate(needs(200), start=1)]
-    write_confirmed(tmp_path, "aa", *rows, **PROVEN)
+    write_confirmed(tmp_path, "aa", *rows, **PROVES_90)
     left = left_budget(read_ledger(tmp_path).runs[0]).budget
     assert 0 < left < 0.03
     for run_id, panels, budget in (("right", 2, left), ("early", 0, 0.05), ("before", None, 0.05), ("cut", 3, 0.05)):
@@ -167,7 +167,7 @@ def test_a_run_begins_with_the_error_budget_that_the_run_before_had_left(tmp_pat
 def test_a_run_that_began_with_a_pretrained_policy_counts_only_the_confirmations_of_this_policy(tmp_path: Path) -> None:
     fails, passes = needs(200)
     failed, passed = confirmed("aa", 1, 200, fails), confirmed("aa", 2, EPISODES, passes)
-    write_confirmed(tmp_path, "aa", failed, passed, **PROVEN)
+    write_confirmed(tmp_path, "aa", failed, passed, **PROVES_90)
     run = read_ledger(tmp_path).runs[0]
     assert left_budget(run, checkpoint="model_2.pt") == LeftBudget(0.05, 1)
     began = begun_with(1) | {"checkpoint": "model_2.pt"}

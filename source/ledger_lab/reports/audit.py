@@ -134,7 +134,7 @@ def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
 
     Runs of earlier versions always began with a new error budget. The journals of a pretrained policy contain only the
     confirmations of its checkpoint, and a run that began with such a policy counted only these. If the ledger contains
-    fewer panels than the run counted, what they left is unknown.
+    fewer panels than the run counted, what the confirmations left is unknown.
     """
     began, budget = run.declared.began_from or {}, run.declared.error_budget
     before, panels = by_id.get(began.get("run_id", "")), began.get("confirmation_panels")
@@ -142,10 +142,10 @@ def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
         return
     try:
         left = left_budget(before, panels)
-        as_pretrained = left_budget(before, checkpoint=began.get("checkpoint"))
+        left_by_checkpoint = left_budget(before, checkpoint=began.get("checkpoint"))
     except ValueError:
         return  # reported for the other run
-    if as_pretrained.panels == panels and isclose(as_pretrained.budget, budget, rel_tol=1e-9):
+    if left_by_checkpoint.panels == panels and isclose(left_by_checkpoint.budget, budget, rel_tol=1e-9):
         return
     if left.panels == panels and not isclose(left.budget, budget, rel_tol=1e-9):
         yield (
