@@ -20,6 +20,7 @@ from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.pretrained import shipped_checkpoint, shipped_policy, shipped_tasks
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.audit import broken_verdicts
 from tests.checkpoints.conftest import Exported
 from tests.conftest import ROOT, one_run_dir, script
 from tests.evaluation.test_evaluate_bad_input import retold
@@ -95,7 +96,9 @@ RECORDED_EARLIER = {
 def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task: str) -> None:
     plan = planned("--task", task, "--pretrained")
     (candidate,) = plan.candidates
-    (run,) = read_ledger(HERE / task).runs
+    ledger = read_ledger(HERE / task)
+    assert [*broken_verdicts(ledger)] == [], "its excerpt leaves out confirmations, and agrees with the rule"
+    (run,) = ledger.runs
     best = summarize_run(run).best
     assert best is not None and (run.declared.task, candidate.saved.path) == (task, best.path)
     assert candidate.source == HERE / task and not candidate.run_dir.is_relative_to(HERE)

@@ -10,7 +10,7 @@ import pytest
 from ledger_lab.commands.verify import verify_ledger
 from ledger_lab.ledger import EvaluationStarted, Journal, PanelResult, read_ledger
 from ledger_lab.panels import VerdictRule
-from ledger_lab.panels.carried import LeftBudget, left_budget
+from ledger_lab.panels.carried import LeftBudget, left_budget, left_budget_as_pretrained
 from ledger_lab.panels.verdict import Standing
 from ledger_lab.reports.audit import broken_verdicts, contradictions
 from tests.fakes.ledgers import PANEL_EPISODES as EPISODES
@@ -164,17 +164,25 @@ def test_a_run_begins_with_the_error_budget_that_the_run_before_had_left(tmp_pat
     assert line.endswith(f"budget of 0.05, but run aa, whose checkpoint it began with, had left {left:g}")
 
 
-def test_a_run_that_began_with_a_pretrained_policy_counts_only_the_confirmations_of_this_policy(tmp_path: Path) -> None:
-    fails, passes = needs(200)
-    failed, passed = confirmed("aa", 1, 200, fails), confirmed("aa", 2, EPISODES, passes)
-    write_confirmed(tmp_path, "aa", failed, passed, **PROVES_90)
+def test_a_run_that_began_with_a_pretrained_policy_counts_only_the_confirmation_of_this_policy(tmp_path: Path) -> None:
+    fails, near, passes = needs(200, 238)
+    failed, missed = confirmed("aa", 1, 200, fails), confirmed("aa", 2, 238, near)
+    proven = confirmed("aa", 3, EPISODES, passes)
+    write_confirmed(tmp_path, "aa", failed, missed, proven, **PROVES_90)
     run = read_ledger(tmp_path).runs[0]
-    assert left_budget(run, checkpoint="model_2.pt") == LeftBudget(0.05, 1)
-    began = begun_with(1) | {"checkpoint": "model_2.pt"}
+    assert left_budget_as_pretrained(run, proven.checkpoint_sha256) == LeftBudget(0.05, 1)
+    assert left_budget_as_pretrained(run, missed.checkpoint_sha256) is None, "it has not proven this checkpoint"
+    began = begun_with(1) | {"checkpoint": proven.checkpoint, "sha256": proven.checkpoint_sha256}
     write_run(tmp_path, "pretrained", scores=(), began_from=began, error_budget=0.05)
     assert [*broken_verdicts(read_ledger(tmp_path))] == []
-    for run_id, wrong in (("failed", begun_with(1)), ("both", began | {"confirmation_panels": 2})):
-        write_run(tmp_path, run_id, scores=(), began_from=wrong, error_budget=0.05)
+    wrong = {
+        "failed": {"sha256": failed.checkpoint_sha256},
+        "missed": {"sha256": missed.checkpoint_sha256},
+        "other": {"sha256": "0" * 64},
+        "three": {"confirmation_panels": 3},
+    }
+    for run_id, changes in wrong.items():
+        write_run(tmp_path, run_id, scores=(), began_from=began | changes, error_budget=0.05)
     lines = sorted(broken_verdicts(read_ledger(tmp_path)))
-    assert [line.split()[1] for line in lines] == ["both", "failed"]
+    assert [line.split()[1] for line in lines] == ["failed", "missed", "other", "three"]
     assert all("declares an error budget of 0.05" in line for line in lines)

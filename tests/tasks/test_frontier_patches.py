@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from ledger_lab.errors import UserError
+from ledger_lab.panels import load_panel
 from tests.fakes.host_waits import host_waits
 from tests.fakes.robots import robust, simulated
 
@@ -34,29 +36,33 @@ def stand(env: Any) -> torch.Tensor:
 def test_a_robot_has_failed_if_it_fell_or_has_not_kept_to_its_command(env: Any) -> None:
     base = env.unwrapped
     terrain, term = base.scene.terrain, base.curriculum_manager.cfg.frontier_patches
-    ends = [  # kept to the command [s], steps, fallen: failed
-        (6.0, 300, False, False),
-        (2.0, 300, False, False),
-        (1.98, 300, False, True),
-        (0.0, 300, False, True),
-        (6.0, 300, True, True),
-        (0.0, 0, False, None),
+    ends = [  # lived [s], kept to the command [s], steps, fallen: failed
+        (6.0, 6.0, 300, False, False),
+        (6.0, 2.0, 300, False, False),
+        (6.0, 1.98, 300, False, True),
+        (6.0, 0.0, 300, False, True),
+        (6.0, 6.0, 300, True, True),
+        (1.0, 0.0, 300, True, True),
+        (1.98, 1.98, 300, False, None),
+        (0.0, 0.0, 0, False, None),
     ]
     count = len(ends)
     ids = torch.arange(count)
     terrain.terrain_levels[:count], terrain.terrain_types[:count] = ids % 5, ids // 5
     terrain.env_origins[:count] = terrain.terrain_origins[ids % 5, ids // 5]
     before, patch = stand(env), (ids % 5, ids // 5)
-    base.reward_manager.get_term_cfg("keeping").func.kept_s[:count] = torch.tensor([end[0] for end in ends])
-    base.episode_length_buf[:count] = torch.tensor([end[1] for end in ends])
-    base.termination_manager.terminated[:count] = torch.tensor([end[2] for end in ends])
+    keeping = base.reward_manager.get_term_cfg("keeping").func
+    keeping.lived_s[:count] = torch.tensor([end[0] for end in ends])
+    keeping.kept_s[:count] = torch.tensor([end[1] for end in ends])
+    base.episode_length_buf[:count] = torch.tensor([end[2] for end in ends])
+    base.termination_manager.terminated[:count] = torch.tensor([end[3] for end in ends])
 
     memory = term.params["memory"]
     term.func.failing.fill_(0.5)
 
     base.curriculum_manager.compute(env_ids=ids)
 
-    expected = [0.5 if end[3] is None else memory * 0.5 + (1.0 - memory) * end[3] for end in ends]
+    expected = [0.5 if end[4] is None else memory * 0.5 + (1.0 - memory) * end[4] for end in ends]
     assert torch.allclose(term.func.failing[patch], torch.tensor(expected))
     assert term.func.failing.sum() == pytest.approx(sum(expected) + 0.5 * (30 - count)), "the others are as they were"
     after = stand(env)
@@ -68,7 +74,7 @@ def test_robots_are_rewarded_for_keeping_to_their_command_and_the_time_starts_ag
     base = env.unwrapped
     command, term = base.command_manager.get_term("base_velocity"), base.reward_manager.get_term_cfg("keeping")
     env.reset()
-    assert not term.func.kept_s.any()
+    assert not term.func.kept_s.any() and not term.func.lived_s.any()
     misses = {1: (0.2, -0.2, 0.0), 2: (0.0, 0.0, 0.3), 3: (0.0, 0.0, -0.3)}
     keeps = {4: (0.17, -0.17, 0.24), 5: (0.0, 0.0, 0.0)}
     for errors in (keeps, misses | keeps):
@@ -78,6 +84,33 @@ def test_robots_are_rewarded_for_keeping_to_their_command_and_the_time_starts_ag
         rewards = term.func(base, **term.params)
     assert rewards[:6].tolist() == [1, 0, 0, 0, 1, 1]
     assert torch.allclose(term.func.kept_s[:6], rewards[:6] * 2 * base.step_dt)
+    assert torch.allclose(term.func.lived_s, torch.tensor(2 * base.step_dt))
+
+
+def test_reward_and_curriculum_ask_what_the_panel_asks(env: Any) -> None:
+    from ledger_lab.panels.predicate import resolve_success
+
+    panel, base = load_panel("velocity_rough_anymal_c_v1"), env.unwrapped
+    params = base.reward_manager.get_term_cfg("keeping").params
+    assert params == {"command_name": "base_velocity", **panel.success_params}
+    assert base.curriculum_manager.cfg.frontier_patches.params["hold_s"] == panel.hold_s
+    assert base.cfg.episode_length_s == panel.episode_length_s
+    command, rewards = base.command_manager.get_term("base_velocity"), base.reward_manager.get_term_cfg("keeping")
+    command.vel_command_b[:] = command._mean_velocity + 0.35 * torch.rand(ROBOTS, 3)
+    assert torch.equal(rewards.func(base, **params).bool(), resolve_success(panel)(base, **panel.success_params))
+
+
+@pytest.mark.parametrize("override", ["env.rewards.keeping=null", "env.rewards.keeping.weight=0.0"])
+def test_the_curriculum_is_refused_without_the_reward(env: Any, override: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.tasks.velocity.curriculum import FrontierPatches
+
+    manager, term = env.unwrapped.reward_manager, env.unwrapped.curriculum_manager.cfg.frontier_patches
+    if override.endswith("null"):
+        monkeypatch.setattr(manager, "_term_names", [name for name in manager.active_terms if name != "keeping"])
+    else:
+        monkeypatch.setattr(manager.get_term_cfg("keeping"), "weight", 0.0)
+    with pytest.raises(UserError, match="env.rewards.keeping is switched off, but the curriculum frontier_patches"):
+        FrontierPatches(term, env.unwrapped)
 
 
 def test_an_episode_is_judged_with_its_last_step_and_by_the_command_that_it_had(env: Any) -> None:
@@ -88,7 +121,8 @@ def test_an_episode_is_judged_with_its_last_step_and_by_the_command_that_it_had(
     failing.fill_(0.5)
     base.episode_length_buf[:] = 100
     base.episode_length_buf[:2] = base.max_episode_length - 1
-    base.reward_manager.get_term_cfg("keeping").func.kept_s[:2] = 1.98
+    keeping = base.reward_manager.get_term_cfg("keeping").func
+    keeping.lived_s[:2], keeping.kept_s[:2] = 5.98, 1.98
     base.command_manager.get_term("base_velocity").vel_command_b[:2] = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     env.step(torch.zeros(env.action_space.shape))
     assert failing[1, 4] > 0.5 > failing[2, 4], "one was told to walk and stood, the other was told to stand"
@@ -139,7 +173,12 @@ def test_held_out_robots_are_neither_counted_nor_sent(env: Any) -> None:
         for _ in range(3):
             slots.step(torch.zeros(training, 12))
         after = stand(env)
+        assert torch.equal(failing, counted), "episodes of three steps show nothing"
+        base.reward_manager.get_term_cfg("keeping").func.lived_s[:training] = 5.98
+        base.episode_length_buf[:training] = base.max_episode_length - 1
+        slots.step(torch.zeros(training, 12))
         assert not torch.equal(failing, counted), "training robots are counted"
+        after = stand(env)
         assert torch.equal(after[training:], before[training:])
 
         counted = failing.clone()

@@ -46,21 +46,47 @@ class LeftBudget:
     """Panels of confirmations that were counted."""
 
 
-def left_budget(run: Run, panels: int | None = None, checkpoint: str | None = None) -> LeftBudget:
+def left_budget(run: Run, panels: int | None = None) -> LeftBudget:
     """Return what the confirmations of a run leave of its error budget.
 
     Args:
         run: The run.
         panels: How many panels of its confirmations count; ``None`` for all.
-        checkpoint: The one checkpoint whose confirmations count, as in the journals of a pretrained policy; ``None``
-            for all.
 
     Raises:
         ValueError: If the run's rule of the verdict is unknown.
     """
+    counted = _confirming(run)[:panels]
+    return LeftBudget(_rule_of(run).replay(counted).after_confirmation.item(), len(counted))
+
+
+def left_budget_as_pretrained(run: Run, checkpoint_sha256: str) -> LeftBudget | None:
+    """Return what a run leaves if only the confirmation of one checkpoint counts, as in a pretrained policy's journals.
+
+    Args:
+        run: The run.
+        checkpoint_sha256: SHA-256 of the checkpoint.
+
+    Returns:
+        The error budget; ``None`` if the run has not proven this checkpoint.
+
+    Raises:
+        ValueError: If the run's rule of the verdict is unknown.
+    """
+    rule, found = _rule_of(run), _confirming(run)
+    own = [row for row in found if row.checkpoint_sha256 == checkpoint_sha256]
+    if not own or not rule.replay(found[: found.index(own[-1]) + 1]).passed:
+        return None
+    return LeftBudget(rule.replay(own).after_confirmation.item(), len(own))
+
+
+def _rule_of(run: Run) -> VerdictRule:
+    """Return the rule of the verdict that a run declared."""
     declared = run.declared
-    rule = VerdictRule.of_version(declared.verdict_rule, declared.target_success, declared.error_budget)
+    return VerdictRule.of_version(declared.verdict_rule, declared.target_success, declared.error_budget)
+
+
+def _confirming(run: Run) -> list[PanelResult]:
+    """Return the panels of a run's confirmations, in order."""
     found = [row for attempt in run.attempts for row in attempt.of(PanelResult) if row.purpose == "confirmation"]
-    found.sort(key=lambda row: (row.confirmation or 0, row.extension))
-    counted = [row for row in found if checkpoint in (None, row.checkpoint)][:panels]
-    return LeftBudget(rule.replay(counted).after_confirmation.item(), len(counted))
+    return sorted(found, key=lambda row: (row.confirmation or 0, row.extension))

@@ -15,7 +15,7 @@ from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.states import StateRestored
 from ledger_lab.panels import RULE_VERSION, VerdictRule
-from ledger_lab.panels.carried import left_budget
+from ledger_lab.panels.carried import left_budget, left_budget_as_pretrained
 from ledger_lab.panels.verdict import Standing
 
 
@@ -133,8 +133,8 @@ def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
     """Yield the declaration of a run whose error budget is not what the run of its checkpoint had left.
 
     Runs of earlier versions always began with a new error budget. The journals of a pretrained policy contain only the
-    confirmations of its checkpoint, and a run that began with such a policy counted only these. If the ledger contains
-    fewer panels than the run counted, what the confirmations left is unknown.
+    confirmation that proved it, and a run that began with such a policy counted no other. If the ledger contains fewer
+    panels than the run counted, what the confirmations left is unknown.
     """
     began, budget = run.declared.began_from or {}, run.declared.error_budget
     before, panels = by_id.get(began.get("run_id", "")), began.get("confirmation_panels")
@@ -142,12 +142,13 @@ def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
         return
     try:
         left = left_budget(before, panels)
-        left_by_checkpoint = left_budget(before, checkpoint=began.get("checkpoint"))
+        as_pretrained = left_budget_as_pretrained(before, began.get("sha256", ""))
     except ValueError:
         return  # reported for the other run
-    if left_by_checkpoint.panels == panels and isclose(left_by_checkpoint.budget, budget, rel_tol=1e-9):
-        return
-    if left.panels == panels and not isclose(left.budget, budget, rel_tol=1e-9):
+    for possible in (left, as_pretrained):
+        if possible is not None and possible.panels == panels and isclose(possible.budget, budget, rel_tol=1e-9):
+            return
+    if left.panels == panels:
         yield (
             f"run {run.run_id} in {run.directory}: declares an error budget of {budget:g}, but run {before.run_id}, "
             f"whose checkpoint it began with, had left {left.budget:g}"
@@ -204,7 +205,7 @@ def _broken_confirmations(judged: Sequence[_Judged], rule: VerdictRule) -> Itera
             last is None
             or before != (number, extension - 1)
             or last.checkpoint_sha256 != row.checkpoint_sha256
-            or not rule.goes_on(most)
+            or not (rule.goes_on(most) or rule.goes_on(least))
         ):
             yield f"{place}: {name} does not follow a near miss of its checkpoint: the error budget does not cover it"
             continue

@@ -18,20 +18,23 @@ class Keeping(ManagerTermBase):
     """Rewards robots whose velocity, averaged over a cycle of the gait, is close to the command."""
 
     def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRLEnv) -> None:
-        """Start at rest.
+        """Start both times at zero.
 
         Args:
             cfg: The configuration.
             env: The environment.
         """
         super().__init__(cfg, env)
+        self.lived_s = torch.zeros(env.num_envs, device=env.device)
+        """Time since the start of the episode [s]; shape (num_envs,). RSL-RL draws the length of the first episodes at
+        random, so the environment's own count can be larger."""
         self.kept_s = torch.zeros(env.num_envs, device=env.device)
         """Time since the velocity was last too far from the command, or since the start of the episode [s]; shape
         (num_envs,)."""
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
-        """Reset the time at the start of an episode."""
-        zero_rows(env_ids, self.kept_s)
+        """Reset both times at the start of an episode."""
+        zero_rows(env_ids, self.lived_s, self.kept_s)
 
     def __call__(
         self, env: ManagerBasedRLEnv, command_name: str, linear_m_s: float, angular_rad_s: float
@@ -50,6 +53,7 @@ class Keeping(ManagerTermBase):
         """
         error = env.command_manager.get_term(command_name).mean_error
         keeps = ((error[:, :2].norm(dim=1) <= linear_m_s) & (error[:, 2].abs() <= angular_rad_s)).float()
+        self.lived_s += env.step_dt
         self.kept_s += env.step_dt
         self.kept_s *= keeps
         return keeps
