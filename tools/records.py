@@ -21,7 +21,7 @@ from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.cohort_summary import CohortSummary, summarize_cohorts
 from ledger_lab.reports.summary import RunSummary, summarize_run
-from ledger_lab.units import MISSING, duration, quantity, share_within, target_share, usd
+from ledger_lab.units import MISSING, duration, percent, quantity, share_within, target_share, usd
 from tools.study_tables import algorithms_table, budget_table, fields_table, median_words, update_to_data_table
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
@@ -38,6 +38,15 @@ _COLUMNS = (
     "physics engine, hardware",
     "under another engine",
 )
+_PHASES = {
+    "start-up": ("startup", "compile"),
+    "`simulate`": ("simulate",),
+    "`manage`": ("manage",),
+    "`infer`": ("infer",),
+    "`returns`, `learn`": ("returns", "learn"),
+    "`evaluate`": ("evaluate",),
+}
+"""Columns of the table of phases, and the phases of each."""
 _PERTURBED = ("task", "episodes", "worst cell", "constraint rows needed", "and in training")
 
 _SAME_EPISODES = ("task", "seeds", "cells", "episode_length_s", "success", "policy_mode", "observation_noise")
@@ -54,16 +63,28 @@ def records_table(records: Path) -> str:
         The table, without a line break at the end.
     """
     lines = [_row(*_COLUMNS), "|" + "---|" * len(_COLUMNS)]
-    for ledger, runs in _recorded(records):
-        summaries = {run.declared.run_id: summarize_run(run) for run in runs}
-        for cohort in summarize_cohorts(list(summaries.values()), ledger.cohorts):
-            yardstick = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
-            members = [
-                (run, each)
-                for run, each in zip(runs, summaries.values(), strict=True)
-                if (each.cohort, each.task, each.panel_id, each.target_success) == yardstick
-            ]
-            lines.append(_row(*_cells(cohort, *zip(*members, strict=True))))
+    lines += (_row(*_cells(cohort, runs, members)) for cohort, runs, members in _cohorts(records))
+    return "\n".join(lines)
+
+
+def phases_table(records: Path) -> str:
+    """Return one row per task, hardware and cohort, in Markdown: where the time of all its runs went.
+
+    Args:
+        records: The folder with the records.
+
+    Returns:
+        The table, without a line break at the end.
+    """
+    lines = [_row("task", "time of all runs", *_PHASES, "rest"), "|" + "---|" * (3 + len(_PHASES))]
+    for cohort, runs, members in _cohorts(records):
+        spent: Counter[str] = Counter()
+        for each in members:
+            spent.update(each.phases)
+        whole_s = sum(each.wall_s for each in members)
+        parts_s = [sum(spent[phase] for phase in phases) for phases in _PHASES.values()]
+        shares = (percent(part_s / whole_s, 0) for part_s in (*parts_s, whole_s - sum(parts_s)))
+        lines.append(_row(_what(cohort.task, runs, began=False), duration(whole_s), *shares))
     return "\n".join(lines)
 
 
@@ -92,6 +113,7 @@ def robustness_table(records: Path) -> str:
 
 TABLES: dict[str, Callable[[Path], str]] = {
     "tasks": records_table,
+    "phases": phases_table,
     "robustness": robustness_table,
     "libraries": partial(algorithms_table, name="libraries-cpu"),
     **{
@@ -132,6 +154,20 @@ def _recorded(records: Path) -> Iterator[tuple[Ledger, list[Run]]]:
         yield ledger, [run for run in ledger.runs if run.declared.task.removeprefix("LedgerLab-").lower() == named]
 
 
+def _cohorts(records: Path) -> Iterator[tuple[CohortSummary, Sequence[Run], Sequence[RunSummary]]]:
+    """Yield the cohorts of each task, with their runs and what the runs amount to."""
+    for ledger, runs in _recorded(records):
+        summaries = {run.declared.run_id: summarize_run(run) for run in runs}
+        for cohort in summarize_cohorts(list(summaries.values()), ledger.cohorts):
+            yardstick = (cohort.cohort, cohort.task, cohort.panel_id, cohort.target_success)
+            members = [
+                (run, each)
+                for run, each in zip(runs, summaries.values(), strict=True)
+                if (each.cohort, each.task, each.panel_id, each.target_success) == yardstick
+            ]
+            yield cohort, [run for run, _ in members], [each for _, each in members]
+
+
 def _row(*cells: str) -> str:
     """Return a line of the table."""
     return f"| {' | '.join(cells)} |"
@@ -152,11 +188,17 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
     )
 
 
-def _what(task: str, runs: Sequence[Run]) -> str:
-    """Return the task; if its library or configuration is not the usual one of RSL-RL, name it as well."""
+def _what(task: str, runs: Sequence[Run], *, began: bool = True) -> str:
+    """Return the task; if its library or configuration is not the usual one of RSL-RL, name it as well.
+
+    Args:
+        task: Gymnasium id of the task.
+        runs: The runs.
+        began: Whether to name the tasks whose policies the runs began with.
+    """
     libraries = {f"`--rl_library {run.declared.rl_library}`" for run in runs if run.declared.rl_library != "rsl_rl"}
     agents = {f"`--agent {run.declared.agent}`" for run in runs if run.declared.agent is not None}
-    tasks = " or ".join(sorted({f"`{began['task']}`" for began in _beginnings(runs)}))
+    tasks = " or ".join(sorted({f"`{each['task']}`" for each in _beginnings(runs)})) if began else ""
     before = [f"(started from a policy of {tasks}; figures after the + cover the earlier trainings)"] if tasks else []
     return " ".join((f"`{task}`", *sorted(libraries), *sorted(agents), *before))
 

@@ -21,11 +21,13 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
     declare_cohort,
+    read_ledger,
 )
-from ledger_lab.reports import advice
+from ledger_lab.reports import advice, summarize_run
+from ledger_lab.units import duration, percent
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
-from tools.records import BEGIN, END, TABLES, records_table, robustness_table, write_tables
+from tools.records import BEGIN, END, TABLES, phases_table, records_table, robustness_table, write_tables
 from tools.study_tables import _arms, _steps, algorithms_table, budget_table, fields_table, update_to_data_table
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +77,10 @@ def test_the_page_holds_the_generated_table(name: str) -> None:
     assert f"{BEGIN.format(name)}\n\n{TABLES[name](ROOT / 'records')}\n\n{END.format(name)}" in page, (
         "./isaaclab.sh -p -m tools.records records docs/generated"
     )
+
+
+def test_the_records_are_light() -> None:
+    assert sum(path.stat().st_size for path in (ROOT / "records").rglob("*") if path.is_file()) <= 12e6
 
 
 def test_a_row_shows_the_lowest_success_and_the_median_of_all_runs(tmp_path: Path) -> None:
@@ -133,6 +139,19 @@ def test_a_task_without_a_proven_policy_shows_its_best_score(tmp_path: Path) -> 
         "> $9.00 at $3600.00 an hour",
         "`newton/mjwarp`, Calculator",
     )
+
+
+def test_the_table_of_phases_adds_up_the_runs_of_a_cohort(tmp_path: Path) -> None:
+    for run_id in ("a", "b"):
+        recorded(tmp_path / "t-cpu", run_id, scores=(7, 6))
+    (run,) = {tuple(summarize_run(each).phases.items()) for each in read_ledger(tmp_path).runs}
+    wall_s = sum(seconds for _, seconds in run)
+    header, _, row = (line.strip("| ").split(" | ") for line in phases_table(tmp_path).splitlines())
+    assert row[:2] == ["`LedgerLab-T`", duration(2 * wall_s)]
+    shares = dict(zip(header, row, strict=True))
+    assert shares["`simulate`"] == percent(dict(run)["simulate"] / wall_s, 0)
+    assert shares["`evaluate`"] == percent(dict(run)["evaluate"] / wall_s, 0) != "0 %"
+    assert sum(int(share.removesuffix(" %")) for share in row[2:]) == pytest.approx(100, abs=3)
 
 
 def test_runs_of_another_task_panel_or_target_are_not_mixed_in(tmp_path: Path) -> None:

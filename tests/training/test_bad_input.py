@@ -249,9 +249,10 @@ def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -
             ["--algorithm", "sac", "--rl_library", "rl_games", f"agent.replay_steps={10**12}"],
             r"agent.replay_steps 10{12}: .* × 18 bytes needs at least \S+ GB, .*: there is room for at most \d+ steps",
         ),
+        (["--cpu_threads", "4096"], r"--cpu_threads 4096: must be between 1 and \d+, .*"),
     ],
 )
-def test_a_value_that_the_library_cannot_take_is_refused_before_the_simulation_starts(
+def test_a_value_that_the_library_or_the_engine_cannot_take_is_refused_before_the_simulation_starts(
     arguments: list[str], complaint: str, tmp_path: Path
 ) -> None:
     finished = script("train", *arguments, "--device", "cpu", "--log_root", tmp_path / "logs")

@@ -65,6 +65,22 @@ def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
         (folder / f"journal-{number}-0.jsonl").touch()
 
 
+def excerpt_of(journal: JournalContent, checkpoint: str) -> bytes:
+    """Return an excerpt of one journal, such as that of a stand-alone evaluation.
+
+    Args:
+        journal: The journal.
+        checkpoint: The one checkpoint to keep with its results.
+
+    Returns:
+        The content of the shorter journal, with a hash chain of its own and without hashes of other journals.
+
+    Raises:
+        OSError: If the journal can't be read.
+    """
+    return b"".join(_chained(_selected([*_lines(journal)], checkpoint)))
+
+
 def _lines(journal: JournalContent) -> Iterator[Line]:
     """Yield the lines of a verified journal, split into their parts."""
     with open_journal(journal.path) as file:
@@ -117,9 +133,14 @@ def _merge(first: Line, second: Line) -> Line:
 
 def _write(path: Path, lines: Iterator[Line]) -> None:
     """Write lines as a journal."""
-    previous = GENESIS
     with path.open("xb") as file:
-        for number, line in enumerate(lines):
-            encoded = encode_line(number, line.time, line.kind, line.data, previous)
-            file.write(encoded)
-            previous = hash_of(encoded)
+        file.writelines(_chained(lines))
+
+
+def _chained(lines: Iterator[Line]) -> Iterator[bytes]:
+    """Yield the encoded lines of a journal, with a hash chain of their own."""
+    previous = GENESIS
+    for number, line in enumerate(lines):
+        encoded = encode_line(number, line.time, line.kind, line.data, previous)
+        yield encoded
+        previous = hash_of(encoded)
