@@ -84,3 +84,18 @@ def differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN401
     if isinstance(ours, dict):
         return [line for key in theirs for line in differences(f"{path}.{key}", ours.get(key), theirs[key])]
     return [] if ours == theirs else [f"{path}={json.dumps(theirs)}"]
+
+
+def without(fields: Mapping[str, Any], *names: str) -> str:
+    """Return fields of a panel's identity as text, to tell whether two scores differ in anything else.
+
+    Args:
+        fields: The fields.
+        names: Fields to leave out, also where they are parts of another field, as ``scene`` of ``environment_sha256``.
+    """
+    rest = {
+        name: {part: each for part, each in value.items() if part not in names} if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if name not in names
+    }
+    return json.dumps(rest, sort_keys=True)

@@ -10,11 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.comparison import add_json
+from benchmarks.comparison import add_json, without
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import EvaluationStarted, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.panels import Comparison, compare_paired, wilson_interval
-from ledger_lab.panels.ground import declared_ground
 from ledger_lab.physics import NATIVE, WARP
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -75,22 +74,28 @@ def bench_engines(argv: Sequence[str]) -> int:
 def scored_under_both(run: Run) -> Iterator[Both]:
     """Yield the policies of a run that have a valid score under both engines, on the same episodes of a panel.
 
-    On generated terrain, both scores are on held-out ground, or both on the ground of the training.
+    Everything but the physics and the packages is the same in both scores.
 
     Args:
         run: The run.
     """
-    scores: dict[tuple[str, str, str], dict[str, Outcomes]] = {}
+    scores: dict[tuple[str, str, str], dict[str, dict[str, Outcomes]]] = {}
     for evaluation in run.evaluations:
         fields = {each.panel_id: each.panel_fields for each in evaluation.of(EvaluationStarted)}
         for row in evaluation.of(PanelResult):
             if row.invalid is None:
-                panel_fields = fields[row.panel_id]
-                same = scores.setdefault((row.checkpoint_sha256, row.panel, declared_ground(panel_fields)), {})
-                same[panel_fields["physics"]["engine"]] = row.outcomes
+                physics = fields[row.panel_id]["physics"]
+                scored = (row.checkpoint_sha256, row.panel, without(fields[row.panel_id], "physics", "packages"))
+                by_settings = scores.setdefault(scored, {}).setdefault(physics["engine"], {})
+                by_settings[without(physics)] = row.outcomes
     for (checkpoint, panel, _), by_engine in scores.items():
         if by_engine.keys() >= {*_ENGINES}:
-            warp, native = (by_engine[name] for name in _ENGINES)
+            if any(len(by_engine[name]) > 1 for name in _ENGINES):
+                raise UserError(
+                    f"run {run.run_id} has scores on {panel} with several settings of one engine: copy the evaluations "
+                    "with one of them to a ledger of their own"
+                )
+            warp, native = (next(iter(by_engine[name].values())) for name in _ENGINES)
             if (warp.cell, warp.seed) != (native.cell, native.seed):
                 raise UserError(f"run {run.run_id}: its scores on {panel} under both engines have different episodes")
             yield Both(task=run.declared.task, checkpoint_sha256=checkpoint, panel=panel, warp=warp, native=native)

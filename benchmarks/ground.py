@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.comparison import add_json
+from benchmarks.comparison import add_json, without
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import EvaluationStarted, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.panels import Comparison, compare_paired, wilson_interval
@@ -106,13 +105,15 @@ def bench_ground(argv: Sequence[str]) -> int:
 
 
 def pairs_of(run: Run) -> list[Pair]:
-    """Return the episodes of a run's evaluations that were scored on both grounds, with the same physics.
+    """Return the episodes of a run's evaluations that were scored on both grounds.
+
+    Everything but the ground and the packages is the same in both scores.
 
     Args:
         run: The run.
 
     Raises:
-        UserError: If there are such episodes with several engines or settings of the physics.
+        UserError: If there are such episodes in several simulations, for example with several engines.
     """
     scores: dict[tuple[str, str, str], dict[str, Outcomes]] = {}
     for journal in run.evaluations:
@@ -120,14 +121,14 @@ def pairs_of(run: Run) -> list[Pair]:
         for row in journal.of(PanelResult):
             if row.invalid is None:
                 panel_fields = fields[row.panel_id]
-                physics = json.dumps(panel_fields["physics"], sort_keys=True)
-                same = scores.setdefault((physics, row.checkpoint_sha256, row.panel), {})
+                rest = without(panel_fields, "ground", "packages", "scene")
+                same = scores.setdefault((rest, row.checkpoint_sha256, row.panel), {})
                 same[declared_ground(panel_fields)] = row.outcomes
     on_both = {scored: grounds for scored, grounds in scores.items() if set(grounds) == set(_GROUNDS)}
-    if len({physics for physics, *_ in on_both}) > 1:
+    if len(on_both) > len({scored[1:] for scored in on_both}):
         raise UserError(
-            f"run {run.run_id} has scores on both grounds with several engines or settings of the physics: copy the "
-            "evaluations with one of them to a ledger of their own"
+            f"run {run.run_id} has scores on both grounds in several simulations, for example with several engines: "
+            "copy the evaluations in one of them to a ledger of their own"
         )
     return [pair for grounds in on_both.values() for pair in _paired(run, grounds)]
 

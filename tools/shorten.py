@@ -1,8 +1,9 @@
 """Shorten the stand-alone evaluations of recorded runs to the scores of the confirmed checkpoint.
 
-``python -m tools.shorten RECORD`` rewrites the evaluations of all runs in a folder of ``records/``. Each rewritten
-journal is an excerpt with a hash chain of its own, and names no hashes of other journals. Name the commit with the
-whole journals in ``records/README.md``.
+``python -m tools.shorten RECORD`` looks for runs in a folder of ``records/`` whose evaluations scored other
+checkpoints, too. It rewrites all evaluations of such a run, because they name the hashes of one another. Each rewritten
+journal is an excerpt with a hash chain of its own, without telemetry and hashes. Name the commit with the whole
+journals in ``records/README.md``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import gzip
 from pathlib import Path
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
 from ledger_lab.ledger import PanelResult, read_journal, read_ledger
 from ledger_lab.ledger.excerpt import excerpt_of
 from ledger_lab.ledger.listing import COMPRESSED
@@ -28,15 +30,19 @@ def shorten(record: Path) -> int:
         Bytes that the folder has lost.
 
     Raises:
-        UserError: If a run has evaluations, but no confirmed checkpoint; nothing is written then.
+        UserError: If an evaluation has no scores of a confirmed checkpoint, or if there are no runs; nothing is written
+            then.
     """
     kept: dict[Path, str] = {}
-    for run in read_ledger(record, use_cache=False).runs:
-        scored = {row.checkpoint for journal in run.evaluations for row in journal.of(PanelResult)}
+    runs = read_ledger(record, use_cache=False).runs
+    if not runs:
+        raise UserError(f"no runs below {record}")
+    for run in runs:
+        scored = [{row.checkpoint for row in journal.of(PanelResult)} for journal in run.evaluations]
         confirmed = summarize_run(run).confirmed
-        if confirmed is None and scored:
-            raise UserError(f"{run.directory} has evaluations, but no confirmed checkpoint whose scores could stay")
-        if confirmed is not None and scored - {confirmed.path}:
+        if any(each and (confirmed is None or confirmed.path not in each) for each in scored):
+            raise UserError(f"{run.directory} has an evaluation without scores of a confirmed checkpoint")
+        if confirmed is not None and any(each - {confirmed.path} for each in scored):
             kept |= dict.fromkeys(run.directory.glob("journal-evaluation-*.jsonl*"), confirmed.path)
     lost = 0
     for path, checkpoint in kept.items():
@@ -44,7 +50,8 @@ def shorten(record: Path) -> int:
         if path.suffix == COMPRESSED:
             content = gzip.compress(content, 9, mtime=0)
         lost += path.stat().st_size - len(content)
-        path.write_bytes(content)
+        with whole_file(path) as unfinished:
+            unfinished.write_bytes(content)
     return lost
 
 

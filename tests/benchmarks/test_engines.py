@@ -44,6 +44,19 @@ def test_scores_on_different_ground_are_not_compared(tmp_path: Path) -> None:
     assert policy["successes"] == {"newton/mjwarp": 9, "newton/mujoco": 8}
 
 
+def test_scores_in_another_simulation_are_not_compared(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    evaluated(run_dir, {"model_2.pt": 9}, FIELDS)
+    evaluated(run_dir, {"model_2.pt": 6}, NATIVE_FIELDS)
+    evaluated(run_dir, {"model_2.pt": 2}, NATIVE_FIELDS | {"environment_sha256": {"scene": "0" * 64}})
+    assert bench_engines([str(tmp_path), "--json", str(tmp_path / "found.json")]) == 0
+    (policy,) = json.loads((tmp_path / "found.json").read_text())["policies"]
+    assert policy["successes"] == {"newton/mjwarp": 9, "newton/mujoco": 6}
+    evaluated(run_dir, {"model_2.pt": 5}, FIELDS | {"physics": {"engine": "newton/mujoco", "settings": {"cone": 1}}})
+    with pytest.raises(UserError, match="run aa has scores on p with several settings of one engine"):
+        bench_engines([str(tmp_path)])
+
+
 def test_a_ledger_with_scores_under_one_engine_is_refused(tmp_path: Path) -> None:
     evaluated(write_run(tmp_path, "aa"), {"model_2.pt": 9}, FIELDS)
     with pytest.raises(UserError, match="contains no policy with scores under both engines: see --help"):

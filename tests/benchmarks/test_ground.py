@@ -51,8 +51,9 @@ def test_scores_with_other_physics_are_not_compared(tmp_path: Path, monkeypatch:
     evaluated(run_dir, {"model_2.pt": 6}, OTHER | HELD_OUT)
     assert pairs_of(read_ledger(tmp_path).runs[0]) == []
     evaluated(run_dir, {"model_2.pt": 7}, FIELDS | HELD_OUT)
+    evaluated(run_dir, {"model_2.pt": 4}, FIELDS | HELD_OUT | {"observation_noise": True})
     (scores,) = pairs_of(read_ledger(tmp_path).runs[0])
     assert {ground: outcomes.successes for ground, outcomes in scores.items()} == {"trained": 9, "held_out": 7}
     evaluated(run_dir, {"model_2.pt": 5}, OTHER)
-    with pytest.raises(UserError, match="run aa has scores on both grounds with several engines"):
+    with pytest.raises(UserError, match="run aa has scores on both grounds in several simulations"):
         pairs_of(read_ledger(tmp_path).runs[0])

@@ -74,14 +74,14 @@ def test_a_step_is_that_of_mujoco_warp_but_for_rounding(task: str) -> None:
 
     from ledger_lab.native.step import Stepper
 
-    differences, same_contacts, steps = [], 0, 0
+    differences, same_contacts, touching, steps = [], [], 0, 0
     with robots(task, 16, WARP) as env:
         solver = solver_of(env)
         data = solver.mjw_data
         steppers = [Stepper(solver.mj_model, solver.mjw_model, data, threads) for threads in (1, 2)]
 
         def both() -> None:
-            nonlocal same_contacts, steps
+            nonlocal touching, steps
             before, native = taken(data), []
             for stepper in steppers:
                 stepper.timestep = float(solver.mjw_model.opt.timestep.numpy()[0])
@@ -93,17 +93,20 @@ def test_a_step_is_that_of_mujoco_warp_but_for_rounding(task: str) -> None:
             mujoco_warp.step(solver.mjw_model, data)
             warp = taken(data)
             differences.append(np.abs(native[0]["qvel"] - warp["qvel"]).max(axis=1))
-            same_contacts += (native[0]["dist"] < 0).sum() == (warp["dist"] < 0).sum()
+            counts = [np.bincount(each["worldid"][each["dist"] < 0], minlength=16) for each in (native[0], warp)]
+            same_contacts.append(counts[0] == counts[1])
+            touching += counts[0].sum()
             steps += 1
 
         solver._mujoco_warp_step = both
         shake(env, 10)
         assert all((stepper.status.numpy() == 0).all() for stepper in steppers)
-        assert int(data.nacon.numpy()[0]) > 0
         assert steps == 10 * env.cfg.decimation * env.cfg.sim.physics.num_substeps
     # A contact that just begins or ends to the last bit of a distance makes a difference that is no rounding.
-    assert np.quantile(np.concatenate(differences), 0.9) < 1e-4
-    assert same_contacts > 0.9 * steps
+    median, most = np.quantile(np.concatenate(differences), (0.5, 0.9))
+    assert median < 3e-5 and most < 1e-4
+    assert np.mean(same_contacts) > 0.9
+    assert touching or task == "LedgerLab-Reach-Franka"
 
 
 def test_the_settings_of_the_task_reach_the_solver() -> None:

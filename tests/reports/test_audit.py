@@ -186,3 +186,17 @@ def test_a_run_that_began_with_a_pretrained_policy_counts_only_the_confirmation_
     lines = sorted(broken_verdicts(read_ledger(tmp_path)))
     assert [line.split()[1] for line in lines] == ["failed", "missed", "other", "three"]
     assert all("declares an error budget of 0.05" in line for line in lines)
+
+
+def test_an_extension_in_an_excerpt_needs_what_follows_from_the_panel_before(tmp_path: Path) -> None:
+    rule, hidden = VerdictRule.of_version(2, 0.9), Standing.of(0.05)
+    standing = rule.begin(rule.after(rule.begin(hidden), 200, EPISODES))
+    first = int(rule.needs(standing, EPISODES))
+    standing = rule.after(standing, first - 1, EPISODES)
+    more = int(rule.needs(standing, EPISODES))
+    proven = [confirmed("aa", 2, first - 1, first), confirmed("aa", 2, more, more, 1)]
+    assert judged(tmp_path / "right", *proven) == [], "confirmation 1 is missing"
+    (line,) = judged(tmp_path / "wrong", proven[0], confirmed("aa", 2, 192, 192, 1))
+    assert "extension 1 needed" in line and line.endswith("by the rule of its run, not 192")
+    (line,) = judged(tmp_path / "too far", confirmed("aa", 2, 200, first), confirmed("aa", 2, more, more, 1))
+    assert "does not follow a near miss" in line

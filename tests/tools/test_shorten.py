@@ -53,6 +53,8 @@ def test_a_run_without_a_confirmed_checkpoint_is_refused(tmp_path: Path) -> None
     for each in (run_dir, confirmed):
         evaluated(each, {"model_1.pt": 3, "model_2.pt": 9}, FIELDS)
     whole = results(tmp_path)
-    with pytest.raises(UserError, match="aa has evaluations, but no confirmed checkpoint whose scores could stay"):
+    with pytest.raises(UserError, match="aa has an evaluation without scores of a confirmed checkpoint"):
         shorten(tmp_path)
     assert results(tmp_path) == whole
+    with pytest.raises(UserError, match="no runs below"):
+        shorten(tmp_path / "nowhere")

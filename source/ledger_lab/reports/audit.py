@@ -205,7 +205,7 @@ def _broken_confirmations(judged: Sequence[_Judged], rule: VerdictRule) -> Itera
             last is None
             or before != (number, extension - 1)
             or last.checkpoint_sha256 != row.checkpoint_sha256
-            or not (rule.goes_on(most) or rule.goes_on(least))
+            or not rule.goes_on(most)
         ):
             yield f"{place}: {name} does not follow a near miss of its checkpoint: the error budget does not cover it"
             continue
@@ -213,9 +213,24 @@ def _broken_confirmations(judged: Sequence[_Judged], rule: VerdictRule) -> Itera
         if row.needed is None or not fewest <= row.needed <= highest:
             asked = str(fewest) if fewest == highest else f"{fewest} to {highest}"
             yield f"{place}: {name} needed {asked} of {episodes} successes by the rule of its run, not {row.needed}"
+        elif fewest < row.needed:
+            most = _lowered(most, rule, row.needed, episodes)
         successes = row.outcomes.successes if row.invalid is None else 0
         most, least = rule.after(most, successes, episodes), rule.after(least, successes, episodes)
         last = row
+
+
+def _lowered(most: Standing, rule: VerdictRule, needed: int, episodes: int) -> Standing:
+    """Return the highest standing with which a panel needs so many successes; by bisection, from below."""
+
+    def lowered(by: float) -> Standing:
+        return replace(most, stake=most.stake * by, risk=most.risk * by)
+
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rule.needs(lowered(middle), episodes) >= needed else (low, middle)
+    return lowered(low)
 
 
 def _results(journal: JournalContent) -> Iterator[tuple[int, PanelResult]]:
