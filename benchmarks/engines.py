@@ -78,6 +78,9 @@ def scored_under_both(run: Run) -> Iterator[Both]:
 
     Args:
         run: The run.
+
+    Raises:
+        UserError: If the scores have different episodes, or if there are several with other settings of one engine.
     """
     scores: dict[tuple[str, str, str], dict[str, dict[str, Outcomes]]] = {}
     for evaluation in run.evaluations:

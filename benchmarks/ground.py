@@ -61,8 +61,8 @@ def bench_ground(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks ground",
         description="Compare the success of a policy on the patches of its training with its success on held-out "
-        "patches, by the level of the patches, with the same physics. The scores are read from a ledger; nothing is "
-        "simulated. First score the policy on both grounds: evaluate.py RUN --sim ground=trained, or --sim "
+        "patches, by the level of the patches, in otherwise the same simulation. The scores are read from a ledger; "
+        "nothing is simulated. First score the policy on both grounds: evaluate.py RUN --sim ground=trained, or --sim "
         "ground=held_out if the run was trained with an older version.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks ground logs",
     )
@@ -95,9 +95,7 @@ def bench_ground(argv: Sequence[str]) -> int:
         args.json,
         task=declared.task,
         run_id=declared.run_id,
-        checkpoints=sorted(
-            {row.checkpoint_sha256 for journal in runs[0].evaluations for row in journal.of(PanelResult)}
-        ),
+        checkpoints=sorted({checkpoint_sha256 for checkpoint_sha256, *_ in _on_both_grounds(runs[0])}),
         difference={how: asdict(comparison) for how, comparison in found.items()},
         patches=_by_patch(pairs),
     )
@@ -115,6 +113,11 @@ def pairs_of(run: Run) -> list[Pair]:
     Raises:
         UserError: If there are such episodes in several simulations, for example with several engines.
     """
+    return [pair for grounds in _on_both_grounds(run).values() for pair in _paired(run, grounds)]
+
+
+def _on_both_grounds(run: Run) -> dict[tuple[str, str, str], dict[str, Outcomes]]:
+    """Return the scores on both grounds, by the hash of the checkpoint, the panel and the rest of the simulation."""
     scores: dict[tuple[str, str, str], dict[str, Outcomes]] = {}
     for journal in run.evaluations:
         fields = {row.panel_id: row.panel_fields for row in journal.of(EvaluationStarted)}
@@ -122,15 +125,15 @@ def pairs_of(run: Run) -> list[Pair]:
             if row.invalid is None:
                 panel_fields = fields[row.panel_id]
                 rest = without(panel_fields, "ground", "packages", "scene")
-                same = scores.setdefault((rest, row.checkpoint_sha256, row.panel), {})
+                same = scores.setdefault((row.checkpoint_sha256, row.panel, rest), {})
                 same[declared_ground(panel_fields)] = row.outcomes
     on_both = {scored: grounds for scored, grounds in scores.items() if set(grounds) == set(_GROUNDS)}
-    if len(on_both) > len({scored[1:] for scored in on_both}):
+    if len(on_both) > len({scored[:2] for scored in on_both}):
         raise UserError(
             f"run {run.run_id} has scores on both grounds in several simulations, for example with several engines: "
             "copy the evaluations in one of them to a ledger of their own"
         )
-    return [pair for grounds in on_both.values() for pair in _paired(run, grounds)]
+    return on_both
 
 
 def _paired(run: Run, grounds: Mapping[str, Outcomes]) -> list[Pair]:

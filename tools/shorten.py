@@ -58,4 +58,7 @@ def shorten(record: Path) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Shorten evaluations to the scores of the confirmed checkpoint.")
     parser.add_argument("record", type=Path, help="Folder of a record.")
-    print(f"{shorten(parser.parse_args().record) / 1e6:.2f} MB less")
+    try:
+        print(f"{shorten(parser.parse_args().record) / 1e6:.2f} MB less")
+    except UserError as error:
+        parser.error(str(error))

@@ -96,8 +96,11 @@ def test_reward_and_curriculum_ask_what_the_panel_asks(env: Any) -> None:
     assert base.curriculum_manager.cfg.frontier_patches.params["hold_s"] == panel.hold_s
     assert base.cfg.episode_length_s == panel.episode_length_s
     command, rewards = base.command_manager.get_term("base_velocity"), base.reward_manager.get_term_cfg("keeping")
-    command.vel_command_b[:] = command._mean_velocity + 0.35 * torch.rand(ROBOTS, 3)
-    assert torch.equal(rewards.func(base, **params).bool(), resolve_success(panel)(base, **panel.success_params))
+    errors = torch.linspace(0.0, 0.35, ROBOTS)
+    command.vel_command_b[:] = command._mean_velocity + torch.stack([errors, errors.flip(0), errors], dim=1)
+    keeps = rewards.func(base, **params).bool()
+    assert keeps.any() and not keeps.all()
+    assert torch.equal(keeps, resolve_success(panel)(base, **panel.success_params))
 
 
 @pytest.mark.parametrize("override", ["env.rewards.keeping=null", "env.rewards.keeping.weight=0.0"])
