@@ -19,6 +19,7 @@ from tests.conftest import SHORT, command
 from tests.fakes.browser import open_browser
 from tests.fakes.live import LiveTraining
 from tests.fakes.serving import ROOT, Server, serving
+from tests.fakes.waiting import wait_until
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)><a href='javascript:alert(3)'>x</a>"
 _SOON_MS = 60_000
@@ -59,7 +60,8 @@ def calmly(page: Page, script: str) -> object:
 
 
 def top_of(page: Page, part: str) -> float:
-    top: float = page.evaluate(f"document.getElementById('{part}').getBoundingClientRect().top")
+    top = calmly(page, f"document.getElementById('{part}').getBoundingClientRect().top")
+    assert isinstance(top, float | int)
     return top
 
 
@@ -231,9 +233,7 @@ def test_a_file_is_loaded_again_by_itself_and_tells_when_its_writer_has_ended(br
             expect(page.locator("#phases input[value=seconds]")).to_be_checked()
             expect(page.locator("html")).to_have_attribute("data-theme", "light")
             expect(page.locator("#phases-body details[open]")).to_have_count(1)
-            page.wait_for_function(
-                f"Math.abs(document.getElementById('phases').getBoundingClientRect().top - {top}) < 60"
-            )
+            wait_until(lambda: abs(top_of(page, "phases") - top) < 60, "the page is scrolled back", limit_s=60)
             assert complaints == []
             writer.send_signal(signal.SIGINT)
             assert writer.wait(timeout=60) == 130
