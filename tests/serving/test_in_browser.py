@@ -233,7 +233,12 @@ def test_a_file_is_loaded_again_by_itself_and_tells_when_its_writer_has_ended(br
             expect(page.locator("#phases input[value=seconds]")).to_be_checked()
             expect(page.locator("html")).to_have_attribute("data-theme", "light")
             expect(page.locator("#phases-body details[open]")).to_have_count(1)
-            wait_until(lambda: abs(top_of(page, "phases") - top) < 60, "the page is scrolled back", limit_s=60)
+            wait_until(
+                lambda: abs(top_of(page, "phases") - top) < 60,
+                f"the page is scrolled back to {top}",
+                limit_s=60,
+                shown=lambda: f"it is at {top_of(page, 'phases')}",
+            )
             assert complaints == []
             writer.send_signal(signal.SIGINT)
             assert writer.wait(timeout=60) == 130
