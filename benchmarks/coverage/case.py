@@ -1,0 +1,106 @@
+"""A case of the benchmark ``coverage``: something that the product prints, where the truth is known."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from ledger_lab.panels import lower_bound
+
+_SURE = 1 - 1e-4
+"""Confidence at which the simulation must refute what is promised, before a case counts as wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An interval, or a claim, that the product prints about a distribution whose truth is known."""
+
+    figure: str
+    """What is printed, such as ``interval of a confirmed policy``."""
+    about: str
+    """The distribution."""
+    n: int
+    """Runs (of a side), or episodes of a panel."""
+    simulate: Callable[[Generator, int], tuple[int, int]]
+    """Simulates so many reports by the product's own functions, and returns how many of them printed it, and how many
+    of these were wrong: an interval that does not hold the truth, a false claim. :func:`one_by_one` makes it from a
+    function of one report."""
+    allowed: float = 0.05
+    """Highest share of wrong ones that the product promises."""
+    times: float = 1.0
+    """Multiple of the usual number of simulations; less than 1 for a slow case."""
+
+    def examine(self, trials: int, seed: int) -> Found:
+        """Simulate the case. Its random numbers do not depend on the other cases.
+
+        Args:
+            trials: Usual number of simulations.
+            seed: Seed of the benchmark.
+        """
+        stream = np.random.default_rng([seed, zlib.crc32(f"{self.figure}/{self.about}/{self.n}".encode())])
+        simulated = max(1, round(self.times * trials))
+        printed, wrong = self.simulate(stream, simulated)
+        return Found(
+            figure=self.figure,
+            about=self.about,
+            n=self.n,
+            allowed=self.allowed,
+            trials=simulated,
+            printed=printed,
+            wrong=wrong,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """How often the product was wrong in one case."""
+
+    figure: str
+    about: str
+    n: int
+    allowed: float
+    """Highest share of wrong ones that the product promises."""
+    trials: int
+    printed: int
+    """Trials in which the product printed the figure; 0 where it declines to."""
+    wrong: int
+
+    @property
+    def share(self) -> float | None:
+        """Share of the printed ones that were wrong; ``None`` if nothing was printed."""
+        return self.wrong / self.printed if self.printed else None
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of :attr:`share` due to the finite number of simulations."""
+        share = self.share
+        return None if share is None else math.sqrt(share * (1 - share) / self.printed)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the simulation agrees with what is promised."""
+        return not self.printed or lower_bound(self.wrong, self.printed, _SURE) <= self.allowed
+
+
+def one_by_one(report: Callable[[Generator], bool | None]) -> Callable[[Generator, int], tuple[int, int]]:
+    """Return a function that simulates many reports, from one that simulates a single report.
+
+    Args:
+        report: Returns whether the report was right; ``None`` if it did not print the figure.
+    """
+
+    def simulate(generator: Generator, trials: int) -> tuple[int, int]:
+        right = [each for each in (report(generator) for _ in range(trials)) if each is not None]
+        return len(right), len(right) - sum(right)
+
+    return simulate
+
+
+def is_within(truth: float, interval: tuple[float, float] | None) -> bool | None:
+    """Tell whether an interval holds the truth; ``None`` if there is no interval."""
+    return None if interval is None else interval[0] <= truth <= interval[1]
