@@ -89,6 +89,40 @@ def kick(env: ManagerBasedRLEnv, env_ids: Any, speed: float) -> None:
     robot.write_joint_velocity_to_sim_index(velocity=velocity, env_ids=ids.int())
 
 
+class TiringKick(ManagerTermBase):
+    """Kick, each time half as hard as before in the same episode."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self._strength = torch.ones(env.num_envs, device=env.device)
+
+    def reset(self, env_ids: Any = None) -> None:
+        self._strength[slice(None) if env_ids is None else env_ids] = 1.0
+
+    def __call__(self, env: ManagerBasedRLEnv, env_ids: Any, speed: float) -> None:
+        robot, rows = env.scene["robot"], slice(None) if env_ids is None else env_ids
+        ids = torch.arange(env.num_envs, dtype=torch.int32, device=env.device)[rows]
+        velocity = robot.data.joint_vel.torch[ids].clone()
+        velocity[:, 0] += self._strength[ids] * torch.empty(len(ids), device=env.device).uniform_(-speed, speed)
+        robot.write_joint_velocity_to_sim_index(velocity=velocity, env_ids=ids)
+        self._strength[ids] *= 0.5
+
+
+class Trembling(ManagerTermBase):
+    """An observation that adds up what it has drawn in an episode."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self._sum = torch.zeros(env.num_envs, 1, device=env.device)
+
+    def reset(self, env_ids: Any = None) -> None:
+        self._sum[slice(None) if env_ids is None else env_ids] = 0.0
+
+    def __call__(self, env: ManagerBasedRLEnv) -> torch.Tensor:
+        self._sum += torch.rand(env.num_envs, 1, device=env.device)
+        return self._sum.clone()
+
+
 def shared_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
     """Draw one number for everybody."""
     kick(env, env_ids, float(torch.rand(1)))
@@ -301,9 +335,9 @@ def leaky(cfg: Any, leak: str) -> Any:
                 cfg.curriculum = {"harder": CurriculumTermCfg(func=harder_commands)}
         case "shared_curriculum":
             cfg.curriculum = {"wider": CurriculumTermCfg(func=wider_bounds)}
-        case "interval_event" | "global_interval_event":
+        case "interval_event" | "global_interval_event" | "global_interval_object":
             cfg.events.kick = EventTermCfg(
-                func=kick,
+                func=TiringKick if leak.endswith("object") else kick,
                 mode="interval",
                 interval_range_s=(0.1, 0.4),
                 is_global_time=leak.startswith("global"),
@@ -314,6 +348,8 @@ def leaky(cfg: Any, leak: str) -> Any:
             cfg.observations.policy.enable_corruption = True
         case "random_observation":
             cfg.observations.policy.trembling = ObservationTermCfg(func=trembling)
+        case "random_observation_object":
+            cfg.observations.policy.trembling = ObservationTermCfg(func=Trembling)
         case "mixing_observation":
             cfg.observations.policy.centered = ObservationTermCfg(func=relative_to_the_others)
         case "smoothed":

@@ -56,7 +56,9 @@ LEAKS = [
     "command",
     "interval_event",
     "global_interval_event",
+    "global_interval_object",
     "random_observation",
+    "random_observation_object",
     "action_noise",
     "actuator_delay",
     "rare_reset_event",
@@ -73,6 +75,7 @@ HANDLED_OTHERWISE = ["curriculum", "observation_noise", "step_counter"]
     [
         ("startup_event", "curriculum", "interval_event", "random_observation", "action_noise", "rare_reset_event"),
         ("command", "global_interval_event", "observation_noise", "actuator_delay", "step_counter", "terrain"),
+        ("global_interval_object", "random_observation_object"),
         *(pytest.param((leak,), marks=pytest.mark.thorough) for leak in [*LEAKS, *HANDLED_OTHERWISE]),
     ],
     ids=" ".join,

@@ -271,7 +271,7 @@ class Hooks:
                 call(env, self._split(slice(None))[0] if ids is None else ids, **params)
 
             if term.is_global_time:
-                self._replace(undo, term, "func", for_training)
+                self._replace(undo, term, "func", _Instead(call, for_training))
         for owner, attribute, what in self._drawing_terms():
             call = getattr(owner, attribute)
 
@@ -279,7 +279,7 @@ class Hooks:
                 with self._training_draws(), listener.own_draws(self._rows, what):
                     return call(*args, **kwargs)
 
-            self._replace(undo, owner, attribute, with_own_draws)
+            self._replace(undo, owner, attribute, _Instead(call, with_own_draws))
 
     def _attach_noise(self, undo: ExitStack) -> None:
         """Restrict the task's observation noise to the training slots."""
@@ -295,7 +295,7 @@ class Hooks:
                     noisy[self._first :] = data[self._first :]
                     return noisy
 
-                self._replace(undo, term.noise, "func", corrupt_training)
+                self._replace(undo, term.noise, "func", _Instead(corrupt, corrupt_training))
 
     def _drawing_terms(self) -> Iterator[tuple[Any, str, str]]:
         """Find the terms that draw random numbers in each step, by calling each term once."""
@@ -389,6 +389,22 @@ class Hooks:
         else:
             undo.callback(delattr, owner, name)
         setattr(owner, name, value)
+
+
+class _Instead:
+    """A call in place of a term's own; everything else, such as the term's ``reset``, is the term's."""
+
+    def __init__(self, term: Any, call: Callable[..., Any]) -> None:  # noqa: ANN401 - a function or an object
+        """Replace the calls of a term."""
+        self._term, self._call = term, call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the term takes and returns
+        """Call what stands for the term."""
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the term has
+        """Return the term's attribute."""
+        return getattr(self._term, name)
 
 
 def _call_draws(call: Callable[[], Any]) -> bool:
