@@ -39,7 +39,7 @@ class Training:
     seed: int
     target_reached: bool
     to_target_s: float | None
-    """Seconds from the start of the process until the confirmation; ``None`` without one."""
+    """Seconds from the start of Python until the confirmation; ``None`` without one."""
     after_startup_s: float | None
     """The same time without start-up and compilation."""
     wall_s: float

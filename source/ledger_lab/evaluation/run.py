@@ -39,7 +39,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
 
     Args:
         argv: Command line without the program's name.
-        started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
+        started_ns: When the program began, on the clock of :func:`time.perf_counter_ns`.
         link: Connection to the supervisor of this process.
 
     Raises:

@@ -8,13 +8,15 @@ import sys
 from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
 from ledger_lab.launch import requested_processes, torchrun_argv, torchrun_environ
+from ledger_lab.meters import part_environ
 from ledger_lab.terminal.console import tell_error
 
 
 def launch_processes() -> None:
     """Become torchrun if ``--nproc`` asks for several processes; otherwise remove the flag and return.
 
-    torchrun then replaces this process: it gets the signals and the terminal, and sets the exit status.
+    torchrun then replaces this process: it gets the signals and the terminal, and sets the exit status. The attempt is
+    measured from the start of this program.
     """
     program, *argv = sys.argv
     try:
@@ -30,4 +32,5 @@ def launch_processes() -> None:
         sys.argv = [program, *arguments]
         return
     command = torchrun_argv(processes, program, arguments)
-    os.execve(command[0], command, torchrun_environ(processes, usable_cores(), os.environ))
+    environ = {**part_environ(), **os.environ}
+    os.execve(command[0], command, torchrun_environ(processes, usable_cores(), environ))

@@ -10,7 +10,7 @@ import msgspec
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import SchedulerJob
-from ledger_lab.meters import PART_STARTED, process_started_ticks
+from ledger_lab.meters import part_environ
 
 _JOB = "LEDGER_LAB_JOB"
 """Environment variable with the job as JSON."""
@@ -21,7 +21,7 @@ _RUN_FILE = "LEDGER_LAB_RUN_FILE"
 def job_environ(job: SchedulerJob, run_file: Path) -> dict[str, str]:
     """Return the environment variables that tell a training about its job.
 
-    The attempt is measured from the start of this process: it may wait, and it may start launchers of processes.
+    The attempt is measured from the start of this program: it may wait, and it may start launchers of processes.
 
     Args:
         job: The job.
@@ -30,7 +30,7 @@ def job_environ(job: SchedulerJob, run_file: Path) -> dict[str, str]:
     return {
         _JOB: msgspec.json.encode(job).decode(),
         _RUN_FILE: str(run_file),
-        PART_STARTED: str(process_started_ticks()),
+        **part_environ(),
     }
 
 

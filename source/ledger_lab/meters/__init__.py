@@ -12,9 +12,9 @@ from ledger_lab.meters.nvml import EnergyAtStart, NvmlDevices, open_devices, ope
 from ledger_lab.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
 from ledger_lab.meters.process import (
     PART_STARTED,
+    part_environ,
     part_started_ns,
-    process_started_ns,
-    process_started_ticks,
+    python_started_ns,
     starved_ns,
 )
 from ledger_lab.meters.revision import git_changes, git_facts
@@ -42,9 +42,9 @@ __all__ = [
     "open_nvml",
     "package_sha256",
     "package_versions",
+    "part_environ",
     "part_started_ns",
     "peak_host_memory_bytes",
-    "process_started_ns",
-    "process_started_ticks",
+    "python_started_ns",
     "starved_ns",
 ]

@@ -1,4 +1,4 @@
-"""Start of this process, on the clock that measures its phases, and its wait for a processor core."""
+"""Start of the program of this process, on the clock that measures its phases, and its wait for a processor core."""
 
 from __future__ import annotations
 
@@ -10,23 +10,37 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 
 PART_STARTED = "LEDGER_LAB_PART_STARTED"
-"""Environment variable with the start of the part of a job that a process belongs to, in clock ticks since boot. The
-machine is occupied from then on, and not only from the start of the process, which launchers start later."""
+"""Environment variable with the start of the part of a job that a process belongs to [ns since boot]. The machine is
+occupied from then on, and not only from the start of the process, which launchers start later."""
+
+_LOADED_NS, _USED_NS = time.perf_counter_ns(), time.process_time_ns()
+"""When this module was loaded, and how much processor time the process had used until then [ns]."""
 
 
-def process_started_ns() -> int:
-    """Return the start of this process on the clock of :func:`time.perf_counter_ns`.
+def python_started_ns() -> int:
+    """Return when Python started in this process.
 
-    The result is accurate to one clock tick of the kernel, usually 10 ms.
+    A shell may have installed packages, and then replaced itself by Python (``exec``). It stays the same process, and
+    the kernel keeps when the process began, and not when its program did. So the start is computed: when LedgerLab was
+    loaded, less the processor time that the process had used until then. A shell uses next to none, because the
+    programs that it starts are other processes. Time in which Python waited for a disk or a core before LedgerLab was
+    loaded is left out.
 
     Returns:
         Nanoseconds on the clock of :func:`time.perf_counter_ns`.
     """
-    return _on_clock_ns(process_started_ticks())
+    fields_after_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    began_ns = int(fields_after_name[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")  # field 22 in proc(5)
+    return max(time.perf_counter_ns() - _since_boot_ns() + began_ns, _LOADED_NS - _USED_NS)
+
+
+def part_environ() -> dict[str, str]:
+    """Return :data:`PART_STARTED` for programs that continue this one, such as launchers: they begin with its start."""
+    return {PART_STARTED: str(_since_boot_ns() - time.perf_counter_ns() + python_started_ns())}
 
 
 def part_started_ns(environ: MutableMapping[str, str]) -> int:
-    """Return the start of the part of a job that this process belongs to; outside a job, the start of this process.
+    """Return the start of the part of a job that this process belongs to; outside a job, the start of its Python.
 
     Args:
         environ: The environment. :data:`PART_STARTED` is removed from it: programs that this process starts are
@@ -36,25 +50,19 @@ def part_started_ns(environ: MutableMapping[str, str]) -> int:
         Nanoseconds on the clock of :func:`time.perf_counter_ns`.
 
     Raises:
-        UserError: If the variable holds no time before the start of this process.
+        UserError: If the variable holds no time in the past.
     """
     if (noted := environ.pop(PART_STARTED, None)) is None:
-        return process_started_ns()
-    if not (noted.isascii() and noted.isdecimal() and len(noted) <= 20 and int(noted) <= process_started_ticks()):
+        return python_started_ns()
+    since_boot_ns = _since_boot_ns()
+    if not (noted.isascii() and noted.isdecimal() and len(noted) <= 20 and int(noted) <= since_boot_ns):
         raise UserError(f"{PART_STARTED}={noted[:80]}: unset it, because LedgerLab sets it within jobs")
-    return _on_clock_ns(int(noted))
+    return time.perf_counter_ns() - since_boot_ns + int(noted)
 
 
-def _on_clock_ns(ticks: int) -> int:
-    """Return a time in clock ticks since boot on the clock of :func:`time.perf_counter_ns`."""
-    age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    return time.perf_counter_ns() - max(age_ns, 0)
-
-
-def process_started_ticks() -> int:
-    """Return when this process started, in clock ticks since boot: field 22 of ``/proc/self/stat`` in proc(5)."""
-    fields_after_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return int(fields_after_name[19])
+def _since_boot_ns() -> int:
+    """Return the time since the machine started, with the time that it slept [ns]."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def starved_ns() -> int:

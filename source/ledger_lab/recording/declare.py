@@ -16,7 +16,7 @@ from ledger_lab.costs import load_price_book, resolve_price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, declare_cohort, require_cohort_name
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, process_started_ns
+from ledger_lab.meters import PhaseClock, git_facts, hardware_facts, package_versions, python_started_ns
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, VerdictRule
 from ledger_lab.recording.panel import RecordedPanel
@@ -75,14 +75,14 @@ def record_run(
         config: Hyperparameters, as plain JSON values; their hash is recorded.
         peak_gpu_memory_bytes: Called at the end; returns the peak if an accelerator was used.
         log_root: Root of the ledger.
-        since_process_start: Whether the time since the process began counts as the run's start-up. Pass ``False`` if
-            the process did something else before, such as another run.
+        since_process_start: Whether the time since Python started counts as the run's start-up. Pass ``False`` if the
+            program did something else before, such as another run.
 
     Raises:
         UserError: If a name can't name a folder, the price is unknown, the panel has too few episodes to prove the
             target, the cohort was declared with another size, or the directory can't hold a ledger.
     """
-    started_ns = process_started_ns() if since_process_start else time.perf_counter_ns()
+    started_ns = python_started_ns() if since_process_start else time.perf_counter_ns()
     experiment = experiment or re.sub(r"[^\w.+-]+", "_", task).lower()
     require_folder_name("library", library)
     require_folder_name("experiment", experiment)

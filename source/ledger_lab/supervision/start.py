@@ -25,7 +25,7 @@ _WATCHED_GRACE_S = 5.0
 """How long a program without an attempt may take to end after a signal [s]."""
 
 type Program = Callable[[Sequence[str], int, Link], Any]
-"""Takes the command line without the program's name, the start time of the process, and the supervisor connection."""
+"""Takes the command line without the program's name, the start time of the program, and the supervisor connection."""
 
 
 def run_supervised(

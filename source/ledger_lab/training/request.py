@@ -137,7 +137,7 @@ class TrainRequest(TaskRequest):
     limit_s: float | None = flag(
         None,
         "Wall-clock time after which the run ends [s] (default: no limit). It counts all attempts of the run, from the "
-        "start of the process, with start-up and scoring. The run ends after the iteration in which the time is used "
+        "start of Python, with start-up and scoring. The run ends after the iteration in which the time is used "
         "up, saves its last policy, and does not score it. A confirmation counts only if it ended before. The run then "
         f"has the status limit_reached, its exit status is {EXIT_LIMIT}, and it can't be resumed.",
         group=TASK,

@@ -83,7 +83,7 @@ def train_run(
 
     Args:
         argv: Command line without the program's name.
-        started_ns: When the process began, on the clock of :func:`time.perf_counter_ns`.
+        started_ns: When the program began, on the clock of :func:`time.perf_counter_ns`.
         link: Connection to the supervisor of this process.
         judge: Judges the policies; benchmarks pass a class of their own.
         loop: Runs the training loop; benchmarks pass a class of their own.
