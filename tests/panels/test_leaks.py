@@ -73,7 +73,14 @@ HANDLED_OTHERWISE = ["curriculum", "observation_noise", "step_counter"]
 @pytest.mark.parametrize(
     "leaks",
     [
-        ("startup_event", "curriculum", "interval_event", "random_observation_object", "action_noise", "rare_reset_event"),
+        (
+            "startup_event",
+            "curriculum",
+            "interval_event",
+            "random_observation_object",
+            "action_noise",
+            "rare_reset_event",
+        ),
         ("command", "global_interval_object", "observation_noise", "actuator_delay", "step_counter", "terrain"),
         *(pytest.param((leak,), marks=pytest.mark.thorough) for leak in [*LEAKS, *HANDLED_OTHERWISE]),
     ],

@@ -59,6 +59,7 @@ def test_every_panel_of_the_project_loads() -> None:
         ("target_success = 0.9", "target_success = 90", "target_success must lie"),
         ("hold_s = 1.0", "hold_s = 9.0", "hold_s must lie"),
         ('"m:f"', '"m.f"', "module:function"),
+        ("version = 1", 'version = 1\nearly_time_out = "judge"', "success.early_time_out is 'judge': it must be"),
         ('task = "T"', "task = ", "not valid TOML"),
     ],
 )
@@ -91,10 +92,13 @@ def test_an_identity_changes_with_every_field_and_with_nothing_else(tmp_path: Pa
             ('"T"', '"U"'),
             ("m:f", "m:g"),
             ("version = 1", "version = 2"),
+            ("version = 1", 'version = 1\nearly_time_out = "judged"'),
         )
     ]
     others.append(PanelIdentity.of(panel, {**simulation, "packages": {"newton": "1.7"}}).id)
-    assert len({identity.id, *others}) == 7
+    assert len({identity.id, *others}) == 8
+    default = GOOD.replace("version = 1", 'version = 1\nearly_time_out = "failure"')
+    assert PanelIdentity.of(load_panel(panel_file(tmp_path, default)), simulation).id == identity.id
 
 
 def test_a_refusal_names_the_fields_that_differ() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from isaaclab.managers import TerminationTermCfg
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
@@ -74,6 +75,38 @@ def test_a_policy_with_non_finite_actions_does_not_affect_the_next_policies(toge
         slots.reset()
         scores = score_policies(slots, [broken, push, push, still, balance])
     assert [score.outcomes for score in scores[1:]] == [together[2], together[2], together[0], together[1]]
+
+
+def after(env: Any, steps: int, right: bool = False) -> torch.Tensor:
+    """End episodes of some length, or only those whose cart is to the right."""
+    due = env.episode_length_buf >= steps
+    return due & (env.scene["robot"].data.joint_pos.torch[:, 0] > 0.0) if right else due
+
+
+def test_a_time_out_before_the_horizon_is_what_the_panel_says() -> None:
+    """Two terms are time-outs, and one fails episodes; the earlier time-out comes first in the configuration."""
+    from ledger_lab.panels.scoring import score_policies
+    from ledger_lab.panels.slots import HeldOutSlots
+    from ledger_lab.runners.session import environment, held_out_config
+
+    fail, judge = PANEL, replace(PANEL, early_time_out="judged")
+    short = replace(PANEL, episode_length_s=2.5)
+    cfg = held_out_config(task_cfg(PANEL.task), len(PANEL.episodes))
+    cfg.terminations.early = TerminationTermCfg(func=after, params={"steps": 150}, time_out=True)
+    cfg.terminations.right = TerminationTermCfg(func=after, params={"steps": 150, "right": True})
+    found = []
+    with environment(PANEL.task, cfg) as env:
+        for panel in (fail, judge, short):
+            with HeldOutSlots(env, panel).attached() as slots:
+                slots.reset()
+                (score,) = score_policies(slots, [balance])
+            found.append(score.outcomes)
+    failed, judged, at_horizon = found
+    assert set(at_horizon.ended_by) == {"horizon", "right", "cart_out_of_bounds"}
+    assert failed.ended_by == judged.ended_by == [{"horizon": "early"}.get(end, end) for end in at_horizon.ended_by]
+    assert failed.fingerprint == judged.fingerprint
+    assert failed.successes == 0
+    assert judged.success == at_horizon.success and any(judged.success)
 
 
 def test_fresh_seeds_are_other_episodes_of_the_same_panel(together: list[Outcomes]) -> None:

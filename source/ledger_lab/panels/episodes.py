@@ -59,7 +59,11 @@ class EpisodeLog:
         self._base = base = env.unwrapped
         self._panel, self._first = panel, first
         self._success = checked_success(panel, env)
-        self._terms = base.termination_manager.active_terms
+        manager = base.termination_manager
+        ends = {name: manager.get_term_cfg(name).time_out for name in manager.active_terms}
+        self._terms = sorted(ends, key=lambda name: ends[name])  # a failure decides if both end an episode at once
+        self._failing = len(ends) - sum(ends.values())
+        """How many of the terms are no time-outs."""
         self.horizon = round(panel.episode_length_s / base.step_dt)
         self._hold_steps = max(1, round(panel.hold_s / base.step_dt))
         self._held_out = slice(first, base.num_envs)
@@ -123,9 +127,7 @@ class EpisodeLog:
         self._held = torch.where(holds, self._held + 1, torch.where(running, 0, self._held))
         self._best = torch.maximum(self._best, self._held)
         self._steps += running
-        for index, name in enumerate(self._terms):
-            if at_horizon and manager.get_term_cfg(name).time_out:
-                continue
+        for index, name in enumerate(self._terms[: self._failing] if at_horizon else self._terms):
             self._state.masked_fill_(manager.get_term(name)[self._held_out] & (self._state == SlotState.RUNNING), index)
         if at_horizon:
             self._state.masked_fill_(self._state == SlotState.RUNNING, SlotState.AT_HORIZON)
@@ -188,14 +190,14 @@ class EpisodeLog:
         }
         held, best = self._held[slots].tolist(), self._best[slots].tolist()
         returns = self._return[slots]
+        judged: set[int] = {SlotState.AT_HORIZON}
+        if self._panel.early_time_out == "judged":
+            judged.update(range(self._failing, len(self._terms)))
         invalid = (SlotState.NON_FINITE, SlotState.OVERFLOWED, SlotState.UNSTABLE)
         return Outcomes(
             cell=[cell for cell, _ in episodes],
             seed=[seed for _, seed in episodes],
-            success=[
-                end == SlotState.AT_HORIZON and steps >= self._hold_steps
-                for end, steps in zip(ended, held, strict=True)
-            ],
+            success=[end in judged and steps >= self._hold_steps for end, steps in zip(ended, held, strict=True)],
             success_any=[
                 end not in invalid and steps >= self._hold_steps for end, steps in zip(ended, best, strict=True)
             ],

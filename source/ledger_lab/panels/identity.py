@@ -31,6 +31,8 @@ class PanelIdentity:
         Returns:
             The identity.
         """
+        # Not in the identities of panels with the default, so that these stay as they were before there was a choice.
+        early = {} if panel.early_time_out == "failure" else {"early_time_out": panel.early_time_out}
         episodes = {
             "task": panel.task,
             "seeds": list(panel.seeds),
@@ -45,6 +47,7 @@ class PanelIdentity:
                 "version": panel.success_version,
                 "params": panel.success_params,
                 "hold_s": panel.hold_s,
+                **early,
             },
             "policy_mode": "deterministic",
             "observation_noise": False,

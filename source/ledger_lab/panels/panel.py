@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels.perturbations import Perturbation, read_perturbations
 from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds
 from ledger_lab.paths import config_root
+
+
+type EarlyTimeOut = Literal["failure", "judged"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class Cell:
 class Panel:
     """Held-out episodes, and the condition under which an episode is a success.
 
-    An episode succeeds if no failing termination fired before its horizon, and the success function was true at every
-    step of the last :attr:`hold_s` seconds.
+    An episode succeeds if no termination ended it before its horizon, and the success function was true at every step
+    of the last :attr:`hold_s` seconds. :attr:`early_time_out` says what terminations that are time-outs do.
     """
 
     name: str
@@ -50,6 +53,12 @@ class Panel:
     success_params: dict[str, Any] = field(default_factory=dict)
     hold_s: float = 0.0
     """How long the success function must be true at the end [s]; 0 requires the last step only."""
+    early_time_out: EarlyTimeOut = "failure"
+    """What becomes of an episode that a termination with ``time_out=True`` ends before the horizon.
+
+    It is a ``failure``, or it is ``judged`` as if this were its horizon. At the horizon, such terminations have no
+    effect; other terminations always end an episode as a failure.
+    """
     cells: tuple[Cell, ...] = (Cell("nominal"),)
 
     fresh: bool = False
@@ -105,6 +114,7 @@ _SUCCESS_FIELDS: dict[str, type | tuple[type, ...]] = {
     "version": int,
     "hold_s": (int, float),
     "params": dict,
+    "early_time_out": str,
 }
 
 
@@ -176,7 +186,8 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
         if not isinstance(each, dict):
             raise UserError(f"panel file {path}: seeds must read {{ first = 0, count = 256 }}, or be a list of such")
         _check(path, "seeds.", each, _SEED_FIELDS)
-    _check(path, "success.", {"params": {}, "hold_s": 0.0, **success}, _SUCCESS_FIELDS)
+    success = {"params": {}, "hold_s": 0.0, "early_time_out": "failure", **success}
+    _check(path, "success.", success, _SUCCESS_FIELDS)
     panel = Panel(
         name=path.stem,
         source=source,
@@ -187,8 +198,9 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
         target_success=float(content["target_success"]),
         success_function=success["function"],
         success_version=success["version"],
-        success_params=dict(success.get("params", {})),
-        hold_s=float(success.get("hold_s", 0.0)),
+        success_params=dict(success["params"]),
+        hold_s=float(success["hold_s"]),
+        early_time_out=success["early_time_out"],
         cells=_cells(path, content["cells"]),
     )
     for valid, complaint in (
@@ -197,6 +209,10 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
         (0 < panel.target_success <= 1, "target_success must lie in (0, 1]"),
         (0 <= panel.hold_s <= panel.episode_length_s, "success.hold_s must lie between 0 and episode_length_s"),
         (panel.success_function.count(":") == 1, "success.function must read 'module:function'"),
+        (
+            panel.early_time_out in get_args(EarlyTimeOut.__value__),
+            f"success.early_time_out is {panel.early_time_out!r}: it must be 'failure' or 'judged'",
+        ),
     ):
         if not valid:
             raise UserError(f"panel file {path}: {complaint}")
