@@ -12,7 +12,6 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes, p_values_of
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.terminal.console import make_console
@@ -113,8 +112,6 @@ def _count(scenario: Scenario, studies: int, generator: Generator) -> Claims:
         if not any(map(_excludes_1, itertools.chain(*estimates))):
             continue  # nothing can be claimed, whatever the tests say
         by_intervals += 1
-        if scenario.seeds < FEWEST_RUNS:
-            continue
         corrected = correct_for_all([p_values_of(first, other) for other in others])
         claiming += any(
             _excludes_1(estimate) and (p_value is None or p_value <= LEVEL)

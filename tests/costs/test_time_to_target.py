@@ -8,7 +8,7 @@ import statistics
 
 import numpy as np
 import pytest
-from scipy.stats import CensoredData, logrank
+from scipy.stats import CensoredData, binomtest, logrank
 
 from ledger_lab.costs import (
     MedianTime,
@@ -109,11 +109,25 @@ def test_the_curve_rises_with_each_run_that_reached_the_target() -> None:
     curve = time_curve(times(40.0, -5.0, 50.0, -60.0))
     assert curve.t == [5.0, 40.0, 50.0, 60.0]
     assert curve.share == pytest.approx([0.0, 1 / 3, 2 / 3, 2 / 3])
-    assert curve.low[0] is None
-    assert all(
-        low < share < high  # type: ignore[operator]
-        for low, share, high in itertools.islice(zip(curve.low, curve.share, curve.high, strict=True), 1, 4)
-    )
+    # Of four runs, 0, 1, 2 and 2 reached the target by then, and 1, 2, 3 and 4 reached it or had ended.
+    exact = [binomtest(k, 4).proportion_ci() for k in range(5)]
+    assert curve.low == pytest.approx([exact[k].low for k in (0, 1, 2, 2)])
+    assert curve.high == pytest.approx([exact[k].high for k in (1, 2, 3, 4)])
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5])
+def test_the_interval_of_the_curve_holds_the_true_share_whatever_ends_runs_early(runs: int) -> None:
+    generator, held = np.random.default_rng(1), 0
+    for _ in range(400):
+        slow = generator.random(runs) < 0.5  # half of the runs take 10 times as long, and are often given up
+        reached = np.where(slow, 10.0, 1.0) * np.exp(0.1 * generator.standard_normal(runs))
+        ended = np.where(slow & (generator.random(runs) < 0.7), 2.0, np.inf)
+        curve = time_curve(
+            [RunTime(wall_s=min(t, e), to_target_s=None if e < t else t) for t, e in zip(reached, ended, strict=True)]
+        )
+        last = np.searchsorted(curve.t, 3.0, side="right") - 1
+        held += last < 0 or curve.low[last] <= 0.5 <= curve.high[last]
+    assert held >= 0.95 * 400
 
 
 def log_rank_of_scipy(runs: list[RunTime], ours: tuple[int, ...]) -> float:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import socket
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,25 +94,39 @@ def finding_of(root: Path, a: str = "a", b: str = "b") -> Finding:
 
 
 def test_paired_ratios_match_a_calculation_by_hand(tmp_path: Path) -> None:
-    times_a, times_b = [20, 40, 80], [10, 20, 20]
-    cohort_of(tmp_path, "a", times_a)
-    cohort_of(tmp_path, "b", times_b)
+    cohort_of(tmp_path, "a", [20, 40, 80, 40, 160])
+    cohort_of(tmp_path, "b", [10, 20, 20, 10, 40])
     finding = finding_of(tmp_path)
     assert finding.paired
-    assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
-    assert finding.cost.ratio == pytest.approx((140 / 3) / (50 / 3))
-    # All 27 ways to draw three pairs of three: the first and the last of them are each more likely than 2.5 %.
-    assert finding.time.interval == pytest.approx((2, 4))
-    assert finding.cost.interval is None
-    assert finding_sentence(finding) == (
-        "B reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); "
-        "n = 3 each: no claim beyond these runs"
-    )
-    assert finding_sentence(finding_of(tmp_path, "b", "a")) == (
-        "A reaches the target 2.5 × [2.0, 4.0] sooner and 2.8 × cheaper (no interval below 5 runs); "
-        "n = 3 each: no claim beyond these runs"
-    )
-    assert any("no interval below 5 runs on a side" in note for note in finding_notes(finding))
+    assert finding.time.ratio == pytest.approx(2 ** (8 / 5))
+    # The ratios of the pairs are 2 to the power of 1, 1, 2, 2 and 2; t with 4 degrees of freedom is 2.776.
+    reach = 2.776 * statistics.stdev([1, 1, 2, 2, 2]) / math.sqrt(5)
+    assert finding.time.interval == pytest.approx((2 ** (1.6 - reach), 2 ** (1.6 + reach)), rel=1e-3)
+    assert finding.cost.ratio == pytest.approx((340 / 5) / (100 / 5))
+
+
+def test_an_interval_of_unpaired_times_matches_a_calculation_by_hand(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [20, 40, 80, 40, 160])
+    cohort_of(tmp_path, "b", [10, 20, 20, 10, 40, 20], first_seed=11)
+    finding = finding_of(tmp_path)
+    logs = [1, 2, 3, 2, 4], [0, 1, 1, 0, 2, 1]
+    reach = 2.776 * math.sqrt(sum(statistics.variance(side) / len(side) for side in logs))
+    apart = 12 / 5 - 5 / 6
+    assert not finding.paired
+    assert finding.time.interval == pytest.approx((2 ** (apart - reach), 2 ** (apart + reach)), rel=1e-3)
+
+
+@pytest.mark.parametrize("runs", [2, 3, 4])
+def test_fewer_than_five_runs_on_a_side_have_no_interval(tmp_path: Path, runs: int) -> None:
+    cohort_of(tmp_path, "a", [20, 40, 80, 160][:runs])
+    cohort_of(tmp_path, "b", [10, 20, 20, 40][:runs])
+    finding = finding_of(tmp_path)
+    assert (finding.time.interval, finding.cost.interval) == (None, None)
+    sentence = finding_sentence(finding)
+    assert "sooner (no interval below 5 runs) and" in sentence and "[" not in sentence
+    assert sentence.endswith(f"n = {runs} each: no claim beyond these runs")
+    notes = finding_notes(finding)
+    assert sum("no interval below 5 runs on a side" in note for note in notes) == 2
 
 
 def test_the_ratio_of_costs_has_the_interval_that_draws_the_chance_of_failures(tmp_path: Path) -> None:
@@ -148,20 +163,22 @@ def test_different_seeds_are_not_paired_and_no_run_is_dropped(tmp_path: Path) ->
 
 
 def test_a_difference_within_chance_is_reported_as_such(tmp_path: Path) -> None:
-    cohort_of(tmp_path, "a", [10, 20, 30, 40])
-    cohort_of(tmp_path, "b", [20, 10, 15, 60])
+    cohort_of(tmp_path, "a", [10, 20, 30, 40, 50])
+    cohort_of(tmp_path, "b", [20, 10, 15, 60, 50])
     finding = finding_of(tmp_path)
     assert finding.time.interval is not None and finding.time.interval[0] < 1 < finding.time.interval[1]
     assert "no difference in time to target shown: the interval includes 1" in finding_sentence(finding)
 
 
 def test_a_run_that_missed_the_target_makes_the_ratio_a_bound(tmp_path: Path) -> None:
-    cohort_of(tmp_path, "a", [20, -40, 80])
-    cohort_of(tmp_path, "b", [10, 20, 20])
+    cohort_of(tmp_path, "a", [20, -40, 80, 40, 80])
+    cohort_of(tmp_path, "b", [10, 20, 20, 20, 20])
     finding = finding_of(tmp_path)
-    assert (finding.time.bound, finding.time.interval) == ("at_least", (pytest.approx(2), None))
-    assert finding_sentence(finding).startswith("B reaches the target at least 2.5 × [2.0, ∞) sooner")
-    assert finding.cost.ratio == pytest.approx((140 / 2) / (50 / 3))  # the run that failed is paid for all the same
+    reach = 2.776 * statistics.stdev([1, 1, 2, 1, 2]) / math.sqrt(5)
+    assert finding.time.interval == (pytest.approx(2 ** (1.4 - reach), rel=1e-3), None)
+    assert finding.time.bound == "at_least"
+    assert finding_sentence(finding).startswith("B reaches the target at least 2.6 × [1.6, ∞) sooner")
+    assert finding.cost.ratio == pytest.approx((260 / 4) / (90 / 5))  # the run that failed is paid for all the same
 
 
 def test_a_bound_on_the_wrong_side_of_1_gives_no_claim(tmp_path: Path) -> None:
@@ -170,7 +187,7 @@ def test_a_bound_on_the_wrong_side_of_1_gives_no_claim(tmp_path: Path) -> None:
     finding = finding_of(tmp_path)
     assert finding.time.bound == "at_most"
     assert "sooner" not in finding_sentence(finding)
-    assert any("no claim about the time to target" in note and "at most 4.0" in note for note in finding_notes(finding))
+    assert any("no claim about the time to target" in note and "at most 2.5" in note for note in finding_notes(finding))
 
 
 def test_missed_targets_on_both_sides_give_no_bound(tmp_path: Path) -> None:
@@ -399,7 +416,7 @@ def test_an_unpriced_side_is_compared_by_time_only(tmp_path: Path) -> None:
     finding = finding_of(tmp_path)
     assert finding.cost.refusal is not None and "--usd_per_hour" in finding.cost.refusal
     assert finding_sentence(finding) == (
-        "B reaches the target 2.0 × [2.0, 2.0] sooner; n = 2 each: no claim beyond these runs"
+        "B reaches the target 2.0 × sooner (no interval below 5 runs); n = 2 each: no claim beyond these runs"
     )
 
 
@@ -442,11 +459,11 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
 
 
 def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cohort_of(tmp_path, "a", [20, -40, 80])
-    cohort_of(tmp_path, "b", [10, 20, 20])
+    cohort_of(tmp_path, "a", [20, -40, 80, 40, 80])
+    cohort_of(tmp_path, "b", [10, 20, 20, 20, 20])
     assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b", "--json", "-"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["time"]["interval"] == [pytest.approx(2), None]
+    assert report["time"]["interval"] == [pytest.approx(1.647, rel=0.001), None]
     assert report["outcomes_a"][1] == {
         "run_id": "a002", "seed": 2, "reached_target": False, "seconds": 40.0, "usd": 40.0,
     }  # fmt: skip

@@ -77,11 +77,10 @@ class ReportRequest(Request):
     compare: tuple[str, str] | None = flag(
         None,
         "Compare two cohorts or runs. The program prints which side reaches the target sooner, with the ratio of the "
-        "two times, and which side is cheaper, with the ratio of the two costs. The ratio of the times has an interval "
-        "if both sides have at least two runs, and the ratio of the costs if both have at least five. With at least "
-        "five runs on each side, both differences are tested. For two single runs, the program also shows the result "
-        "of evaluate.py --versus, if there is one. If A and B cannot be compared, for "
-        "example because their panels differ, the program lists what differs and exits with status 2.",
+        "two times, and which side is cheaper, with the ratio of the two costs. With at least five runs on each side, "
+        "both ratios have an interval, and both differences are tested. For two single runs, the program also shows "
+        "the result of evaluate.py --versus, if there is one. If A and B cannot be compared, for example because their "
+        "panels differ, the program lists what differs and exits with status 2.",
         metavar=("A", "B"),
     )
     sql: str | None = flag(

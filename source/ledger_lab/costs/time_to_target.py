@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from scipy.stats._survival import ECDFResult
 
 _HALF: Final = 0.5
+_TAIL: Final = 0.025
+"""Probability of a miss on each side of an interval."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,10 +72,10 @@ class TimeCurve:
     share: list[float]
     """Share of runs that reached the target by each of these times."""
 
-    low: list[float | None]
-    """Lower end of the pointwise 95 % interval of the share (log-log transformed); None where there is none."""
+    low: list[float]
+    """Lower end of the pointwise 95 % interval of the share."""
 
-    high: list[float | None]
+    high: list[float]
     """Upper end of the same interval."""
 
 
@@ -139,6 +140,9 @@ def restricted_mean_time(runs: Sequence[RunTime]) -> tuple[float, float]:
 def time_curve(runs: Sequence[RunTime]) -> TimeCurve:
     """Return the share of runs that reached the target over time.
 
+    The interval is exact for any number of runs (Clopper & Pearson 1934, Biometrika 26:404). Its lower end takes a run
+    that ended short of the target as one that never reaches it, its upper end as one that would have reached it then.
+
     Args:
         runs: Every run of the cohort.
 
@@ -146,20 +150,15 @@ def time_curve(runs: Sequence[RunTime]) -> TimeCurve:
         ValueError: If there is no run.
     """
     import numpy as np
+    from scipy.stats import beta
 
     reached = kaplan_meier(runs).cdf
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # no interval where the share is 0 or 1
-        interval = reached.confidence_interval(method="log-log")
-
-    def plain(values: np.ndarray) -> list[float | None]:
-        return [float(value) if np.isfinite(value) else None for value in values]
-
+    n, passed = len(runs), reached.quantiles[:, None] >= np.array([run.observed_s for run in runs])
+    at_least, at_most = (passed & [run.to_target_s is not None for run in runs]).sum(axis=1), passed.sum(axis=1)
+    low = np.where(at_least > 0, beta.ppf(_TAIL, np.maximum(at_least, 1), n - at_least + 1), 0.0)
+    high = np.where(at_most < n, beta.ppf(1 - _TAIL, at_most + 1, np.maximum(n - at_most, 1)), 1.0)
     return TimeCurve(
-        t=reached.quantiles.tolist(),
-        share=reached.probabilities.tolist(),
-        low=plain(interval.low.probabilities),
-        high=plain(interval.high.probabilities),
+        t=reached.quantiles.tolist(), share=reached.probabilities.tolist(), low=low.tolist(), high=high.tolist()
     )
 
 

@@ -58,8 +58,10 @@ def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> 
         return [*notes, *_side_notes(finding)]
     if finding.time.interval is not None:
         notes.append(
-            "time to target: ratio of the geometric means; in brackets a 95 % interval by a bootstrap over runs"
+            "time to target: ratio of the geometric means; in brackets a 95 % interval by Student's t distribution"
         )
+    elif finding.time.ratio is not None and min(finding.n_a, finding.n_b) > 1:
+        notes.append(f"time to target: ratio of the geometric means; {NO_INTERVAL} on a side")
     if finding.cost.interval is not None:
         notes.append(
             "cost: ratio of the costs per target-reaching checkpoint; in brackets a 95 % interval that also accounts "
@@ -80,8 +82,6 @@ def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> 
             also = f"; {of_all:.2g} with Holm's correction for {corrected.tests} tests" if corrected and of_all else ""
             notes.append(f"{test}: p = {p_value:.2g}, by permutation of the runs{also}")
     notes += _side_notes(finding)
-    if 1 < min(finding.n_a, finding.n_b) < FEWEST_RUNS:
-        notes.append(f"with fewer than {FEWEST_RUNS} runs on a side, the interval of the time to target is too narrow")
     if finding.success is not None:
         command = f"evaluate.py {finding.outcomes_a[0].run_id} --versus {finding.outcomes_b[0].run_id}"
         notes.append(_success_note(finding.success, command))

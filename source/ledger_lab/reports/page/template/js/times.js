@@ -18,7 +18,7 @@ function drawTimeCurves(node, yardstick, groups, longest) {
     const colour = hue(row);
     const x = [0, ...curve.t],
       y = [0, ...curve.share.map((share) => 100 * share)];
-    const ends = (from) => ["–", ...from.map((end) => (end === null ? "–" : (100 * end).toFixed(0)))];
+    const ends = (from) => ["–", ...from.map((end) => (100 * end).toFixed(0))];
     const [low, high] = [ends(curve.low), ends(curve.high)];
     data.push({
       type: "scatter",
