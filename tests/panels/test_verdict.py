@@ -36,21 +36,50 @@ def exact_error(needed: int, episodes: int, target: Fraction) -> Fraction:
 
 
 @pytest.mark.parametrize("panels", [0, 1])
-@pytest.mark.parametrize("risk", [1e-6, 0.025, 0.3, 0.95])
+@pytest.mark.parametrize("risk", [1e-6, 0.025, 0.3, 0.7, 0.95])
 @pytest.mark.parametrize(
     ("target", "episodes"),
     [(0.9, 256), (0.9, 40), (0.5, 20), (0.99, 600), (0.05, 8), (0.9, 1), (0.001, 1), (0.001, 16), (1e-9, 256)],
 )
-def test_the_risk_is_a_test_martingale_at_the_target_and_rises_with_the_successes(
+def test_the_risk_is_not_expected_to_rise_at_the_target_and_rises_with_the_successes(
     target: float, episodes: int, risk: float, panels: int
 ) -> None:
     rule, successes = VerdictRule(target), np.arange(episodes + 1)
     before = for_each_result(risk, panels, episodes)
     after = rule.after(before, successes, episodes)
-    assert (after.risk * binom.pmf(successes, episodes, target)).sum() == pytest.approx(risk, rel=1e-9)
+    mean = (after.risk * binom.pmf(successes, episodes, target)).sum()
+    assert mean <= risk * (1 + 1e-9)
     assert (np.diff(after.risk) >= 0).all(), "so that the risk of a policy below the target is lower"
     assert (after.passed == (successes >= rule.needs(before, episodes))).all()
     assert after.risk.min() >= 0 and after.risk.max() <= 1
+
+
+@pytest.mark.parametrize(("risk", "panels", "kept"), [(0.025, 0, 0.99), (0.01, 1, 0.999), (0.05, 1, 0.99)])
+def test_hardly_any_risk_is_wasted(risk: float, panels: int, kept: float) -> None:
+    after = RULE.after(for_each_result(risk, panels, 256), np.arange(257), 256)
+    assert kept * risk < (after.risk * binom.pmf(np.arange(257), 256, 0.9)).sum() <= risk
+
+
+@pytest.mark.parametrize("panels", [0, 1])
+@pytest.mark.parametrize("risk", [0.001, 0.025, 0.3, 0.7, 0.95])
+@pytest.mark.parametrize(("target", "episodes"), [(0.9, 64), (0.5, 20), (0.05, 8), (0.9, 3)])
+def test_the_risk_is_not_expected_to_rise_if_cells_are_not_equally_difficult(
+    target: float, episodes: int, risk: float, panels: int
+) -> None:
+    """Episodes that surely succeed or fail, and the others alike: one of these mixtures is the worst (Hoeffding)."""
+    before = for_each_result(risk, panels, episodes)
+    worst = {version: 0.0 for version in (2, 3)}
+    for version in worst:
+        after = VerdictRule.of_version(version, target).after(before, np.arange(episodes + 1), episodes).risk
+        for surely in range(int(episodes * target) + 1):
+            for others in range(1, episodes - surely + 1):
+                rate = (episodes * target - surely) / others
+                if rate <= 1:
+                    mean = (after[surely : surely + others + 1] * binom.pmf(np.arange(others + 1), others, rate)).sum()
+                    worst[version] = max(worst[version], mean / risk)
+    assert worst[3] <= 1 + 1e-9
+    if (target, risk) == (0.5, 0.7):
+        assert worst[2] == pytest.approx(1.24, abs=0.01), "the version before was not proven for cells"
 
 
 def test_the_first_panel_is_an_exact_test_that_risks_its_stake() -> None:
@@ -150,8 +179,8 @@ def test_version_1_risks_no_more_than_the_budget(target: float, episodes: int) -
 
 
 def test_an_unknown_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="version 3"):
-        VerdictRule.of_version(3, 0.9)
+    with pytest.raises(ValueError, match="version 4"):
+        VerdictRule.of_version(4, 0.9)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from math import exp, expm1, log1p, sqrt
+from math import ceil, exp, expm1, log1p, sqrt
 from typing import Self
 
 import numpy as np
@@ -67,10 +67,11 @@ class VerdictRule:
 
     **Why the error budget holds.** A confirmation begins with a stake ``s`` out of the run's budget ``b``. After each
     panel, its risk ``r`` is a function of the successes with two properties: it never falls as successes rise, and its
-    expectation for a policy exactly at the target is the risk before the panel. The checkpoint passes when ``r``
-    reaches 1. For a policy at the target or below, ``r`` is therefore a non-negative supermartingale (a test
-    martingale, ``r / s`` is an e-value), and Ville's inequality bounds the probability of a pass at *any* panel by
-    ``s``, whenever and for whatever reason the confirmation stops. A confirmation without a pass returns
+    expectation for a policy exactly at the target is at most the risk before the panel, also if the cells of the panel
+    are not equally difficult (see :meth:`after`). The checkpoint passes when ``r`` reaches 1. For a policy at the
+    target or below, ``r`` is therefore a non-negative supermartingale (``r / s`` is an e-value), and Ville's inequality
+    bounds the probability of a pass at *any* panel by ``s``, whenever and for whatever reason the confirmation stops.
+    A policy is at the target if the mean of its success rates in all cells is. A confirmation without a pass returns
     ``min(s, r)`` to the budget. It never returns more than it staked, because a gain of one checkpoint says nothing
     about the next. With ``b`` before a pass and 1 after a false one, the run's budget is a supermartingale, too: the
     probability of a false pass in the whole run is at most its first value, :attr:`error_budget`.
@@ -80,7 +81,7 @@ class VerdictRule:
 
     **Extension.** What the tests did not risk is multiplied by the likelihood ratio of the successes, given that the
     panel did not pass, between :meth:`alternative` and the target. If the ratio would lift the risk above 1, fewer
-    successes pass, and what this saves is distributed over the others: no risk is wasted.
+    successes pass, and what this saves is distributed over the others: hardly any risk is wasted.
 
     **Futility.** A confirmation goes on while its risk is at least :attr:`futility` times its stake. Else the newest
     checkpoint is screened. An extension occupies the held-out slots, so a low value delays better checkpoints.
@@ -93,7 +94,8 @@ class VerdictRule:
 
     Sources: Wald 1945 (likelihood ratio), Ville 1939, Howard et al. 2021 (Annals of Statistics 49:1055) and
     Waudby-Smith & Ramdas 2024 (JRSS B 86:1, testing by betting); Müller & Schäfer 2001 (Biometrics 57:886): the
-    conditional error of a stopped test may be used by the next.
+    conditional error of a stopped test may be used by the next. Hoeffding 1956 (Annals of Mathematical Statistics
+    27:713): sums of trials with unequal probabilities.
     """
 
     target_success: float
@@ -111,6 +113,9 @@ class VerdictRule:
     screening_level: float | None = 0.1
     """Highest significance at which a screening may refute the target, in (0, 1); ``None`` if the share of successes
     must reach the target."""
+    any_cells: bool = True
+    """Whether the proof holds for cells of unequal difficulty. Version 2 of the rule took all episodes of an extension
+    to be equally difficult. Otherwise the mean of its risk can rise by up to a fifth in a panel."""
 
     def __post_init__(self) -> None:
         """Refuse fields that are not probabilities.
@@ -135,7 +140,8 @@ class VerdictRule:
 
         Args:
             version: Version of the rule. By version 1, each confirmation has one panel, and a screening must reach the
-                target. Version 2 is the present one.
+                target. By version 2, extensions were not proven for cells of unequal difficulty. Version 3 is the
+                present one. Published records and pretrained policies were judged by all three.
             target_success: Target in (0, 1].
             error_budget: Upper bound of the probability that a checkpoint below the target passes.
 
@@ -143,10 +149,10 @@ class VerdictRule:
             ValueError: If there is no such version, or a number outside its range.
         """
         if version == 1:
-            return cls(target_success, error_budget, extension=0.0, screening_level=None)
-        if version != RULE_VERSION:
+            return cls(target_success, error_budget, extension=0.0, screening_level=None, any_cells=False)
+        if version not in (2, RULE_VERSION):
             raise ValueError(f"no rule of version {version}")
-        return cls(target_success, error_budget)
+        return cls(target_success, error_budget, any_cells=version > 2)
 
     def is_decidable(self, episodes: int) -> bool:
         """Tell whether there are enough episodes: whether success in every episode would prove the target.
@@ -234,6 +240,27 @@ class VerdictRule:
     def after(self, standing: Standing, successes: NDArray[np.int64] | int, episodes: int) -> Standing:
         """Return the standing after a panel of the running confirmation.
 
+        **Proof that the risk is not expected to rise.** Let ``S`` be the successes of ``n`` independent episodes whose
+        probabilities of success may differ and have the mean ``p``, the target, and let ``L`` be the likelihood ratio
+        for equal probabilities, ``exp(shift * S)`` up to a factor. Hoeffding (1956) shows for such sums:
+
+        1. The expectation of a convex function of ``S`` is at most that for equal probabilities (his theorem 3).
+        2. So is ``P(S >= k)`` for each integer ``k >= np + 1`` (his theorem 4).
+
+        The risk afterwards is ``r(s) = 1`` from ``c`` successes on, and ``K L(s)`` with fewer. With ``m`` the smallest
+        integer that is at least ``np``, and ``d = L(m) - L(m - 1)``, consider for ``c > m`` the larger function
+        ``r(s) + K d max(0, s - c + 1)``. It is the sum of a convex function, which is ``K L`` up to ``m`` and goes on
+        in a line with the slope ``K d``, and of a function that is 0 up to ``m`` and then never falls, because ``L`` is
+        convex and ``K L(c - 1) < 1``: a sum of indicators of ``S >= k`` with weights of at least 0, for integers
+        ``k >= np + 1``. So its expectation is at most that for equal probabilities, ``P(S >= c) + K A(c)`` with
+        ``A(c) = E[L(S); S < c] + d E[max(0, S - c + 1)]``. ``K`` is chosen so that this is the risk before the panel.
+        What is lost by the second term of ``A`` is about 1 % of the first.
+
+        Where this would need fewer than ``m + 1`` successes, or ``K L(c - 1)`` is not below 1, ``K`` is the risk before
+        the panel, and ``c`` the fewest successes with ``K L(c) >= 1``. Then ``r`` is at most ``K L``, which is convex,
+        and whose expectation is at most ``K``. With a mean below the target, ``r`` is expected to be lower still,
+        because it never falls as ``s`` rises.
+
         Args:
             standing: The standing before the panel.
             successes: Successes of each run.
@@ -281,14 +308,28 @@ class VerdictRule:
         needed = np.searchsorted(-errors, -tested * standing.risk)
         if not self.extension:
             return needed, standing.risk - errors[needed]
-        alternative = self.alternative(episodes)
-        reaching_1 = _risks_that_reach_1(episodes, self.target_success, alternative, self._shift(episodes))
+        ratio = _likelihood_ratio(episodes, self.target_success, self._shift(episodes))
+        weights = self._weights(episodes)
+        # Risks from which on 0, 1, ... successes reach 1, if one success more passes in any case. They fall.
+        reaching_1 = errors[1:] + weights[1:] / ratio
         needed = np.minimum(needed, np.searchsorted(-reaching_1, -standing.risk))
-        fails = 1 - _error_by_successes(episodes, alternative)[needed]
-        return needed, (standing.risk - errors[needed]) / np.maximum(fails, np.finfo(float).tiny)
+        if self.any_cells:
+            needed = np.maximum(needed, min(ceil(episodes * self.target_success), episodes) + 1)
+        kept = (standing.risk - errors[needed]) / np.maximum(weights[needed], np.finfo(float).tiny)
+        if not self.any_cells:
+            return needed, kept
+        plain = np.searchsorted(ratio, 1 / np.maximum(standing.risk, np.finfo(float).tiny))
+        is_plain = (plain < needed) | (kept * ratio[needed - 1] >= 1)
+        return np.where(is_plain, plain, needed), np.where(is_plain, standing.risk, kept)
+
+    def _weights(self, episodes: int) -> Numbers:
+        """Return ``A(c)`` of :meth:`after` for ``c`` from 0 to the number of episodes plus 1."""
+        return _weights(
+            episodes, self.target_success, self.alternative(episodes), self._shift(episodes), self.any_cells
+        )
 
 
-RULE_VERSION = 2
+RULE_VERSION = 3
 """Version of the rule that new runs declare."""
 
 _LARGEST_SHIFT = 3.0
@@ -318,11 +359,11 @@ def _likelihood_ratio(episodes: int, target: float, shift: float) -> Numbers:
 
 
 @cache
-def _risks_that_reach_1(episodes: int, target: float, alternative: float, shift: float) -> Numbers:
-    """Return the risks from which on 0, 1, ..., ``episodes`` successes reach 1, if one success more passes in any case.
-
-    Written as ``1 - sum over s < c of P(s) (1 - L(s) / L(c - 1))``, with the likelihood ratio L that rises with the
-    successes, the risk falls with the successes ``c - 1``: the table is sorted.
-    """
-    at_target, at_alternative = (_error_by_successes(episodes, success)[1:] for success in (target, alternative))
-    return at_target + (1 - at_alternative) / _likelihood_ratio(episodes, target, shift)
+def _weights(episodes: int, target: float, alternative: float, shift: float, any_cells: bool) -> Numbers:
+    """Return ``A(c)`` of :meth:`VerdictRule.after` for ``c`` from 0 to the number of episodes plus 1."""
+    fails = 1 - _error_by_successes(episodes, alternative)
+    if not any_cells:
+        return fails
+    ratio, mean = _likelihood_ratio(episodes, target, shift), min(ceil(episodes * target), episodes)
+    beyond = np.cumsum(_error_by_successes(episodes, target)[::-1])[::-1]
+    return fails + (ratio[mean] - ratio[mean - 1]) * beyond
