@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
@@ -167,6 +167,14 @@ class PlainConsole(Console):
             width: Columns; ``None`` for those of the terminal.
         """
         super().__init__(file=file, width=width, markup=False, emoji=False, highlight=False)
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """Columns and lines of the terminal behind the stream. Rich asks the standard streams, which lead elsewhere."""
+        if self._width is not None or "COLUMNS" in self._environ or not self.file.isatty():
+            return super().size
+        columns, lines = os.get_terminal_size(self.file.fileno())
+        return ConsoleDimensions(columns or 80, lines or 25)  # a pseudo-terminal may not know its size
 
     def print(self, *objects: Any, sep: str = " ", **options: Any) -> None:
         """Print objects of rich; with a newline as separator, each on a line of its own."""
