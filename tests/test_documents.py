@@ -77,6 +77,8 @@ def test_what_is_sane_is_read_as_it_is(tmp_path: Path) -> None:
     toml, plain = tmp_path / "a.toml", tmp_path / "a.json"
     toml.write_text("a = [[1, 2], [{b = 3}]]\n[instances.'a.b']\nc.d = -9223372036854775808\n")
     assert read_toml(toml) == {"a": [[1, 2], [{"b": 3}]], "instances": {"a.b": {"c": {"d": -(2**63)}}}}
+    toml.write_bytes(b"\xef\xbb\xbfa = 1\n")
+    assert read_toml(toml) == {"a": 1}, "a byte order mark is no content"
     nested: object = 1
     for _ in range(DEEPEST - 2):
         nested = [nested]

@@ -67,7 +67,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             holds an integer of more than 64 bits or a character NUL, or the path can't be that of a file. The message
             is one line.
     """
-    text = read_file(path).decode()
+    text = read_file(path).decode("utf-8-sig")  # some editors begin a file with a byte order mark
     if _LONG_KEY.search(text):
         raise ValueError(_too_deep())
     try:

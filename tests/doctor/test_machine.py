@@ -115,11 +115,11 @@ def test_a_full_slow_volatile_or_broken_disk_is_told(tmp_path: Path, monkeypatch
 
 
 def test_a_cache_that_cannot_be_written_is_told_with_the_variable_that_moves_it(tmp_path: Path) -> None:
-    folders = disk.cache_folders({"HOME": str(tmp_path), "WARP_CACHE_PATH": "/proc/warp"})
-    assert folders["sums of the ledger"][0] == tmp_path / ".cache" / "ledger_lab"
-    refused = disk.check_caches(folders)
-    assert (refused.level, refused.way_out) == ("warn", "set WARP_CACHE_PATH to a folder that you can write")
-    assert disk.check_caches(disk.cache_folders({"HOME": str(tmp_path)})).level == "ok"
+    kernels = disk.check_caches({"HOME": str(tmp_path), "WARP_CACHE_PATH": "/proc/warp"})
+    assert (kernels.level, kernels.way_out) == ("fail", "set WARP_CACHE_PATH to a folder that you can write")
+    sums = disk.check_caches({"HOME": "/proc/home", "WARP_CACHE_PATH": str(tmp_path / "kernels")})
+    assert (sums.level, sums.way_out) == ("warn", "set XDG_CACHE_HOME to a folder that you can write")
+    assert disk.check_caches({"HOME": str(tmp_path)}).level == "ok"
 
 
 def test_temporary_folders_that_are_missing_or_full_are_told(tmp_path: Path) -> None:

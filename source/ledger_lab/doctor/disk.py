@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -11,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ledger_lab.doctor.finding import Finding, fail, ok, warn
+from ledger_lab.errors import UserError
 from ledger_lab.storage import try_storage
+from ledger_lab.terminal.kernel_cache import cache_home, require_kernel_cache
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 """A blank, a tab, a line break or a backslash in a path of ``/proc/self/mountinfo``."""
@@ -93,32 +94,24 @@ def check_log_root(log_root: Path, mounts: str, free_bytes: int | None = None, s
     return ok(f"{text}{', a network file system' if kind in _REMOTE else ''}, durable write in {1e3 * spent_s:.0f} ms")
 
 
-def cache_folders(environ: Mapping[str, str] = os.environ) -> dict[str, tuple[Path, str]]:
-    """Return the folders for caches by what they hold, each with the variable that names another one.
+def check_caches(environ: Mapping[str, str]) -> Finding:
+    """Check that compiled kernels and sums of the ledger can be kept.
 
     Args:
         environ: Environment variables.
     """
-    home = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "/nonexistent") / ".cache")
-    return {
-        "compiled kernels": (Path(environ.get("WARP_CACHE_PATH") or home / "warp"), "WARP_CACHE_PATH"),
-        "sums of the ledger": (home / "ledger_lab", "XDG_CACHE_HOME"),
-    }
-
-
-def check_caches(folders: Mapping[str, tuple[Path, str]]) -> Finding:
-    """Check that caches can be written: else every start compiles all kernels again.
-
-    Args:
-        folders: Folders by what they hold, with the variable that names another one.
-    """
-    for what, (folder, variable) in folders.items():
-        if error := _obstacle(existing(folder)):
-            return warn(
-                f"{folder} can't be written ({error}): the cache of {what} is not kept",
-                f"set {variable} to a folder that you can write",
-            )
-    return ok(", ".join(str(folder) for folder, _ in folders.values()))
+    try:
+        kernels = require_kernel_cache(environ)
+    except UserError as error:
+        text, _, way_out = str(error).rpartition(": ")
+        return fail(text, way_out)
+    sums = cache_home(environ) / "ledger_lab"
+    if error := _obstacle(existing(sums)):
+        return warn(
+            f"{sums} can't be written ({error}): reports take longer",
+            "set XDG_CACHE_HOME to a folder that you can write",
+        )
+    return ok(f"{kernels}, {sums}")
 
 
 def check_temporary(usual: Path | None, memory: Path = Path("/dev/shm"), free_bytes: int | None = None) -> Finding:

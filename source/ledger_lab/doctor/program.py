@@ -187,7 +187,7 @@ def quick_checks(log_root: Path) -> Mapping[str, Check]:
         "terminal": machine.check_terminal,
         "loopback": machine.check_loopback,
         "log root": lambda: disk.check_log_root(log_root, mounts()),
-        "caches": lambda: disk.check_caches(disk.cache_folders()),
+        "caches": lambda: disk.check_caches(os.environ),
         "temporary": lambda: disk.check_temporary(disk.temporary_folder()),
     }
 

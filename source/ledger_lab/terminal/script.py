@@ -14,6 +14,7 @@ from ledger_lab.cores import imports
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.terminal.console import tell_error
+from ledger_lab.terminal.kernel_cache import require_kernel_cache
 from ledger_lab.terminal.surroundings import accept_surroundings, compile_forward_only
 
 EXIT_NOBODY_READS = 141
@@ -64,9 +65,12 @@ def imported_later(name: str) -> Callable[..., Any]:
 
     Args:
         name: Its module and function, like ``ledger_lab.training.run:train_run``.
+
+    The program raises a :class:`~ledger_lab.errors.UserError` if the cache of compiled kernels can't be used.
     """
 
     def program(*arguments: Any) -> Any:  # noqa: ANN401 - what the program takes and returns
+        require_kernel_cache(os.environ)
         with imports():
             compile_forward_only()
             function = pkgutil.resolve_name(name)
