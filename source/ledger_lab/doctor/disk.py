@@ -106,9 +106,9 @@ def check_caches(environ: Mapping[str, str]) -> Finding:
         text, _, way_out = str(error).rpartition(": ")
         return fail(text, way_out)
     sums = cache_home(environ) / "ledger_lab"
-    if error := _obstacle(existing(sums)):
+    if obstacle := _obstacle(existing(sums)):
         return warn(
-            f"{sums} can't be written ({error}): reports take longer",
+            f"{sums} can't be written ({obstacle}): reports take longer",
             "set XDG_CACHE_HOME to a folder that you can write",
         )
     return ok(f"{kernels}, {sums}")

@@ -34,8 +34,8 @@ def require_kernel_cache(environ: Mapping[str, str]) -> Path:
     folder = Path(environ.get("WARP_CACHE_PATH") or cache_home(environ) / "warp")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"x")
+        with tempfile.TemporaryFile(dir=folder) as trial:
+            trial.write(b"x")
     except OSError as error:
         raise UserError(
             f"compiled kernels can't be kept in {folder} ({error.strerror}): set WARP_CACHE_PATH to a folder that you "
