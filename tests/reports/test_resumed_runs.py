@@ -23,8 +23,10 @@ from ledger_lab.ledger import (
     Status,
     read_ledger,
 )
-from ledger_lab.reports import summarize_run
+from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.page.series import return_curve
+from ledger_lab.reports.sql import query
 from tests.fakes.ledgers import SECOND, declared, result, window
 
 
@@ -127,6 +129,19 @@ def test_lost_work_is_restart_and_the_phases_still_sum_to_all_attempts(run: Run)
     assert summary.phases["restart"] == 3 * 2.0 + 3 * 1.0 + 1.0
     assert (summary.phases["simulate"], summary.phases["learn"], summary.phases["unattributed"]) == (2.0, 2.0, 1.0)
     assert summary.env_steps_per_s == pytest.approx(160 / 5.0)
+
+
+def test_sql_has_the_same_phases_and_they_sum_to_every_attempt(run: Run) -> None:
+    summary = summarize_run(run)
+    ledger = Contents([run], [summary], summarize_cohorts([summary]))
+    assert dict(query(ledger, "SELECT phase, sum(seconds) FROM phases GROUP BY phase").rows) == summary.phases
+    sums = query(
+        ledger,
+        "SELECT a.wall_s, sum(p.seconds) FROM attempts a JOIN phases p USING (run_id, attempt) "
+        "GROUP BY a.attempt, a.wall_s",
+    ).rows
+    assert sorted(wall_s for wall_s, _ in sums) == [3.0, 4.0, 5.0, 5.0]
+    assert all(wall_s == spent_s for wall_s, spent_s in sums)
 
 
 def test_lost_work_never_counts_even_before_it_is_trained_again(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from ledger_lab.reports.columns import Column, column, sql_columns
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.load import RoomSummary, summarize_room
+from ledger_lab.reports.phase_times import last_times, window_times
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import in_seconds
 
@@ -74,9 +75,13 @@ class _WindowRow(NamedTuple):
 
 
 class _PhaseRow(NamedTuple):
-    """A phase of a window."""
+    """A phase of a window, or of the time of an attempt after its last window."""
 
-    of: _WindowRow
+    run: Run
+    attempt: Attempt
+    place: int | None
+    iteration: int | None
+    wall_ns: int
     phase: str
     spent_ns: int
     device_bound_ns: int | None
@@ -150,11 +155,15 @@ def _window_rows(contents: Contents) -> Iterator[_WindowRow]:
 
 
 def _phase_rows(contents: Contents) -> Iterator[_PhaseRow]:
-    """Yield the phases of each window."""
-    for each in _window_rows(contents):
-        bound_ns = each.window.device_bound_ns
-        for phase, spent_ns in each.window.phase_ns.items():
-            yield _PhaseRow(each, phase, spent_ns, None if bound_ns is None else bound_ns.get(phase, 0))
+    """Yield the phases of each window, and of the time after the last window: together, the time of the attempt."""
+    for run, attempt in _attempts(contents):
+        for place, window in enumerate(attempt.windows):
+            bound_ns = None if run.is_lost(attempt, window) else window.device_bound_ns
+            for phase, spent_ns in window_times(run, attempt, window).items():
+                bound = None if bound_ns is None else bound_ns.get(phase, 0)
+                yield _PhaseRow(run, attempt, place, window.iteration, window.wall_ns, phase, spent_ns, bound)
+        for phase, spent_ns in last_times(run, attempt).items():
+            yield _PhaseRow(run, attempt, None, None, attempt.wall_ns, phase, spent_ns, None)
 
 
 def _own_rows[Kind: Row](kind: type[Kind]) -> Callable[[Contents], Iterator[_OwnRow[Kind]]]:
@@ -306,14 +315,14 @@ _ITERATIONS: list[Column[_WindowRow]] = [
 ]
 
 _PHASES: list[Column[_PhaseRow]] = [
-    column("run_id VARCHAR", attrgetter("of.run.run_id")),
-    column("attempt BIGINT from 1", attrgetter("of.attempt.number")),
-    column("window_index BIGINT joins iterations", attrgetter("of.place")),
-    column("iteration BIGINT", attrgetter("of.window.iteration")),
-    column("wall_s DOUBLE age of the attempt's process at the window's end [s]", lambda of: of.of.window.wall_ns / 1e9),
-    column("phase VARCHAR", attrgetter("phase")),
+    _ROW_RUN,
+    _ROW_ATTEMPT,
+    column("window_index BIGINT joins iterations; missing after the last window", attrgetter("place")),
+    column("iteration BIGINT", attrgetter("iteration")),
+    column("wall_s DOUBLE age of the attempt's process at the end of this time [s]", lambda of: of.wall_ns / 1e9),
+    column("phase VARCHAR its name; restart for all work that a later attempt repeated", attrgetter("phase")),
     column(
-        "seconds DOUBLE time in the phase; over the phases of a window they sum to its length [s]",
+        "seconds DOUBLE time in the phase [s]; over an attempt they sum to its wall_s, over a window to its length",
         lambda of: of.spent_ns / 1e9,
     ),
     column(
@@ -437,7 +446,12 @@ TABLES: dict[str, Table] = {
             _ITERATIONS,
             _window_rows,
         ),
-        Table("phases", "one row per phase within a phase window of an attempt's first process", _PHASES, _phase_rows),
+        Table(
+            "phases",
+            "one row per phase within a phase window of an attempt's first process, and after its last window",
+            _PHASES,
+            _phase_rows,
+        ),
         Table("checkpoints", "one row per saved policy", _CHECKPOINTS, _own_rows(CheckpointSaved)),
         Table(
             "endings",

@@ -88,17 +88,30 @@ def _part_of(window: PhaseWindow | None, part_ns: int) -> Counter[str]:
     return found
 
 
-def _attempt_times(run: Run, attempt: Attempt) -> Counter[str]:
-    """Return nanoseconds per phase of a whole attempt; what a later attempt did again counts as ``restart``."""
-    total = Counter(attempt.sums.phase_ns)
-    if len(run.attempts) > 1:  # else no window needs to be read
-        lost = [window for window in attempt.windows if run.is_lost(attempt, window)]
-        for spent_ns in (window.phase_ns for window in lost):
-            total.subtract(spent_ns)
-            total[Phase.RESTART] += sum(spent_ns.values())
-    # A killed attempt may have written rows after its last window, and an attempt that ended takes a while to
-    # exit. If the first process could not write its end, another process did, by its own clock.
+def window_times(run: Run, attempt: Attempt, window: PhaseWindow) -> Mapping[str, int]:
+    """Return nanoseconds per phase of a window; what a later attempt did again counts as ``restart``."""
+    return {Phase.RESTART: sum(window.phase_ns.values())} if run.is_lost(attempt, window) else window.phase_ns
+
+
+def last_times(run: Run, attempt: Attempt) -> Mapping[str, int]:
+    """Return nanoseconds per phase of an attempt after its last window.
+
+    A killed attempt may have written rows after its last window, and an attempt that ended takes a while to exit. If
+    the first process could not write its end, another process did, by its own clock.
+    """
     ended_ns = attempt.wall_ns if attempt.ended is None else max(attempt.ended.wall_ns, attempt.sums.wall_ns)
-    total[Phase.RESTART if run.was_resumed(attempt) else Phase.UNATTRIBUTED] += ended_ns - attempt.sums.wall_ns
-    total[Phase.SHUTDOWN] += attempt.wall_ns - ended_ns
+    rest = Phase.RESTART if run.was_resumed(attempt) else Phase.UNATTRIBUTED
+    times = {rest: ended_ns - attempt.sums.wall_ns, Phase.SHUTDOWN: attempt.wall_ns - ended_ns}
+    return {phase: spent_ns for phase, spent_ns in times.items() if spent_ns}
+
+
+def _attempt_times(run: Run, attempt: Attempt) -> Counter[str]:
+    """Return nanoseconds per phase of a whole attempt; they sum to its wall-clock time."""
+    if len(run.attempts) == 1:  # no window needs to be read
+        total = Counter(attempt.sums.phase_ns)
+    else:
+        total = Counter()
+        for window in attempt.windows:
+            total.update(window_times(run, attempt, window))
+    total.update(last_times(run, attempt))
     return total
