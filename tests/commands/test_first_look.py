@@ -27,6 +27,10 @@ def refused(name: str, arguments: list[str], cwd: Path) -> str:
     ("name", "arguments", "said"),
     [
         ("train", ["--nonsense"], "unknown argument '--nonsense': see --help"),
+        ("train", ["--num-envs", "64"], "unknown argument '--num-envs': did you mean --num_envs?"),
+        ("train", ["--video"], "unknown argument '--video': scripts/play.py RUN --video films a policy of a run"),
+        ("train", ["--load_run", "aa"], "unknown argument '--load_run': --resume RUN continues a run"),
+        ("evaluate", ["aa", "--load_run", "aa"], "unknown argument '--load_run': see --help"),
         ("train", ["agnt.seed=1"], "override 'agnt.seed=1' matches nothing: did you mean 'agent'?"),
         (
             "train",
@@ -49,14 +53,14 @@ def refused(name: str, arguments: list[str], cwd: Path) -> str:
         ("evaluate", ["bb"], "no checkpoint, run directory or run id 'bb'"),
         ("evaluate", [], "name a run or a checkpoint, or use --task X --pretrained"),
         ("evaluate", ["aa", "--versus", "bb"], "no checkpoint, run directory or run id 'bb'"),
-        ("evaluate", ["aa", "--nonsense"], "unrecognized arguments: --nonsense; see --help"),
+        ("evaluate", ["aa", "--nonsense"], "unknown argument '--nonsense': see --help"),
         ("play", ["--pretrained"], "nothing to see: record a video with --video, or open a viewer with"),
         ("play", ["--video", "bb"], "no checkpoint, run directory or run id 'bb'"),
         ("export_policy", ["--pretrained", "--task", "LedgerLab-Cartpoel"], "no pretrained policy of LedgerLab-Cart"),
         ("ship_policy", ["bb"], "no checkpoint, run directory or run id 'bb'"),
         ("new_panel", [], "the following arguments are required: --task; see --help"),
         ("new_panel", ["--task", "Isaac-Cartpoel"], "unknown task 'Isaac-Cartpoel'"),
-        ("list_envs", ["--nonsense"], "unrecognized arguments: --nonsense; see --help"),
+        ("list_envs", ["--nonsense"], "unknown argument '--nonsense': see --help"),
         ("profile_run", ["--iterations", "0"], "--iterations 0: must be at least 1"),
     ],
 )

@@ -176,7 +176,7 @@ def test_an_unknown_run_id_is_answered_with_the_nearest_ones(tmp_path: Path) -> 
         (("RUN", "--to", "tensorboard", "--uri", "http://127.0.0.1:9"), "do not apply to TensorBoard"),
         (("RUN", "--to", "tensorboard", "--dir", "/proc/nope"), "cannot write to --dir"),
         (("RUN", "--to", "nowhere"), "no mirror 'nowhere'; known: mlflow, tensorboard, wandb"),
-        (("RUN", "--to", "tensorboard", "--nonsense"), "unrecognized arguments: --nonsense; see --help"),
+        (("RUN", "--to", "tensorboard", "--nonsense"), "unknown argument '--nonsense': see --help"),
         (("RUN", "--to", "tensorboard", "--every", "0"), "--every must be above 0"),
     ],
 )

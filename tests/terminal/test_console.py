@@ -20,7 +20,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     return ours, theirs
 
 
-def test_a_console_is_as_wide_as_its_terminal_also_if_the_standard_streams_lead_elsewhere(
+def test_a_console_is_as_wide_as_its_terminal_also_if_standard_streams_lead_elsewhere(
     wide: tuple[int, int],
 ) -> None:
     ours, theirs = wide

@@ -175,3 +175,11 @@ def test_help_defines_the_terms_of_a_program() -> None:
     assert all(TERMS[name] in described.parser().format_help() for name in ("panel", "run"))
     without = Program(name="plain.py", description="Score a panel.", examples=())
     assert "terms" not in without.parser().format_help()
+
+
+def test_headless_is_accepted_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Toy, "program", Program(name="toy.py", description="A toy.", examples=()), raising=False)
+    assert Toy.parse(["--headless", "--count", "3"]) == Toy.parse(["--count", "3"])
+    assert capsys.readouterr().err == "--headless changes nothing: no viewer opens without --visualizer\n"

@@ -13,7 +13,6 @@ from ledger_lab.panels.perturbations import Perturbation, read_perturbations
 from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds
 from ledger_lab.paths import config_root
 
-
 type EarlyTimeOut = Literal["failure", "judged"]
 
 

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from dataclasses import dataclass
 from typing import NoReturn
 
 from ledger_lab.errors import UserError
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
+
+_HABITS = {
+    "enable_cameras": "cameras that the task has are on: leave it out",
+    "experiment_name": "--log_root chooses the root folder, and --cohort NAME names a group of runs",
+    "load_run": "--resume RUN continues a run, and --checkpoint RUN begins with its policy",
+    "logger": "--mirror NAME also writes to TensorBoard, Weights & Biases or MLflow",
+    "run_name": "each run has an id, and --cohort NAME names a group of runs",
+    "video": "scripts/play.py RUN --video films a policy of a run",
+    "wandb_project": "scripts/mirror.py RUN --to wandb --project NAME writes to a project of its own",
+}
+"""What to do instead of flags that users of Isaac Lab's own scripts know."""
+
+
+def unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
+    """Return what to say of an argument that a program does not take.
+
+    Args:
+        argument: The argument.
+        parser: The command line of the program.
+    """
+    flag = argument.partition("=")[0]
+    if not flag.startswith("--"):
+        return f"unknown argument {argument!r}: see --help"
+    name, known = flag[2:].replace("-", "_"), [each[2:] for each in parser._option_string_actions if each[:2] == "--"]
+    if name in _HABITS and "mirror" in known:  # the advice is for train.py
+        return f"unknown argument {flag!r}: {_HABITS[name]}"
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"unknown argument {flag!r}: {f'did you mean --{close[0]}?' if close else 'see --help'}"
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -77,7 +106,8 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UserError: Always.
         """
-        raise UserError(f"{message}; see --help")
+        unknown = message.partition("unrecognized arguments: ")[2]
+        raise UserError(unknown_argument(unknown.split()[0], self) if unknown else f"{message}; see --help")
 
 
 @dataclass(frozen=True, kw_only=True)

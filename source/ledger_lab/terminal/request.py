@@ -6,6 +6,7 @@ A flag is declared once, as a field, and read where it is used. Nothing here nee
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -13,7 +14,7 @@ from types import NoneType
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.terminal.flags import LAUNCHER_FLAGS, Parser, Program
+from ledger_lab.terminal.flags import LAUNCHER_FLAGS, Parser, Program, unknown_argument
 
 _ROOTS = ("env", "agent", "physics", "renderer", "presets")
 """First words of overrides."""
@@ -151,6 +152,13 @@ class SimulationRequest(Request):
         return any(each.name == "overrides" for each in fields(cls))
 
     @classmethod
+    def parser(cls) -> Parser:
+        """Return the command line of the program, with a flag from habit that changes nothing."""
+        parser = super().parser()
+        parser.add_argument("--headless", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        return parser
+
+    @classmethod
     def parse(cls, argv: Sequence[str]) -> Self:
         """Parse a command line without Isaac Lab, which later parses the flags of its launcher again."""
         parser = cls.parser()
@@ -159,9 +167,11 @@ class SimulationRequest(Request):
         if cls.takes_overrides():
             parsed, overrides = parser.parse_known_args(list(argv))
             for override in overrides:
-                _require_override(override)
+                _require_override(override, parser)
         else:
             parsed, overrides = parser.parse_intermixed_args(list(argv)), []
+        if "headless" in parsed:
+            print("--headless changes nothing: no viewer opens without --visualizer", file=sys.stderr)
         return cls.of(vars(parsed), overrides)
 
     @classmethod
@@ -173,6 +183,7 @@ class SimulationRequest(Request):
             overrides: Hydra overrides; empty if the request takes none.
         """
         launcher = dict(values)
+        launcher.pop("headless", None)
         own = {name: launcher.pop(name) for name in flag_names(cls) if name in launcher}
         device = launcher.pop("device")
         given = (*own, *(() if device is None else ("device",)))
@@ -193,10 +204,12 @@ class SimulationRequest(Request):
         return {"visualizer": None, **self.launcher, "device": device}
 
 
-def _require_override(argument: str) -> None:
+def _require_override(argument: str, parser: Parser) -> None:
     """Refuse an argument that can't be an override."""
     key, equals, _ = argument.partition("=")
-    if not equals or key.startswith("-"):
+    if key.startswith("-"):
+        raise UserError(unknown_argument(argument, parser))
+    if not equals:
         raise UserError(f"unknown argument {argument!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
     if key.partition(".")[0] not in _ROOTS:
         raise UserError(f"override {argument!r} matches nothing: {nearest(key.partition('.')[0], _ROOTS)}")
