@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,13 @@ from tests.evaluation.test_evaluate_bad_input import retold
 from tests.fakes.held_out import task_cfg
 
 
-def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
+def test_a_checkpoint_becomes_a_video(trained: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(trained)
+    decoy, folder = tmp_path / "decoy", run_dir / "videos" / "play"
+    decoy.write_text("precious")
+    folder.mkdir(parents=True)
+    for name in ("model_2.png", "model_2_0000.mp4", "model_2.mp4.partial", "model_2.png.partial"):
+        (folder / name).symlink_to(decoy)
     finished = script("play", run_dir / "model_2.pt", "--video", "--video_length", "5", "--num_envs", "2",
                       "--device", "cpu", "--log_root", trained)  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -29,6 +35,20 @@ def test_a_checkpoint_becomes_a_video(trained: Path) -> None:
     picture = video.with_suffix(".png")
     assert str(picture) in finished.stdout
     assert imageio.v3.imread(picture).std() > 10
+    assert decoy.read_text() == "precious", "a link in a received run is not followed"
+    assert {path.name for path in folder.iterdir()} == {"model_2.mp4", "model_2.png", "model_2_0000.mp4"}
+
+
+def test_a_linked_folder_in_a_received_run_is_refused(trained: Path, tmp_path: Path) -> None:
+    from ledger_lab.checkpoints.play import play_run
+
+    run_dir = tmp_path / "run"
+    shutil.copytree(one_run_dir(trained), run_dir, ignore=shutil.ignore_patterns("videos"))
+    (tmp_path / "elsewhere").mkdir()
+    (run_dir / "videos").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="run/videos is a link or a file, and must be a folder: remove it"):
+        play_run([str(run_dir / "model_2.pt"), "--video", "--device", "cpu", "--log_root", str(tmp_path)])
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_a_picture_has_moments_from_the_first_frame_to_the_last(tmp_path: Path) 
     frames = [np.full((54, 96, 3), 10 * number, np.uint8) for number in range(10)]
     for frame in frames:
         frame[:, :10] = 255  # what a square in the middle leaves out
+    (tmp_path / "new").mkdir()
     save_moments(frames, tmp_path / "new" / "picture.png")
     with Image.open(tmp_path / "new" / "picture.png") as picture:
         colors = np.asarray(picture.convert("RGB"))

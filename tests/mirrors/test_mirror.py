@@ -210,7 +210,7 @@ def test_a_failing_mirror_does_not_affect_its_starter(tmp_path: Path) -> None:
     (run_dir / "tensorboard").touch()  # where a folder has to be
     before = psutil.Process().children()
     start_mirrors(run_dir, ["tensorboard"])
-    eventually(lambda: "cannot write to" in (run_dir / "mirror-tensorboard.log").read_text())
+    eventually(lambda: "must be a folder" in (run_dir / "mirror-tensorboard.log").read_text())
     assert psutil.Process().children() == before
 
 

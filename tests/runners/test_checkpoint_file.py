@@ -32,7 +32,7 @@ def test_a_saved_checkpoint_and_its_folder_entry_are_on_disk(tmp_path: Path, mon
         unfinished.write_bytes(b"weights")
         assert not path.exists()
     assert path.read_bytes() == b"weights"
-    assert synchronized == [str(unfinished), str(tmp_path)]
+    assert synchronized == [str(tmp_path / "model_1.pt.partial" / "model_1.pt"), str(tmp_path)]
 
 
 def test_a_failed_save_leaves_no_file(tmp_path: Path) -> None:

@@ -214,3 +214,17 @@ def test_threads_of_openmp_soon_sleep_unless_the_user_says_otherwise(
         monkeypatch.setenv(name, value)
     accept_surroundings()
     assert os.environ.get("GOMP_SPINCOUNT") == spins
+
+
+def test_nothing_is_created_that_every_user_may_write(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    written = run(
+        "report",
+        "--html",
+        tmp_path / "page.html",
+        "--log_root",
+        tmp_path,
+        prefix=("sh", "-c", 'umask 0; exec "$@"', "sh"),
+    )
+    assert written.returncode == 0, written.stderr
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o664

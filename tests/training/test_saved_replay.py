@@ -168,6 +168,12 @@ def test_a_saved_memory_on_another_disk_is_removed_with_the_link_to_it(tmp_path:
     add(memory, 3)
     saved(SavedReplay(memory, run_dir, 1, 4))
     assert [file.name for file in disk.iterdir()] == ["0-2.1.pt"]
+    (disk / "thesis.pt").touch()
+    SavedReplay(memory, run_dir, 1, 4).remove_unused()
+    remove_saved_replay(run_dir)
+    assert [file.name for file in disk.iterdir()] == ["thesis.pt"], "other files stay"
+    (disk / "thesis.pt").unlink()
+    (run_dir / REPLAY_FOLDER).symlink_to(disk)
     remove_saved_replay(run_dir)
     assert [each.name for each in tmp_path.iterdir()] == ["run"] and not list(run_dir.iterdir())
 

@@ -126,7 +126,7 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
     folder = request.to or candidate.run_dir / "exported"
-    make_folder(folder)
+    make_folder(folder, root=None if request.to else candidate.run_dir)
     return ExportPlan(
         found=found,
         candidate=candidate,

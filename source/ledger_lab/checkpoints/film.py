@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
 from ledger_lab.runners.lean_imports import import_video_recorder
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def recording_args(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every: int = 1) -> Iterator[None]:
+def recorded(
+    env: ManagerBasedRLEnv, path: Path, run_dir: Path, viewer: str, steps: int, every: int = 1
+) -> Iterator[None]:
     """Record the steps of an environment inside the context; after an exception, there is no video.
 
     A picture of four moments of the first episode is written beside the video.
@@ -72,41 +75,43 @@ def recorded(env: ManagerBasedRLEnv, path: Path, viewer: str, steps: int, every:
     Args:
         env: The environment, as ``gym.make`` returns it.
         path: The video file; an older file is replaced. The picture has the suffix ``.png``.
+        run_dir: The run's directory, which holds the file. No link below it is followed.
         viewer: One of Isaac Lab's viewers.
         steps: Largest number of steps to record.
         every: Steps per frame.
 
     Raises:
         RuntimeError: If no video was written.
+        UserError: If there is a link between the run's directory and the file.
     """
     from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
     class Recorder(import_video_recorder().VideoRecorder):  # type: ignore[misc]
         def _close_clip(self) -> None:
             if self._frames:
-                save_moments(self._frames[: max(1, (base.max_episode_length - 1) // every)], picture_of(path))
+                save_moments(self._frames[: max(1, (base.max_episode_length - 1) // every)], picture)
             super()._close_clip()
 
     base = env.unwrapped
-    written = path.with_name(f"{path.stem}_0000.mp4")  # Isaac Lab adds a number to the file name
-    written.unlink(missing_ok=True)
-    cfg = VideoRecorderCfg(
-        source=f"visualizer:{viewer}",
-        output_dir=str(path.parent),
-        output_filename_prefix=path.stem,
-        video_length=steps,
-        frame_stride=every,
-    )
-    recorder = Recorder(cfg, base)
-    base.video_recorders.append(recorder)
-    try:
-        yield
-    finally:
-        base.video_recorders.remove(recorder)
-    recorder.close()
-    if not written.is_file():
-        raise RuntimeError(f"no video was written to {path}; --verbose shows what the viewer says")
-    written.replace(path)
+    with whole_file(path, root=run_dir) as video, whole_file(picture_of(path), root=run_dir) as picture:
+        cfg = VideoRecorderCfg(
+            source=f"visualizer:{viewer}",
+            output_dir=str(video.parent),
+            output_filename_prefix=path.stem,
+            video_length=steps,
+            frame_stride=every,
+        )
+        recorder = Recorder(cfg, base)
+        base.video_recorders.append(recorder)
+        try:
+            yield
+        finally:
+            base.video_recorders.remove(recorder)
+        recorder.close()
+        written = video.with_name(f"{path.stem}_0000.mp4")  # Isaac Lab adds a number to the file name
+        if not written.is_file():
+            raise RuntimeError(f"no video was written to {path}; --verbose shows what the viewer says")
+        written.replace(video)
 
 
 def picture_of(video: Path) -> Path:
@@ -119,11 +124,10 @@ def save_moments(frames: Sequence[NDArray[np.uint8]], path: Path) -> None:
 
     Args:
         frames: All frames, shape (height, width, 3) each.
-        path: The file; an older file is replaced.
+        path: The file; its folder exists.
     """
     picture = Image.new("RGB", (_MOMENTS * (_MOMENT_PX + _GAP_PX) - _GAP_PX, _MOMENT_PX), "white")
     for place, index in enumerate(np.linspace(0, len(frames) - 1, _MOMENTS).round().astype(int)):
         moment = ImageOps.fit(Image.fromarray(frames[index]), (_MOMENT_PX, _MOMENT_PX), Image.Resampling.LANCZOS)
         picture.paste(moment, (place * (_MOMENT_PX + _GAP_PX), 0))
-    path.parent.mkdir(parents=True, exist_ok=True)
     picture.quantize(256).save(path, optimize=True)  # a third of the size, and looks the same

@@ -15,7 +15,7 @@ from ledger_lab.checkpoints.film import picture_of, recorded, recording_args, us
 from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import PlayRequest
 from ledger_lab.checkpoints.shipped import print_shipped_result
-from ledger_lab.files import unused_path
+from ledger_lab.files import make_folder, unused_path
 from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.configs import resolve_configs
@@ -73,6 +73,8 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     require_runtime(env_cfg, flags, request.cpu_threads)
     use_studio_viewer(env_cfg)
     video = unused_path(candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4") if request.video else None
+    if video is not None:
+        make_folder(video.parent, root=candidate.run_dir)
     console = terminal.console
     console.print(
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
@@ -88,7 +90,9 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
             console.print("press Ctrl+C to stop")
         with (
             Progress(console, "recording" if video else "playing", last) as progress,
-            recorded(env, video, flags["visualizer"][0], request.video_length) if video else nullcontext(),
+            recorded(env, video, candidate.run_dir, flags["visualizer"][0], request.video_length)
+            if video
+            else nullcontext(),
         ):
             for step in itertools.count(1):
                 if last is None and not env.unwrapped.sim.is_running():

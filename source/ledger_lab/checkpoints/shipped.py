@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.files import whole_file
+from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import Run, find_journals
 from ledger_lab.ledger.find import find_run, read_runs
 from ledger_lab.pretrained import ROOT
@@ -51,14 +51,14 @@ def copy_shipped_run(source: Path, home: Path) -> None:
     Raises:
         OSError: If it can't be written.
     """
-    if not find_journals(home):
-        shutil.copytree(source, home, copy_function=_copy_whole, dirs_exist_ok=True)
-
-
-def _copy_whole(file: str, copy: str) -> None:
-    """Copy a file completely or not at all."""
-    with whole_file(Path(copy)) as unfinished:
-        shutil.copyfile(file, unfinished)
+    if find_journals(home):
+        return
+    log_root = home.parents[2]  # see output_directory
+    make_folder(log_root)
+    for file in source.rglob("*"):
+        if file.is_file():
+            with whole_file(home / file.relative_to(source), root=log_root) as unfinished:
+                shutil.copyfile(file, unfinished)
 
 
 def print_shipped_result(run_dir: Path, console: Console) -> None:

@@ -30,7 +30,8 @@ def only_program(declaration: SearchDeclaration, log_root: Path) -> Iterator[Pat
         UserError: If another program works on it, or the folder can't be written to.
     """
     folder = search_folder(declaration, log_root)
-    make_folder(folder)
+    make_folder(log_root.resolve())
+    make_folder(folder, root=log_root.resolve())
     with file_lock(folder / "lock") as (_, is_free):
         if not is_free:
             raise UserError(f"search {declaration.name}: another search.py works on it: wait for it, or end it first")

@@ -12,6 +12,7 @@ from rich.console import Console
 from ledger_lab.commands.search_runs import Waiting
 from ledger_lab.commands.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
+from ledger_lab.files import new_file
 from ledger_lab.launch.drafts import read_drafts
 from ledger_lab.launch.engine import Engine, Site, load_engine, load_site
 from ledger_lab.launch.plans import Plan, PlannedTraining, read_run_dir
@@ -171,7 +172,7 @@ class SearchJobs:
             engine = load_engine(submission.engine)
             if engine.queued(submission):
                 try:
-                    _cancelled(submission).touch()
+                    new_file(_cancelled(submission)).close()
                 except OSError as error:
                     raise UserError(
                         f"cannot write to {submission.folder}: {error.strerror}: cancel as its user"

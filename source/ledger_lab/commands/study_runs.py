@@ -55,7 +55,8 @@ def making(training: Training, log_root: Path, console: Console) -> Iterator[Seq
         UserError: If the root can't be written to.
     """
     lock = _lock(training, log_root)
-    make_folder(lock.parent)
+    make_folder(log_root.resolve())
+    make_folder(lock.parent, root=log_root.resolve())
     with ExitStack() as stack:
         kept: Sequence[int] | None = ()
         try:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isaaclab.visualizers import VisualizerCfg
@@ -15,6 +16,7 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import Candidate
 from ledger_lab.checkpoints.film import recorded, use_studio_viewer
 from ledger_lab.evaluation.score import Simulation
+from ledger_lab.files import make_folder
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
 from ledger_lab.panels.scoring import score_policies
@@ -71,7 +73,7 @@ def record_episodes(
         viewer: One of Isaac Lab's viewers.
         console: Shows the progress and the files.
     """
-    folder = candidate.run_dir / "videos" / panel.name / _file_name(simulation.name)
+    folder = video_folder(candidate, simulation, panel)
     cells = {cell.name: cell for cell in panel.cells}
     with environment(simulation.task, _filmed_config(simulation)) as env:
         every = max(1, round(1 / (env.unwrapped.step_dt * _FRAMES_PER_S)))
@@ -85,7 +87,7 @@ def record_episodes(
                 title = " · ".join(part for part in ("recording", simulation.name, cell, f"seed {seed}") if part)
                 with (
                     Progress(console, title, 1 + outcomes.steps[episode]) as progress,
-                    recorded(env, path, viewer, 1 + slots.horizon, every),
+                    recorded(env, path, candidate.run_dir, viewer, 1 + slots.horizon, every),
                 ):
                     steps = itertools.count(1)
                     (score,) = score_policies(slots, [policy], lambda: progress.advance(next(steps)))  # noqa: B023
@@ -97,6 +99,22 @@ def record_episodes(
                 markup=False,
                 soft_wrap=True,
             )
+
+
+def video_folder(candidate: Candidate, simulation: Simulation, panel: Panel) -> Path:
+    """Create the folder for videos of a checkpoint, unless it exists.
+
+    Args:
+        candidate: The checkpoint.
+        simulation: The simulation.
+        panel: The panel.
+
+    Raises:
+        UserError: If it can't be created, or there is a link in the run's directory on the way.
+    """
+    folder = candidate.run_dir / "videos" / panel.name / _file_name(simulation.name)
+    make_folder(folder, root=candidate.run_dir)
+    return folder
 
 
 def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:

@@ -16,7 +16,7 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import print_changed_code
 from ledger_lab.checkpoints.shipped import copy_shipped_run, print_shipped_result
 from ledger_lab.errors import UserError
-from ledger_lab.evaluation.film import record_episodes, worst_episodes
+from ledger_lab.evaluation.film import record_episodes, video_folder, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
 from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation, score_checkpoints
@@ -109,6 +109,8 @@ def _begin(
     """
     for candidate in plan.candidates:
         copy_shipped_run(candidate.source, candidate.run_dir)
+    for simulation in plan.simulations if plan.videos else ():
+        video_folder(plan.candidates[plan.recorded], simulation, plan.panel)  # a link there is refused at once
     run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
     journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
     log = next(iter(journals)) / f"{name}.log"

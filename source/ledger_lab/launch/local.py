@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import appended_file, new_file, whole_file
 from ledger_lab.launch.engine import Engine, Place, Queued, Site
 from ledger_lab.launch.plans import Plan, read_plan
 from ledger_lab.launch.programs import programs_in
@@ -76,7 +77,7 @@ class Local(Engine):
 
     def submit(self, folder: Path) -> str:
         """Start the process; see :class:`~ledger_lab.launch.engine.Engine`."""
-        with (folder / "output" / "job.log").open("ab") as log:
+        with appended_file(folder / "output" / "job.log", folder) as log:
             process = subprocess.Popen(
                 self.submit_command(folder),
                 cwd=folder,
@@ -201,7 +202,8 @@ def make_trainings(argv: Sequence[str]) -> int:
                 del running[index]
         for index, status in [*unwritten.items()]:
             with suppress(OSError):  # tried again, too
-                (folder / "exits" / str(index)).write_text(f"{status}\n")
+                with whole_file(folder / "exits" / str(index), root=folder) as path:
+                    path.write_text(f"{status}\n")
                 del unwritten[index]
     return EXIT_REQUEUE if asked else 0
 
@@ -213,9 +215,9 @@ def _start(folder: Path, index: int, plan_sha256: str, environ: Mapping[str, str
         OSError: If it can't be started now.
     """
     started = folder / "started" / str(index)
-    started.touch()
+    new_file(started, folder).close()
     try:
-        with (folder / "output" / f"{index}.log").open("ab") as log:
+        with appended_file(folder / "output" / f"{index}.log", folder) as log:
             return subprocess.Popen(
                 [*ending_with_this_process(), sys.executable, "-P", *_PLANNED, str(folder), str(index), plan_sha256],
                 stdin=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ledger_lab.errors import UserError
 
 PART_SCRIPT = """\
+umask o-w # what this script writes decides what the next part runs
 folder=$1 engine=$2 index=$3 plan=$4 python=$5
 if ! { cd "$folder" && echo >>"started/$index" && : >>"output/$index.log"; }; then
     echo "user $EUID can't write to $folder here: the machine that submits and the nodes must share this folder"

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
+from ledger_lab.files import new_file
 from ledger_lab.launch.engine import Place, load_engine
 from ledger_lab.launch.job import job_environ
 from ledger_lab.launch.plans import PlannedTraining, limit_flag, read_plan, read_run_dir, run_file, train_file
@@ -59,8 +60,7 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
         environ = torchrun_environ(training.processes, usable_cores(), environ)
     try:
         os.chdir(training.directory)
-        train_file(folder, index).parent.mkdir(exist_ok=True)
-        train_file(folder, index).touch()
+        new_file(train_file(folder, index), folder).close()
         os.execve(command[0], command, environ)
     except OSError as error:
         raise UserError(

@@ -134,6 +134,7 @@ class Job:
             job: The submission.
             folder: Its folder, as all nodes see it.
         """
+        _keep_others_from_writing()
         self._job, self._folder = job, Path(folder)
         self._lock = threading.Lock()
         self._mark = self._folder / "cancelled"  # outlives the actor
@@ -287,6 +288,11 @@ class Job:
             log.write(f"ray: {text}\n")
 
 
+def _keep_others_from_writing() -> None:
+    """Create no file that every user may write: what a part writes decides what the next one runs."""
+    os.umask(os.umask(0o002) | 0o002)
+
+
 def _read(path: Path) -> str | None:
     """Return the content of a file; ``None`` if it is missing or empty."""
     try:
@@ -331,6 +337,7 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int | None:
     """
     import ray
 
+    _keep_others_from_writing()
     output = Path(folder, "output", f"{index}.log")
     with output.open("ab") as log, output.open("rb") as copied:
         copied.seek(0, os.SEEK_END)

@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import sync_folder
+from ledger_lab.files import make_folder, sync_folder
 from ledger_lab.ledger.content import read_journal
 from ledger_lab.ledger.declarations import CohortDeclared
 from ledger_lab.ledger.journal import Journal
@@ -60,7 +60,8 @@ def declare_cohort(log_root: Path, name: str, size: int) -> None:
         raise UserError(f"--cohort_size {size}: must be a whole number of at least 1") from error
     path = cohort_journal(log_root, name)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        log_root.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, root=log_root)
         if not path.exists():
             _publish(row, path)
     except OSError as error:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import quote
 
+from ledger_lab.files import whole_file
 from ledger_lab.ledger.row import Row
 
 REDACTED = "[redacted]"
@@ -437,7 +438,7 @@ def _hidden(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def redact_files(paths: Iterable[Path]) -> None:
-    """Replace secrets in other text files beside a journal: dumped configurations, logs, diffs.
+    """Replace secrets in other text files beside a journal: logs, profiles.
 
     A file without secrets is not touched. Any other file is replaced as a whole.
 
@@ -451,14 +452,10 @@ def redact_files(paths: Iterable[Path]) -> None:
     for path in paths:
         if all(redactor.text(piece) == piece for piece in _pieces(path)):
             continue
-        clean = path.with_name(f".{path.name}.redacted")
-        try:
+        with whole_file(path) as clean:
             with clean.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.writelines(map(redactor.text, _pieces(path)))
             shutil.copymode(path, clean)
-            clean.replace(path)
-        finally:
-            clean.unlink(missing_ok=True)
 
 
 class RedactedStream(io.TextIOBase):

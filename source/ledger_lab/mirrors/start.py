@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from ledger_lab.files import appended_file
 from ledger_lab.mirrors import require_sink
 
 
@@ -22,7 +23,7 @@ def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
         names: Destinations.
     """
     for name in names:
-        with (run_dir / f"mirror-{name}.log").open("ab") as log:
+        with appended_file(run_dir / f"mirror-{name}.log") as log:
             command = [sys.executable, "-m", "ledger_lab.mirrors.program", str(run_dir), "--to", name]
             subprocess.run(
                 ["setsid", "--fork", *command],

@@ -15,6 +15,7 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import make_folder
 from ledger_lab.ledger import Status
 from ledger_lab.mirrors.sink import Batch, RunInfo
 
@@ -49,7 +50,7 @@ class TensorboardSink:
         """Create the event file."""
         self._folder = folder = self._dir or facts.run_dir / "tensorboard"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder, f"--dir {folder}", None if self._dir else facts.run_dir)
             self._writer = EventFileWriter(str(folder))
         except OSError as error:
             raise UserError(f"cannot write to --dir {folder}: {error.strerror}") from error

@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from ledger_lab.errors import UserError, as_user_error, first_line
-from ledger_lab.files import whole_file
+from ledger_lab.files import new_file, whole_file
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.names import visible
 
@@ -81,7 +81,7 @@ class Terminal:
         self._log.seek(0)
         log: IO[bytes]
         try:
-            log = path.open("wb", buffering=0)
+            log = new_file(path)
             self.log = path
             log.write(self._log.read())
         except OSError as error:

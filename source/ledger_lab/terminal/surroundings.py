@@ -17,6 +17,9 @@ _PLAIN = {
 }  # fmt: skip
 """Characters of our own output in ASCII."""
 
+_OTHERS_WRITE = 0o002
+"""Permission bit with which every user may write."""
+
 _ERRORS = "ledger_lab.plain"
 
 SPINS = 2000
@@ -27,12 +30,16 @@ large. While other programs use the cores, most of the processor time of a train
 def accept_surroundings() -> None:
     """Replace characters that standard streams cannot show, and give a home folder to a user without one.
 
+    No file or folder that this process or its children create can be written by every user of the machine, whatever the
+    umask: what a run holds decides what a later program loads.
+
     Call it before torch is imported, because it also bounds how long torch's threads wait without sleeping.
 
     A terminal or pipe may be ASCII or Latin-1 (``PYTHONIOENCODING``, ``LC_ALL``), and file names may be no text at all.
     In a container, a user may have no ``$HOME`` and no entry in ``/etc/passwd``. Libraries then write into a folder
     named ``~``, or fail as they ask for the user's name.
     """
+    os.umask(os.umask(_OTHERS_WRITE) | _OTHERS_WRITE)
     codecs.register_error(_ERRORS, _in_other_characters)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -20,11 +20,12 @@ from rich.console import Console
 from ledger_lab.checkpoints.candidate import require_recorded_hash
 from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.evaluation.score import capacity_told
+from ledger_lab.files import scratch_folder, whole_file
 from ledger_lab.launch import read_world
 from ledger_lab.launch.job import note_run, read_job
 from ledger_lab.ledger import CheckpointSaved, Journal, Status
 from ledger_lab.ledger.endings import status_of
-from ledger_lab.ledger.redaction import Redactor, redact_files
+from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.meters import Phase, PhaseClock, git_changes
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.meters.cuda_timer import CudaTimer
@@ -169,12 +170,15 @@ def _errors_of_beginning(plan: TrainPlan) -> Iterator[None]:
 
 def _keep_configuration(plan: TrainPlan) -> None:
     """Write the configurations and the uncommitted changes of LedgerLab's source into the run's directory, redacted."""
-    dump_train_configs(str(plan.run_dir), plan.env_cfg, plan.agent_cfg)
-    redact_files(plan.run_dir.glob("params/*.yaml"))
+    with scratch_folder("ledger_lab_") as scratch:
+        dump_train_configs(scratch, plan.env_cfg, plan.agent_cfg)
+        dumped = Path(scratch).glob("params/*.yaml")
+        texts = {f"params/{path.name}": path.read_text(encoding="utf-8") for path in dumped}
     if changes := git_changes(Path(__file__).parent):
-        folder = plan.run_dir / "git"
-        folder.mkdir()
-        (folder / "ledger_lab.diff").write_text(Redactor().text(changes), encoding="utf-8")
+        texts["git/ledger_lab.diff"] = changes
+    for name, text in texts.items():
+        with whole_file(plan.run_dir / name, root=plan.run_dir) as unfinished:
+            unfinished.write_text(Redactor().text(text), encoding="utf-8")
 
 
 def _begin(

@@ -9,6 +9,7 @@ which does not need it, is complete on disk. So an interrupted save leaves the l
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ import msgspec
 import torch
 
 from ledger_lab.errors import UserError, first_line
-from ledger_lab.files import file_sha256, whole_file
+from ledger_lab.files import file_sha256, remove, whole_file
 from ledger_lab.ledger import REPLAY_FOLDER
 from ledger_lab.ledger.row import Count, Positive
 from ledger_lab.runners.replay_memory import ReplayMemory
@@ -33,6 +34,11 @@ a segment of its own."""
 def _segment_name(first: int, last: int, attempt: int) -> str:
     """Return the name of the file with the steps from ``first`` up to, not including, ``last``."""
     return f"{first}-{last}.{attempt}.pt"
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder that :func:`_segment_name` has named, unfinished ones included."""
+    return [file.name for file in folder.glob("*") if re.fullmatch(r"\d+-\d+\.\d+\.pt(\.partial)?", file.name)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +143,13 @@ class SavedReplay:
         What can't be removed stays until the next save, such as a file that a network file system keeps for a reader.
         """
         used = {segment.name for segment in self._segments}
-        self._remove(file.name for file in self._folder.glob("*") if file.name not in used)
+        self._remove(name for name in _names_in(self._folder) if name not in used)
 
     def _remove(self, names: Iterable[str]) -> None:
         """Remove files of the folder, if they can be removed."""
         for name in names:
             with suppress(OSError):
-                (self._folder / name).unlink()
+                remove(self._folder / name)
 
     def restore(self, saved: Mapping[str, Any]) -> str | None:
         """Fill the memory with what was saved, and remove what an interrupted save has left.
@@ -193,13 +199,15 @@ def _damage(path: Path, sha256: str) -> str | None:
 def remove_saved_replay(run_dir: Path) -> None:
     """Remove the saved replay memory of a run that has ended for good, if there is one.
 
-    Users may have moved it to a larger disk, with a link to it.
+    Users may have moved it to a larger disk, with a link to it. Other files in the folder stay.
 
     Args:
         run_dir: The run's directory.
     """
     folder = run_dir / REPLAY_FOLDER
-    if folder.is_dir():
-        shutil.rmtree(folder.resolve(), ignore_errors=True)
+    with suppress(OSError):
+        for name in _names_in(folder):
+            remove(folder / name)
+        folder.resolve().rmdir()
     if folder.is_symlink():
         folder.unlink()

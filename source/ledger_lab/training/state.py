@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import file_sha256, whole_file
+from ledger_lab.files import file_sha256, remove, whole_file
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
 from ledger_lab.meters import Phase, PhaseClock
 from ledger_lab.runners import Trainer
@@ -233,5 +233,5 @@ def remove_states(run_dir: Path) -> None:
         run_dir: The run's directory.
     """
     for state in run_dir.glob(f"{STATE_FILE}*"):
-        state.unlink()
+        remove(state)
     remove_saved_replay(run_dir)
