@@ -123,6 +123,20 @@ class Trembling(ManagerTermBase):
         return self._sum.clone()
 
 
+class LeftItsCell(ManagerTermBase):
+    """End an episode whose cart has left the place of its environment."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self._spacing = env.scene.cfg.env_spacing
+
+    def __call__(self, env: ManagerBasedRLEnv) -> torch.Tensor:
+        smaller = min(self._spacing, env.scene.cfg.env_spacing)
+        if env.scene.terrain is not None:
+            smaller = min(smaller, env.scene.terrain.cfg.env_spacing)
+        return env.scene["robot"].data.joint_pos.torch[:, 0].abs() > smaller
+
+
 def shared_kick(env: ManagerBasedRLEnv, env_ids: Any) -> None:
     """Draw one number for everybody."""
     kick(env, env_ids, float(torch.rand(1)))
@@ -360,6 +374,8 @@ def leaky(cfg: Any, leak: str) -> Any:
                 cfg.terminations.far = TerminationTermCfg(func=stored_is_far)
             else:
                 cfg.events.surprise = EventTermCfg(func=stored_kick, mode="reset")
+        case "spacing":
+            cfg.terminations.left = TerminationTermCfg(func=LeftItsCell)
         case "mixing_termination":
             cfg.terminations.far = TerminationTermCfg(func=somebody_is_far)
         case _ if leak in MIXING_OBSERVATIONS:

@@ -244,6 +244,16 @@ def test_training_slots_are_spread_over_all_types_of_terrain() -> None:
         assert torch.equal(terrain.env_origins[: slots.first], stand[: slots.first])
 
 
+@pytest.mark.parametrize("leaks", [("spacing",), pytest.param(("spacing", "terrain"), marks=pytest.mark.thorough)])
+def test_slots_share_an_origin_and_terms_read_the_declared_spacing(leaks: tuple[str, ...]) -> None:
+    expected = trial(*leaks).alone()
+    assert "left" not in expected.ended_by and "horizon" in expected.ended_by
+    with trial(*leaks).simulation(1, training=5) as (env, _):
+        assert env.unwrapped.scene.cfg.env_spacing == 4.0
+        if "terrain" not in leaks:
+            assert not env.unwrapped.scene.env_origins.any()
+
+
 def test_a_policy_acts_in_batches_of_one_size() -> None:
     from ledger_lab.panels.slots import BATCH, in_batches
 

@@ -32,7 +32,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(session.gym, "make", lambda task, cfg: SimpleNamespace(close=failing("Warp CUDA error 700")))
     monkeypatch.setattr(session, "import_environment", lambda cfg: None)
     monkeypatch.setattr(session, "ended_when_unstable", nullcontext)
-    cfg: Any = SimpleNamespace(scene=SimpleNamespace(), sim=SimpleNamespace(device="cuda:0"))
+    cfg: Any = SimpleNamespace(scene=SimpleNamespace(), sim=SimpleNamespace(device="cuda:0", physics=None))
     return lambda: session.environment("Task", cfg)
 
 

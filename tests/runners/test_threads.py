@@ -91,7 +91,7 @@ def test_an_environment_on_the_cpu_leaves_torch_one_thread(monkeypatch: pytest.M
     monkeypatch.setattr(session, "import_environment", lambda cfg: None)
     monkeypatch.setattr(session, "ended_when_unstable", lambda env: nullcontext())
     monkeypatch.setattr(session.gym, "make", lambda task, cfg: SimpleNamespace(close=lambda: None))
-    cfg = SimpleNamespace(scene=SimpleNamespace(), sim=SimpleNamespace(device="cpu"))
+    cfg = SimpleNamespace(scene=SimpleNamespace(), sim=SimpleNamespace(device="cpu", physics=None))
     with torch_threads(2):
         with session.environment("LedgerLab-Cartpole", cfg):  # type: ignore[arg-type]
             assert torch.get_num_threads() == 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from ledger_lab.ledger import find_journals
@@ -334,6 +336,7 @@ def test_the_panel_id_depends_only_on_what_changes_an_episode(tmp_path: Path, mo
         ("physics=newton_mjwarp", "env.sim.physics.deterministic=true"),
         ("env.sim.physics_material.static_friction=0.1",),
         ("env.actions.cart_force.scale=50.0",),
+        ("env.scene.env_spacing=3.0",),
     ]
     ids = {planned(*arguments, log_root=tmp_path).identity.id for arguments in same}
     (tmp_path / "slider_to_cart").write_text("a file with the name of a joint")
@@ -398,3 +401,36 @@ def test_tasks_with_episodes_that_a_seed_does_not_determine_are_refused() -> Non
     env_cfg.events.reset_cart_position.mode = "prestartup"
     with pytest.raises(UserError, match="prestartup event 'reset_cart_position'"):
         require_seedable(env_cfg)
+
+
+@pytest.mark.parametrize("kind", ["MultiAssetSpawnerCfg", "MultiUsdFileCfg", "clone_combinations"])
+def test_scenes_whose_slots_differ_are_refused_by_name(kind: str) -> None:
+    """In 128 slots, half of them held out, all training slots would have the first variant, and no held-out slot."""
+    import isaaclab.sim as sim_utils
+    from isaaclab.assets import RigidObjectCfg
+    from isaaclab.cloner import InclusionSet
+    from isaaclab.cloner.cloner_strategies import sequential
+
+    from ledger_lab.errors import UserError
+    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.runners.configs import resolve_configs
+
+    layout = sequential(np.ones(2), 128)
+    assert set(layout[:64]) == {0} and set(layout[64:]) == {1}
+
+    def scene(variants: int) -> Any:
+        env_cfg, _ = resolve_configs("Isaac-Cartpole", "rsl_rl", [])
+        cubes = [sim_utils.CuboidCfg(size=(0.1, 0.1, 0.1)) for _ in range(variants)]
+        if kind == "clone_combinations":
+            env_cfg.scene.clone_cfg.clone_combinations = [InclusionSet(assets=["robot"])] * variants
+        else:
+            spawn: Any = sim_utils.MultiAssetSpawnerCfg(assets_cfg=cubes)
+            if kind == "MultiUsdFileCfg":
+                spawn = sim_utils.MultiUsdFileCfg(usd_path=["a.usd", "b.usd"][:variants])
+            env_cfg.scene.cube = RigidObjectCfg(prim_path="{ENV_REGEX_NS}/Cube", spawn=spawn)
+        return env_cfg
+
+    require_seedable(scene(variants=1))
+    named = "env.scene.clone_cfg.clone_combinations" if kind == "clone_combinations" else f"'cube' .{kind}."
+    with pytest.raises(UserError, match=f"its choice among .*{named}.* would not depend on the seed alone"):
+        require_seedable(scene(variants=2))

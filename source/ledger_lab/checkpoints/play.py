@@ -81,7 +81,11 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     )
     print_shipped_result(candidate.source, console)
     print_changed_code(candidate, console)
-    with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.inference_mode():
+    with (
+        simulation_app(env_cfg, flags),
+        environment(declared.task, env_cfg, spread=True) as env,
+        torch.inference_mode(),
+    ):
         observations, _ = env.reset()
         policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
         asked = ActionRange() if request.action_range else None

@@ -30,7 +30,13 @@ def require_seedable(env_cfg: ManagerBasedRLEnvCfg) -> None:
 
 
 def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
-    """Yield descriptions of everything that a seed does not determine."""
+    """Yield descriptions of everything that a seed does not determine.
+
+    Isaac Lab gives each slot its variant of an asset when it builds the scene, in blocks from the first slot to the
+    last. Training slots would get other variants than held-out slots.
+    """
+    from isaaclab.cloner import num_spawn_variants
+
     for name, event in _terms(env_cfg.events):
         if event.mode == "prestartup":
             yield f"prestartup event {name!r} (drawn once, before the simulation starts)"
@@ -40,6 +46,10 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
         for kind in ("Deformable", "Cable", "Collection", "SurfaceGripper"):
             if kind in type(entity).__name__:
                 yield f"scene entity {name!r} ({type(entity).__name__})"
+        if num_spawn_variants(getattr(entity, "spawn", None)) > 1:
+            yield f"choice among variants of scene entity {name!r} ({type(entity.spawn).__name__})"
+    if len(env_cfg.scene.clone_cfg.clone_combinations) > 1:
+        yield "choice among env.scene.clone_cfg.clone_combinations"
 
 
 def _terms(group: Any) -> list[tuple[str, Any]]:

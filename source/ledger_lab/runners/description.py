@@ -37,7 +37,7 @@ _SIMULATION_NEUTRAL = frozenset(
 
 _ENVIRONMENT_PARTS = ("scene", "actions", "observations", "events", "terminations", "commands")
 _SLOT_SETTINGS = frozenset({"num_envs", "env_spacing", "debug_vis", "enable_corruption"})
-"""Settings that a held-out simulation chooses on its own."""
+"""Settings that a held-out simulation chooses on its own, and the spacing, which is described separately."""
 
 
 def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
@@ -67,6 +67,7 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
         "environment_sha256": {name: hashlib.sha256(canonical_json(part)).hexdigest() for name, part in parts.items()},
         "order": {name: _order(part, depth=2 if name == "observations" else 1) for name, part in parts.items()},
         "task_episode_length_s": env_cfg.episode_length_s,
+        "env_spacing_m": env_cfg.scene.env_spacing,
         **ground,
         "packages": {name: version for name, version in package_versions(packages).items() if name != "python"},
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import torch
 import warp
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from isaaclab.app import launch_simulation, validate_launch
 from isaaclab.sensors import ImuCfg, JointWrenchSensorCfg, PvaCfg, RayCasterCfg
 from isaaclab.utils import validate
@@ -134,8 +135,6 @@ def held_out_config(
     """
     cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
     cfg.scene.num_envs = slots_in_all(training, held_out)
-    if is_newton(cfg):
-        cfg.scene.env_spacing = 0.0  # worlds are separate; at one common origin, rounding is the same in all slots
     if (terrain := generated_terrain(cfg)) is not None:
         _seed_terrain(terrain, ground)
     return cfg
@@ -196,8 +195,11 @@ def simulation_app(env_cfg: ManagerBasedRLEnvCfg, launcher_args: dict[str, Any])
 
 
 @contextmanager
-def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBasedRLEnv]:
+def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = False) -> Iterator[ManagerBasedRLEnv]:
     """Create an environment, and close it at the end of the context. A process can have one at a time.
+
+    Newton simulates each slot as a world of its own. All of them are at one origin, where rounding is the same in all
+    slots, whatever ``env.scene.env_spacing`` says.
 
     On the CPU, torch computes in one thread within the context. So the actions of a policy that is scored do not depend
     on the number of cores; :meth:`~ledger_lab.runners.adapter.Trainer.compute_in` gives the learner more threads.
@@ -205,6 +207,10 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
     Args:
         task: Gymnasium id.
         env_cfg: Resolved configuration.
+        spread: Whether the worlds of Newton are ``env.scene.env_spacing`` apart, for people who watch.
+
+    Raises:
+        UserError: If the task is registered with a wrapper.
     """
     sees = any(isinstance(part, RayCasterCfg) for part in vars(env_cfg.scene).values())
     import_environment(env_cfg)
@@ -215,16 +221,58 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Iterator[ManagerBas
         # caster waits for the garbage collector, may have had another ground at the same path.
         BaseRayCaster.meshes.clear()
     with (
+        nullcontext() if spread or not is_newton(env_cfg) else _worlds_at_one_origin(),
         ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
         _gpu_faults_raised(env_cfg.sim.device),
         FirstErrorStack() as closing,
     ):
         env = gym.make(task, cfg=env_cfg)
         closing.callback(env.close)
+        _require_unwrapped(task, env)
         if env_cfg.sim.device == "cpu":
             closing.enter_context(torch_threads(1))
         closing.enter_context(ended_when_unstable(env))
         yield env
+
+
+@contextmanager
+def _worlds_at_one_origin() -> Iterator[None]:
+    """Let Isaac Lab build scenes at one origin; their configurations keep the spacing, which terms may read."""
+    from isaaclab.envs import manager_based_env
+    from isaaclab.terrains import TerrainImporterCfg
+
+    scene_type = manager_based_env.InteractiveScene
+
+    def scene(cfg: Any) -> Any:  # noqa: ANN401 - Isaac Lab's scene and its configuration
+        spacing, cfg.env_spacing = cfg.env_spacing, 0.0
+        try:
+            return scene_type(cfg)
+        finally:
+            for part in (cfg, *(part for part in vars(cfg).values() if isinstance(part, TerrainImporterCfg))):
+                part.env_spacing = spacing
+
+    manager_based_env.InteractiveScene = scene
+    try:
+        yield
+    finally:
+        manager_based_env.InteractiveScene = scene_type
+
+
+def _require_unwrapped(task: str, env: gym.Env[Any, Any]) -> None:
+    """Refuse wrappers around an environment, apart from those of Gymnasium that change nothing.
+
+    Raises:
+        UserError: If there is one.
+    """
+    while isinstance(env, gym.Wrapper):
+        if not isinstance(env, OrderEnforcing | PassiveEnvChecker):
+            kind = type(env)
+            raise UserError(
+                f"task {task} comes in the wrapper {kind.__module__}:{kind.__qualname__}, whose state belongs to no "
+                "saved training, and inside which held-out episodes run: let an observation, action or reward term do "
+                "its work, or a subclass of the environment"
+            )
+        env = env.env
 
 
 @contextmanager

@@ -255,7 +255,7 @@ def _train_and_judge(
     """
     clock = writer.clock
     with FirstErrorStack() as stack:
-        env = stack.enter_context(environment(plan.request.task, plan.slots_cfg))
+        env = stack.enter_context(environment(plan.request.task, plan.slots_cfg, spread=not plan.held_out_slots))
         stack.callback(clock.unwind, Phase.SHUTDOWN)  # after the training, the simulation closes
         stack.enter_context(recorded_physics(env))
         slots = stack.enter_context(_held_out_slots(plan, env, writer)) if plan.held_out_slots else None
