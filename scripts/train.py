@@ -1,5 +1,7 @@
 """Train a task until a policy is proven to reach its target, and write what it cost into the ledger."""
 
+import functools
+import pkgutil
 import sys
 
 from ledger_lab.commands.first_look import first_look
@@ -15,5 +17,5 @@ if __name__ == "__main__":
     launch_processes()
     run_supervised(
         imported_later("ledger_lab.training.run:train_run"),
-        report=imported_later("ledger_lab.training.final_report:print_final_report"),
+        report=functools.partial(pkgutil.resolve_name, "ledger_lab.training.final_report:print_final_report"),
     )

@@ -95,6 +95,14 @@ def test_the_report_is_made_after_the_last_row_of_an_attempt_that_is_kept(
         assert process.stdout is not None and process.stdout.read() == printed
 
 
+def test_what_is_done_before_the_report_is_billed(tmp_path: Path) -> None:
+    (tmp_path / "slow_report").write_text("0.5")
+    with worker(tmp_path, "complete") as process:
+        assert process.wait(60) == 0
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None and attempt.wall_ns - attempt.ended.wall_ns >= 500_000_000
+
+
 def test_a_report_that_fails_is_told_and_changes_no_exit_status(tmp_path: Path) -> None:
     (tmp_path / "unreportable").touch()
     with worker(tmp_path, "complete") as process:

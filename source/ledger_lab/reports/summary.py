@@ -93,7 +93,7 @@ class RunSummary:
     evaluate_s: float | None = _figure(lambda of: of.evaluate_s)
     """Seconds in the phase ``evaluate``; ``None`` if the run never evaluated."""
     wall_s: float = _figure(lambda of: of.wall_s)
-    """Seconds of all attempts, from the start of their processes to their ends."""
+    """Seconds of all attempts, from the start of their Python to their ends."""
     env_steps_per_s: float | None = _figure(
         lambda of: costs.env_steps_per_s(of.env_steps, of.train_s),
         Shown("steps/s (training)", "÷ s of training phases", lambda run: quantity(run.env_steps_per_s), priority=5),

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,7 @@ class Supervisor:
         grace_s: float,
         shutdown_s: float,
         metered: bool = True,
+        report: Callable[[], object] | None = None,
     ) -> None:
         """Begin to watch.
 
@@ -104,10 +106,11 @@ class Supervisor:
             grace_s: See :func:`~ledger_lab.supervision.start.run_supervised`.
             shutdown_s: See :func:`~ledger_lab.supervision.start.run_supervised`.
             metered: Whether the worker may record an attempt or an evaluation, whose energy counts from now on.
+            report: Imports the report of a recorded run. An error is left to the caller, who imports it again.
         """
         self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
         self._suspensions = suspensions or Suspensions()
-        self._grace_s, self._shutdown_s = grace_s, shutdown_s
+        self._grace_s, self._shutdown_s, self._report = grace_s, shutdown_s, report
         self._signals: list[signal.Signals] = []
         self._asked: signal.Signals | None = None
         self._deadline_s: float | None = None
@@ -179,9 +182,7 @@ class Supervisor:
                     self._sample(at_once=True)
                     self._signal_group(signal.SIGKILL)  # processes that it left behind
                     _, wait_status = os.waitpid(self._pid, 0)
-                    exit_status = self._conclude(wait_status)
-                    self._redact_log()
-                    return exit_status
+                    return self._conclude(wait_status)
 
     def _patience_s(self) -> float:
         """Return the time until the next sample or deadline [s].
@@ -412,6 +413,7 @@ class Supervisor:
                     _print(f"{ended.status.replace('_', ' ')}: {ended.reason}")
             return exit_status
         fault = name_of(-code) if code < 0 else None
+        self._redact_log()
         try:
             if self._exit_status is None:
                 ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
@@ -426,13 +428,16 @@ class Supervisor:
             if self._refused:
                 self._withdraw()
                 return EXIT_USER_ERROR
+            if self._report is not None and self.recorded is not None:
+                with suppress(Exception):
+                    self._report()
+            anchors = {journal: anchors_of(journal.path.parent, but=[journal.path]) for journal in self._journals}
             shutdown = ShutdownEnded(
-                wall_ns=self._wall_ns(),
+                wall_ns=self._wall_ns(),  # what takes time is done before, so that it is billed
                 exit_code=code if code >= 0 else None,
                 signal=fault,
                 overdue=self._killed is not None,
             )
-            anchors = {journal: anchors_of(journal.path.parent, but=[journal.path]) for journal in self._journals}
             insist({journal: replace(shutdown, anchors=found) for journal, found in anchors.items()})
             for journal in self._journals:
                 journal.close()
