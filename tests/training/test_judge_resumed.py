@@ -27,12 +27,13 @@ class Slots:
     def __init__(self, successes: int | list[int]) -> None:
         self.successes, self.begun, self.went_on = successes, [], []
         self.idle = True
-        self.taking = [([1, 2], True), ([0], False)]
+        self.replayed = self.starts = None
+        self.taking = {"seeds": [1, 2]}
 
     def begin(self, policies: list[Any], panel: Panel) -> None:
         self.begun.append(panel)
 
-    def go_on(self, policies: list[Any], taking: Any, panel: Panel | None = None) -> None:
+    def go_on(self, policies: list[Any], taking: Any, panel: Panel | None = None, before: Any = None) -> None:
         self.went_on.append(taking)
 
     def outcomes(self) -> list[Outcomes]:
@@ -115,7 +116,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-STATE = {"confirmations": 0, "screened": 5, "taking": [([1, 2], True), ([0], False)], "evaluation": None}
+STATE = {"confirmations": 0, "screened": 5, "taking": {"seeds": [1, 2]}, "ended": None, "evaluation": None}
 
 
 @pytest.mark.parametrize("resumed", [True, False])

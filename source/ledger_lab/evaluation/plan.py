@@ -19,7 +19,7 @@ from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint, find_c
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation
-from ledger_lab.ledger import RunDeclared
+from ledger_lab.ledger import Run, RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences, is_panel_file
 from ledger_lab.panels.checks import require_takeable, task_panel
 from ledger_lab.panels.ground import Ground, declared_ground
@@ -46,6 +46,8 @@ class EvaluationPlan:
     panel: Panel
     """The panel with its own seeds; to compare two candidates, with fresh seeds."""
     candidates: list[Candidate]
+    runs: dict[str, Run]
+    """The runs of the candidates by their ids."""
     versus: bool
     """Whether the first of two candidates is compared with the second."""
     simulations: list[Simulation]
@@ -115,6 +117,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,
+        runs={run.declared.run_id: run for run in found_runs},
         versus=request.versus is not None,
         simulations=simulations,
         videos=request.video or 0,

@@ -18,6 +18,7 @@ from ledger_lab.checkpoints.shipped import copy_shipped_run, print_shipped_resul
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, video_folder, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
+from ledger_lab.evaluation.records import compared_with_record
 from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.evaluation.show import show_scores
@@ -81,11 +82,10 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             for simulation in plan.simulations:
                 shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
                 clock.set_base(Phase.EVALUATE)
-                scores.append(
-                    score_checkpoints(
-                        plan.candidates, simulation, plan.panel, clock, append_everywhere, console, attempt.begin
-                    )
+                scored = score_checkpoints(
+                    plan.candidates, simulation, plan.panel, clock, append_everywhere, console, attempt.begin
                 )
+                scores.append(_compared(plan, simulation, scored, console))
             # Scores are written last, because a failed evaluation must leave no row that looks like a score.
             for results in scores:
                 for candidate, result in zip(plan.candidates, results, strict=True):
@@ -125,6 +125,19 @@ def _begin(
     supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
     link.begin(supervisions, [*run_ids.values()], None, plan.device, log)
     return journals
+
+
+def _compared(
+    plan: EvaluationPlan, simulation: Simulation, scored: Sequence[PanelResult], console: Console
+) -> list[PanelResult]:
+    """Return scores after comparing them with those that the runs recorded; print differences that are explained."""
+    code, results = code_sha256(simulation.task, simulation.env_cfg), []
+    for score in scored:
+        result, difference = compared_with_record(score, plan.runs[score.run_id], code)
+        results.append(result)
+        if difference is not None:
+            console.print(difference, style="yellow", markup=False, soft_wrap=True)
+    return results
 
 
 def _record_worst(

@@ -122,6 +122,8 @@ def score_checkpoints(
             wall_ns=clock.wall_ns(),
             invalid=score.invalid,
             changed_code=candidate.changed_code,
+            replayed=slots.replayed,
+            starts=score.starts,
             outcomes=score.outcomes,
         )
         for candidate, score in zip(candidates, scores, strict=True)

@@ -108,6 +108,11 @@ class PanelResult(Row):
     changed_code: dict[str, str] = field(default_factory=dict)
     """Code that the score depends on and that differs from the code that its run declared, with the hashes of the code
     that it was scored with, by ``module:name``. Empty if it is the same, or if the run declared no such hashes."""
+    replayed: Count | None = None
+    """Episodes that were replayed in other slots, and compared bit for bit; ``None`` if none were."""
+    starts: dict[str, str] | None = None
+    """Hashes of what the episodes started with (physical states, parameters, commands), by the name of the quantity;
+    ``None`` if the simulation doesn't repeat episodes bit for bit."""
     outcomes: Outcomes
 
     def __post_init__(self) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from ledger_lab.ledger import CAPACITY, HORIZON, NON_FINITE, UNSTABLE, Outcomes
 from ledger_lab.panels.panel import Panel
 from ledger_lab.panels.predicate import checked_success
-from ledger_lab.panels.transfers import LateFlag
+from ledger_lab.panels.starts import HASH_PRIME, row_digests
+from ledger_lab.panels.transfers import LateFlag, to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
-
-_PRIME = 1_099_511_628_211
 
 
 class SlotState(IntEnum):
@@ -70,20 +70,20 @@ class EpisodeLog:
         self._state = torch.empty(base.num_envs - first, dtype=torch.long, device=base.device)
         self._running = None if self._state.device.type == "cpu" else LateFlag.pinned()
         """Whether an episode was running after the last terminations, on a GPU."""
-        self.restart(0)
+        self.restart([])
 
-    def restart(self, slots: int) -> None:
-        """Begin an episode in each of the first held-out slots.
+    def restart(self, slots: Sequence[int]) -> None:
+        """Begin an episode in each of some held-out slots.
 
         Args:
-            slots: Number of these slots; the others stay empty.
+            slots: These slots; the others stay empty.
         """
         count, device = len(self._state), self._state.device
         self.steps_done = 0
         self._state.fill_(SlotState.EMPTY)
-        self._state[:slots] = SlotState.RUNNING
+        self._state.index_fill_(0, to_device(np.array(slots, dtype=np.int64), self._state), SlotState.RUNNING)
         if self._running is not None:
-            self._running.set(slots > 0)
+            self._running.set(len(slots) > 0)
         self._overflow_steps = torch.zeros((), dtype=torch.long, device=device)
         self._steps = torch.zeros(count, dtype=torch.long, device=device)
         self._held = torch.zeros(count, dtype=torch.long, device=device)
@@ -157,9 +157,8 @@ class EpisodeLog:
         finite = torch.isfinite(figures).all(dim=1)
         self._state.masked_fill_(counted & ~finite, SlotState.NON_FINITE)
         # A hash of every bit that the policy saw: equal fingerprints mean equal episodes.
-        places = torch.arange(1, 2 * figures.shape[1], 2, device=figures.device)
-        digest = (figures.contiguous().view(torch.int32).long() * places * _PRIME).sum(dim=1)
-        self._fingerprint = torch.where(counted, (self._fingerprint ^ digest) * _PRIME, self._fingerprint)
+        digest = row_digests(figures)
+        self._fingerprint = torch.where(counted, (self._fingerprint ^ digest) * HASH_PRIME, self._fingerprint)
         if unstable is not None:
             self._state.masked_fill_(counted & unstable, SlotState.UNSTABLE)
         if overflowed is not None:
@@ -167,17 +166,16 @@ class EpisodeLog:
             self._state.masked_fill_(spoiled, SlotState.OVERFLOWED)
             self._overflow_steps += spoiled.any()
 
-    def outcomes(self, place: int, episodes: Sequence[tuple[str, int]]) -> Outcomes:
-        """Return the outcomes of one policy's episodes.
+    def outcomes(self, slots: slice, episodes: Sequence[tuple[str, int]]) -> Outcomes:
+        """Return the outcomes of some slots.
 
         Args:
-            place: Index of the policy among the scored policies, from 0.
-            episodes: Cell and seed of each of the policy's slots.
+            slots: The slots.
+            episodes: Cell and seed of each of them.
 
         Raises:
             RuntimeError: If an episode is still running.
         """
-        slots = slice(place * len(episodes), (place + 1) * len(episodes))
         ended = self._state[slots].tolist()
         if SlotState.RUNNING in ended:
             raise RuntimeError(f"panel {self._panel.name}: an episode has not ended")

@@ -19,6 +19,8 @@ class Score:
     outcomes: Outcomes
     invalid: str | None
     """Why the outcomes prove nothing; ``None`` if they are valid."""
+    starts: dict[str, str] | None
+    """Hashes of what the episodes started with, see :meth:`ledger_lab.panels.slots.HeldOutSlots.starts`."""
 
 
 def score_policies(
@@ -44,5 +46,8 @@ def score_policies(
             while not slots.idle:
                 slots.step(no_training_actions)
                 on_step()
-            scores += [Score(outcomes, slots.invalid(outcomes)) for outcomes in slots.outcomes()]
+            scores += [
+                Score(outcomes, slots.invalid(outcomes), slots.starts(place))
+                for place, outcomes in enumerate(slots.outcomes())
+            ]
     return scores

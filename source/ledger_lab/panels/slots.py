@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +26,14 @@ from ledger_lab.panels.panel import Cell, Panel
 from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
-from ledger_lab.panels.starts import require_repeatable_starts
+from ledger_lab.panels.starts import (
+    combined,
+    different_start,
+    require_repeatable_starts,
+    row_digests,
+    same_values,
+    start_quantities,
+)
 from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
 from ledger_lab.panels.terrain import (
     GroundWatch,
@@ -36,6 +43,8 @@ from ledger_lab.panels.terrain import (
     spread_over_types,
 )
 from ledger_lab.panels.transfers import to_device
+from ledger_lab.panels.twins import Twins
+from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -116,8 +125,17 @@ class HeldOutSlots:
         self._log = EpisodeLog(env, panel, self.first)
         self._streams, self._startup_streams = SlotStreams(self.count), SlotStreams(self.count)
         self._policies: list[Policy | None] = [None] * places
-        self._prepared: Panel | None = None
         self._panel_taken = panel
+        surplus = self.count - places * self._episodes
+        self._exactness = exactness(self._base.cfg)
+        self._twins = Twins(panel, surplus if self._exactness == "bitwise" else 0)
+        self._starts: dict[str, torch.Tensor] = {}
+        """What the episodes of the panel started with, by the name of the quantity; each of shape (slots, ...). If the
+        engine repeats episodes bit for bit, hashes of shape (slots,)."""
+        self._first_starts: dict[str, torch.Tensor] = {}
+        """The same of the first panel with the slots' own seeds, if the engine doesn't repeat episodes bit for bit."""
+        self._unequal: str | None = None
+        """How a replay or a start in the last panel differed."""
         self._state: PanelState = "idle"
         self._hooks = Hooks(self._base, self.first)
         self._configured, self._ground = ConfiguredTerms(self._base), GroundWatch(self._base, first)
@@ -126,8 +144,7 @@ class HeldOutSlots:
         self._conditions: Conditions | None = None
         if any(cell.perturbations for cell in panel.cells):
             by_name = {cell.name: cell for cell in panel.cells}
-            cells = [by_name[name] for name, _ in panel.episodes] * places
-            cells += [Cell("")] * (self.count - len(cells))
+            cells = [by_name.get(name, Cell("")) for name in self._cells()]
             self._conditions = Conditions(env, self.first, cells)
 
     @contextmanager
@@ -169,32 +186,48 @@ class HeldOutSlots:
         self._panel_taken = panel or self._panel
         self._state = "due"
 
-    @property
-    def taking(self) -> list[tuple[list[int], bool]]:
-        """Seeds of two panels, and for each panel whether its seeds are fresh.
+    def starts(self, place: int) -> dict[str, str] | None:
+        """Return hashes of what the episodes of the last panel started with, by the name of the quantity.
 
-        The first panel is the running panel, or the next if none is running. The second is the panel that the slots are
-        prepared for.
+        Args:
+            place: Index of the policy among the scored policies, from 0.
+
+        Returns:
+            Each hash depends on the episodes, and not on their order or their slots; ``None`` if the engine doesn't
+            repeat episodes bit for bit.
         """
-        panels = (self._panel_taken, self._prepared or self._panel_taken)
-        return [(list(panel.seeds), panel.fresh) for panel in panels]
+        if self._exactness != "bitwise":
+            return None
+        rows, episodes = self._own(place), self._panel_taken.episodes
+        return {name: combined(episodes, hashes[rows].tolist()) for name, hashes in self._starts.items()}
 
-    def go_on(self, policies: Sequence[Policy], taking: Sequence[tuple[Sequence[int], bool]]) -> None:
+    @property
+    def replayed(self) -> int | None:
+        """Number of episodes that each panel replays; ``None`` if the engine doesn't repeat episodes bit for bit."""
+        return self._twins.count or None
+
+    @property
+    def taking(self) -> dict[str, Any]:
+        """Seeds of the running panel, or of the next if none is running, and what it replays; plain values."""
+        panel = self._panel_taken
+        return {"seeds": list(panel.seeds), "fresh": panel.fresh, "twins": self._twins.to_data()}
+
+    def go_on(self, policies: Sequence[Policy], taking: Mapping[str, Any], before: Policy | None = None) -> None:
         """Continue a panel in the middle of its episodes, after the state of the simulation has been restored.
 
         Args:
             policies: As for :meth:`begin`.
             taking: The value of :attr:`taking` when the state was saved.
+            before: The policy of the panel before; ``None`` if there was none.
         """
         self._policies = [*policies, *[None] * (self.places - len(policies))]
-        self._panel_taken, self._prepared = (
-            replace(self._panel, seeds=tuple(seeds), fresh=fresh) for seeds, fresh in taking
-        )
+        self._panel_taken = replace(self._panel, seeds=tuple(taking["seeds"]), fresh=taking["fresh"])
+        self._twins.go_on(taking["twins"], self._panel, before)
 
     def abandon(self) -> None:
         """Abandon the panel in progress, if any, and make the slots ready for the next panel."""
-        self._state, self._prepared = "idle", None
-        self._log.restart(0)
+        self._state = "idle"
+        self._log.restart([])
 
     @property
     def idle(self) -> bool:
@@ -238,7 +271,7 @@ class HeldOutSlots:
             outcomes: Outcomes of the last panel.
         """
         if self._capacity is None or CAPACITY not in outcomes.ended_by:
-            return None
+            return self._unequal
         steps = self._log.overflow_steps
         return f"the physics engine dropped contacts or constraints in {steps} steps: {self._capacity.advice()}"
 
@@ -247,8 +280,41 @@ class HeldOutSlots:
         self._configured.require_as_configured()
         self._ground.require_apart()
         self._hooks.require_own_commands()
-        taken = [place for place, policy in enumerate(self._policies) if policy is not None]
-        return [self._log.outcomes(place, self._panel_taken.episodes) for place in taken]
+        panel, policies = self._panel_taken, self._taken_policies
+        found = [self._log.outcomes(self._own(place), panel.episodes) for place in range(len(policies))]
+        self._unequal = None
+        if self._exactness == "statistical" and panel == self._panel:
+            first = self._first_starts = self._first_starts or self._starts
+            used = slice(len(policies) * self._episodes)
+            self._unequal = different_start(
+                name for name, value in self._starts.items() if not same_values(value[used], first[name][used])
+            )
+        if self._twins.count:
+            replays = self._log.outcomes(self._replays, self._twins.episodes(panel))
+            starts = {name: hashes[: self._replays.stop].tolist() for name, hashes in self._starts.items()}
+            if (differs := self._twins.compare(panel, policies, found, starts, replays)) is not None:
+                self._unequal = f"episodes depend on more than their seeds: {differs}"
+        return found
+
+    @property
+    def _taken_policies(self) -> list[Policy]:
+        """The policies of the panel."""
+        return [policy for policy in self._policies if policy is not None]
+
+    def _own(self, place: int) -> slice:
+        """Return the held-out slots of the episodes of one policy."""
+        return slice(place * self._episodes, (place + 1) * self._episodes)
+
+    @property
+    def _replays(self) -> slice:
+        """The held-out slots that replay episodes."""
+        begin = self.places * self._episodes
+        return slice(begin, begin + self._twins.count)
+
+    def _cells(self) -> list[str]:
+        """Return the name of each slot's cell; empty for slots that stay empty, which have no perturbations."""
+        cells = [cell for cell, _ in self._panel.episodes] * self.places + self._twins.cells
+        return [*cells, *[""] * (self.count - len(cells))]
 
     def step(self, actions: torch.Tensor) -> Any:  # noqa: ANN401 - what env.step returns
         """Step all slots.
@@ -293,7 +359,11 @@ class HeldOutSlots:
             self._start(slots)
             if self._state == "due":
                 self._state = "running"
-                self._log.restart(sum(policy is not None for policy in self._policies) * self._episodes)
+                running = np.arange(len(self._taken_policies) * self._episodes)
+                self._log.restart([*running, *self._all[self._replays]])
+                self._starts = dict(start_quantities(self._base, self._held_out))
+                if self._exactness == "bitwise":
+                    self._starts = {name: row_digests(value) for name, value in self._starts.items()}
                 if self._capacity is not None:
                     self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
 
@@ -327,10 +397,12 @@ class HeldOutSlots:
         seen = rows_of(base.obs_buf, self._held_out)
         if self._conditions is not None:
             seen = self._conditions.seen(seen)
-        for place, policy in enumerate(self._policies):
-            if policy is not None:
-                rows = slice(place * self._episodes, (place + 1) * self._episodes)
-                actions[rows] = in_batches(policy, rows_of(seen, rows))
+        policies = self._taken_policies
+        acting = [(policy, self._own(place)) for place, policy in enumerate(policies)]
+        if self._twins.count:
+            acting.append((self._twins.policy(policies), self._replays))
+        for policy, rows in acting:
+            actions[rows] = in_batches(policy, rows_of(seen, rows))
         if self._conditions is not None:
             actions = self._conditions.delayed(actions)
         return actions.masked_fill(self._log.parked.unsqueeze(1), 0.0)
@@ -341,15 +413,14 @@ class HeldOutSlots:
         Args:
             order: Number of the episode for each slot; by default the slots' own order.
         """
-        if self._panel_taken == self._prepared:
-            return
-        self._prepared = self._panel_taken
-        episodes = self._prepared.episodes
+        panel = self._panel_taken
+        episodes = [*panel.episodes] * self.places + self._twins.episodes(panel)
+        episodes += [panel.episodes[slot % self._episodes] for slot in range(self.count - len(episodes))]
 
         def keys(purpose: Purpose, own_cell: bool = False) -> NDArray[np.uint64]:
             task = self._panel.task
             each = [stream_key(purpose, task, seed, cell if own_cell else "") for cell, seed in episodes]
-            own = np.resize(np.array(each, dtype=np.uint64), self.count)
+            own = np.array(each, dtype=np.uint64)
             return own if order is None else own[order]
 
         self._keys, self._condition_keys = keys("episode"), keys("disturbance", own_cell=True)
@@ -371,10 +442,8 @@ class HeldOutSlots:
             for name, term in zip(manager.active_terms[group], terms, strict=True)
         }
         success = f"panel {panel.name}: success function {panel.success_function!r}", self._log.succeeds
-        cells = [cell for cell, _ in panel.episodes] * self.places
-        cells += [""] * (self.count - len(cells))  # surplus slots have no perturbations
         training = GlobalStreams()
-        require_own_rows(base, self.first, cells, self._restart, success, observations)
+        require_own_rows(base, self.first, self._cells(), self._restart, success, observations)
         training.restore()
 
     def _restart(self, order: NDArray[np.int64] | None = None) -> None:
@@ -383,7 +452,6 @@ class HeldOutSlots:
         Args:
             order: Number of the episode for each slot; by default the slots' own order.
         """
-        self._prepared = None
         self._prepare(order)
         self._start(self._all)
 

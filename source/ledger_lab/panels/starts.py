@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf
 
 _LATER = 1_000_003
 """By how many seconds clocks, and by how many steps counters, are ahead in other surroundings."""
+
+HASH_PRIME = 1_099_511_628_211
+"""Factor of the hashes of episodes: the prime of the hash FNV-1a for 64 bits."""
 
 _ROUNDING = 1e-5
 """Largest difference, relative and absolute, that counts as rounding."""
@@ -90,7 +94,7 @@ def _difference(base: ManagerBasedRLEnv, rows: slice, start: Callable[[], None])
     expected = dict(start_quantities(base, rows))
     with other_surroundings(base):
         start()
-    same = _same_bits if exactness(base.cfg) == "bitwise" else _same_values
+    same = _same_bits if exactness(base.cfg) == "bitwise" else same_values
     return next((name for name, value in start_quantities(base, rows) if not same(value, expected[name])), None)
 
 
@@ -99,7 +103,7 @@ def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     return torch.equal(*((each.view(torch.int32) if each.dtype == torch.float32 else each) for each in (left, right)))
 
 
-def _same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
+def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Tell whether two tensors are equal, apart from rounding."""
     return torch.allclose(left, right, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
 
@@ -124,6 +128,74 @@ def start_quantities(
                 yield f"{quantity} of {name!r}", parameter.torch[rows].clone()
     for name in base.command_manager.active_terms:
         yield f"command {name!r}", base.command_manager.get_command(name)[rows].clone()
+
+
+def different_start(names: Iterable[str]) -> str | None:
+    """Return why a panel is invalid whose episodes start differently than before on the same seeds.
+
+    Args:
+        names: The quantities that differ.
+
+    Returns:
+        The reason, with the first of the quantities; ``None`` if there are none.
+    """
+    if (name := next(iter(names), None)) is None:
+        return None
+    return (
+        f"its episodes start differently than before on the same seeds: {name}. Something that a curriculum or an "
+        "event changed lasts longer than an episode"
+    )
+
+
+def changed_starts(then: Mapping[str, str] | None, now: Mapping[str, str] | None) -> list[str]:
+    """Return the quantities in which two panels with the same seeds start differently.
+
+    Args:
+        then: Hashes by the name of the quantity, as in :class:`ledger_lab.ledger.PanelResult`.
+        now: The same of the other panel.
+    """
+    return [name for name, each in (now or {}).items() if (then or {}).get(name, each) != each]
+
+
+def combined(episodes: Sequence[tuple[str, int]], hashes: Sequence[int]) -> str:
+    """Return one hash of the hashes of all episodes; their order makes no difference.
+
+    Args:
+        episodes: Cell and seed of each episode.
+        hashes: A hash per episode.
+    """
+    texts = (f"{cell}/{seed}/{each}" for (cell, seed), each in zip(episodes, hashes, strict=True))
+    parts = (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") for text in texts)
+    return f"{sum(parts) % 2**64:016x}"
+
+
+def sum_of_starts(shares: Sequence[Mapping[str, str] | None]) -> dict[str, str] | None:
+    """Return the hashes of all episodes, from the hashes of each process's share of them.
+
+    Args:
+        shares: Hashes by the name of the quantity, as :func:`combined` returns them.
+    """
+    whole: dict[str, str] = {}
+    for share in shares:
+        if share is None:
+            return None
+        for name, part in share.items():
+            whole[name] = f"{(int(whole.get(name, '0'), 16) + int(part, 16)) % 2**64:016x}"
+    return whole
+
+
+def row_digests(values: torch.Tensor) -> torch.Tensor:
+    """Return a hash of each row of a tensor; rows with equal bits have equal hashes.
+
+    Args:
+        values: Shape (rows, ...).
+
+    Returns:
+        Shape (rows,), of whole numbers.
+    """
+    figures = values.flatten(1).float()
+    places = torch.arange(1, 2 * figures.shape[1], 2, device=figures.device)
+    return (figures.contiguous().view(torch.int32).long() * places * HASH_PRIME).sum(dim=1)
 
 
 def _reset_events(base: ManagerBasedRLEnv) -> list[tuple[str, Any]]:

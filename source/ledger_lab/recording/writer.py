@@ -270,6 +270,8 @@ class RunWriter(AttemptWriter):
         extension: int = 0,
         invalid: str | None = None,
         changed_code: Mapping[str, str] | None = None,
+        replayed: int | None = None,
+        starts: dict[str, str] | None = None,
     ) -> PanelResult:
         """Write a checkpoint's score on a panel, unless an earlier attempt wrote one for the same purpose.
 
@@ -288,6 +290,8 @@ class RunWriter(AttemptWriter):
             extension: Number of the panel within the confirmation, from 0.
             invalid: Why the score proves nothing; ``None`` if it is valid.
             changed_code: Code that differs from what the run declared, as in the row; ``None`` for none.
+            replayed: Episodes that were replayed in other slots; ``None`` for none.
+            starts: Hashes of what the episodes started with, as in the row.
 
         Returns:
             The valid row: that of the earlier attempt, or the new row.
@@ -314,6 +318,8 @@ class RunWriter(AttemptWriter):
             wall_ns=self.clock.wall_ns(),
             invalid=invalid,
             changed_code=dict(changed_code or {}),
+            replayed=replayed,
+            starts=starts,
             outcomes=outcomes,
         )
         self._append_once(result)

@@ -12,6 +12,7 @@ import torch
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.meters import Phase
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
+from ledger_lab.panels.starts import changed_starts, different_start
 from ledger_lab.panels.verdict import Standing
 from ledger_lab.physics import exactness
 from ledger_lab.recording.writer import RunWriter
@@ -74,6 +75,10 @@ class Judge:
         self._evaluation: _Evaluation | None = None
         self._confirmations = 0
         self._screened: int | None = None
+        self._ended: CheckpointSaved | None = None
+        """The checkpoint whose episodes the next panel replays."""
+        self._starts: dict[tuple[str, str], dict[str, str]] = {}
+        """Hashes of what the episodes of a panel start with, from its first result, by its id and the changed code."""
         self._spent: dict[tuple[int, int], PanelResult] = {}
         """Results of confirmations, earlier attempts included, by the number of the confirmation and of its panel."""
         self.last: PanelResult | None = None
@@ -106,6 +111,7 @@ class Judge:
             "confirmations": self._confirmations,
             "screened": self._screened,
             "taking": self._slots.taking,
+            "ended": None if self._ended is None else self._ended.to_data(),
             "evaluation": evaluation,
         }
 
@@ -130,11 +136,12 @@ class Judge:
         evaluation = None if state["evaluation"] is None else self._resumed_evaluation(**state["evaluation"])
         if whole:
             self._evaluation = evaluation
-            taking = state["taking"]
+            self._ended = None if state["ended"] is None else CheckpointSaved.from_data(state["ended"])
+            before = None if self._ended is None else self._load(self._ended)
             if evaluation is None:
-                self._slots.go_on([], taking)
+                self._slots.go_on([], state["taking"], before=before)
             else:
-                self._slots.go_on([evaluation.policy], taking, evaluation.panel)
+                self._slots.go_on([evaluation.policy], state["taking"], evaluation.panel, before)
         elif evaluation is not None:
             self._go_on_from(evaluation, [row for row in results if row.checkpoint_sha256 == evaluation.saved.sha256])
 
@@ -265,7 +272,9 @@ class Judge:
         return self._rule.replay(row for place, row in self._spent.items() if place < (number, extension))
 
     def _keep(self, result: PanelResult) -> None:
-        """Remember what a panel of a confirmation spent."""
+        """Remember what a panel of a confirmation spent, and how the episodes of a panel start."""
+        if result.starts is not None:
+            self._starts.setdefault((result.panel_id, str(result.changed_code)), result.starts)
         if result.purpose == "confirmation" and result.confirmation is not None:
             self._spent[result.confirmation, result.extension] = result
 
@@ -287,7 +296,7 @@ class Judge:
             return []
         (outcomes,) = self._slots.outcomes()
         result = self._write(ended, outcomes)
-        self._evaluation, self.last = None, result
+        self._evaluation, self._ended, self.last = None, ended.saved, result
         self._keep(result)
         self.valid += result.invalid is None
         if result.confirms:
@@ -302,17 +311,24 @@ class Judge:
 
     def _write(self, ended: _Evaluation, outcomes: Outcomes) -> PanelResult:
         """Write the result of an evaluation, unless an earlier attempt did; return the result that counts."""
+        invalid, starts = self._slots.invalid(outcomes), self._slots.starts
+        panel_id = PanelIdentity.of(ended.panel, self._plan.simulation).id
+        if starts is not None:
+            first = self._starts.setdefault((panel_id, str(self._plan.changed_code)), starts)
+            invalid = invalid or different_start(changed_starts(first, starts))
         return self._writer.result(
             ended.saved,
             outcomes,
             panel=ended.panel.name,
-            panel_id=PanelIdentity.of(ended.panel, self._plan.simulation).id,
+            panel_id=panel_id,
             seeds=[seed for _, seed in ended.panel.episodes],
             purpose=ended.purpose,
             confirmation=ended.confirmation,
             extension=ended.extension,
             needed=ended.needed,
             exactness=exactness(self._plan.env_cfg),
-            invalid=self._slots.invalid(outcomes),
+            invalid=invalid,
             changed_code=self._plan.changed_code,
+            replayed=self._slots.replayed,
+            starts=starts,
         )

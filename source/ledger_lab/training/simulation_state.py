@@ -157,7 +157,7 @@ class _Whole(SimulationState):
         only[Stepper] = frozenset({"status"})  # the rest is memory of its threads, or belongs to MuJoCo-Warp
         self._stepper: Stepper | None = getattr(NewtonManager._solver, "stepper", None)
         if slots is not None:
-            only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies"}  # the judge loads them again
+            only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies", "_twins"}  # the judge restores them
         super().__init__(env, view, Capture({"env": env.unwrapped, "slots": slots, **carriers, **physics}, only=only))
 
     def take(self) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
+from ledger_lab.panels.starts import sum_of_starts
 from ledger_lab.runners import Policy
 from ledger_lab.runners.process_group import ProcessGroup
 
@@ -70,6 +71,7 @@ class SpreadSlots:
         self.first, self.count, self.action_count = slots.first, slots.count, slots.action_count
         self._taken = panel
         self._invalid: str | None = None
+        self._starts: dict[str, str] | None = None
 
     def begin(self, policies: Sequence[Policy], panel: Panel | None = None) -> None:
         """Begin a panel within the next step.
@@ -82,20 +84,37 @@ class SpreadSlots:
         self._slots.begin(policies, share_of(self._taken, self._group.world.rank, self._group.world.size))
 
     @property
-    def taking(self) -> list[tuple[list[int], bool]]:
+    def replayed(self) -> int | None:
+        """Number of episodes that each panel replays, of all processes; ``None`` for none."""
+        return self._slots.replayed and self._slots.replayed * self._group.world.size
+
+    @property
+    def starts(self) -> dict[str, str] | None:
+        """Hashes of what the episodes of the last panel started with, by the name of the quantity."""
+        return self._starts
+
+    @property
+    def taking(self) -> dict[str, Any]:
         """The value of :attr:`ledger_lab.panels.slots.HeldOutSlots.taking` in this process."""
         return self._slots.taking
 
-    def go_on(self, policies: Sequence[Policy], taking: Sequence[Any], panel: Panel | None = None) -> None:
+    def go_on(
+        self,
+        policies: Sequence[Policy],
+        taking: Mapping[str, Any],
+        panel: Panel | None = None,
+        before: Policy | None = None,
+    ) -> None:
         """Continue a panel in the middle of its episodes, after the state of the simulation has been restored.
 
         Args:
             policies: The policy, as a sequence of one; empty if no panel was in progress.
             taking: The value of :attr:`taking` in this process when the state was saved.
             panel: As for :meth:`begin`.
+            before: The policy of the panel before; ``None`` if there was none.
         """
         self._taken = panel or self._panel
-        self._slots.go_on(policies, taking)
+        self._slots.go_on(policies, taking, before)
 
     @property
     def idle_here(self) -> bool:
@@ -118,7 +137,9 @@ class SpreadSlots:
     def outcomes(self) -> list[Outcomes]:
         """Return the outcomes of the policy's episodes, in the order of the panel."""
         (mine,) = self._slots.outcomes()
-        shares = self._group.gather({"outcomes": asdict(mine), "invalid": self._slots.invalid(mine)})
+        own = {"outcomes": asdict(mine), "invalid": self._slots.invalid(mine), "starts": self._slots.starts(0)}
+        shares = self._group.gather(own)
+        self._starts = sum_of_starts([share["starts"] for share in shares])
         self._invalid = next((share["invalid"] for share in shares if share["invalid"] is not None), None)
         return [merged([Outcomes(**share["outcomes"]) for share in shares], self._taken.episodes)]
 

@@ -1,0 +1,167 @@
+"""Held-out slots that replay episodes of the panel before.
+
+A replay has the same seed and the same policy, but another slot, other company, and a later time. If it is not the same
+episode bit for bit, then episodes depend on more than their seeds: on what a curriculum changed, on what an earlier
+episode left, or on other slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ledger_lab.ledger import CAPACITY, Outcomes
+from ledger_lab.panels.panel import Panel
+from ledger_lab.panels.policy import Policy
+from ledger_lab.panels.slot_count import MOST_TWINS
+
+_COMPARED = {
+    "success": "its success",
+    "ended_by": "its end",
+    "steps": "its length",
+    "success_any": "its success at the best moment",
+    "episode_return": "its return",
+    "fingerprint": "its observations or rewards",
+}
+"""Columns of the outcomes that must repeat, and what a message calls them."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The episodes of a policy on a panel."""
+
+    panel: Panel
+    policy: Policy
+    outcomes: Outcomes
+    starts: Mapping[str, Sequence[int]]
+    """Hashes of what each episode started with, by the name of the quantity."""
+
+
+class Twins:
+    """The slots that replay episodes; each has a cell of its own, and another episode of it in every panel."""
+
+    def __init__(self, panel: Panel, room: int) -> None:
+        """Choose the cells of the slots.
+
+        Args:
+            panel: The panel of the held-out slots.
+            room: Slots that are left for replays.
+        """
+        cells = [cell for cell, _ in panel.episodes]
+        self.count = min(room, MOST_TWINS, len(cells))
+        self.cells = [cells[twin * len(cells) // self.count] for twin in range(self.count)]
+        """The cell of each slot."""
+        self._of_cell = {name: [place for place, cell in enumerate(cells) if cell == name] for name in self.cells}
+        self._panels = 0
+        self._before: Played | None = None
+
+    @property
+    def chosen(self) -> list[int]:
+        """The episode that each slot replays in the next or running panel, by its number in the panel."""
+        found = []
+        for twin, cell in enumerate(self.cells):
+            own, several = self._of_cell[cell], self.cells.count(cell)
+            found.append(own[(self.cells[:twin].count(cell) * len(own) // several + self._panels) % len(own)])
+        return found
+
+    def episodes(self, panel: Panel) -> list[tuple[str, int]]:
+        """Return cell and seed of each slot's episode.
+
+        Args:
+            panel: The next or running panel. The first panel of a simulation is replayed while it runs.
+        """
+        of = panel if self._before is None else self._before.panel
+        return [of.episodes[episode] for episode in self.chosen]
+
+    def policy(self, policies: Sequence[Policy]) -> Policy:
+        """Return the policy of all slots.
+
+        Args:
+            policies: The policies of the next or running panel.
+        """
+        return policies[self._panels % len(policies)] if self._before is None else self._before.policy
+
+    def compare(
+        self,
+        panel: Panel,
+        policies: Sequence[Policy],
+        outcomes: Sequence[Outcomes],
+        starts: Mapping[str, Sequence[int]],
+        replays: Outcomes,
+    ) -> str | None:
+        """Compare the replays of a panel that has ended; the next panel replays episodes of this one.
+
+        Args:
+            panel: The panel.
+            policies: Its policies.
+            outcomes: The outcomes of each policy.
+            starts: Hashes of what each episode started with, by the name of the quantity: of the episodes of all
+                policies, then of the replays.
+            replays: The outcomes of the replays.
+
+        Returns:
+            How a replay differs; ``None`` if none does.
+        """
+        place, episodes = self._panels % len(policies), len(panel.episodes)
+        rows = slice(place * episodes, (place + 1) * episodes)
+        own = {name: hashes[rows] for name, hashes in starts.items()}
+        now = Played(panel, policies[place], outcomes[place], own)
+        replayed = {name: hashes[-self.count :] for name, hashes in starts.items()}
+        found = self._difference(self._before or now, replayed, replays)
+        self._before = now
+        self._panels += 1
+        return found
+
+    def _difference(self, played: Played, starts: Mapping[str, Sequence[int]], replays: Outcomes) -> str | None:
+        """Describe the first replay that differs from what was played; ``None`` if none does."""
+        for twin, episode in enumerate(self.chosen):
+            ends = (played.outcomes.ended_by[episode], replays.ended_by[twin])
+            if CAPACITY in ends:
+                continue  # invalid for a reason of its own
+            what = next((name for name, each in starts.items() if each[twin] != played.starts[name][episode]), None)
+            if what is None:
+                for column, words in _COMPARED.items():
+                    then, now = getattr(played.outcomes, column)[episode], getattr(replays, column)[twin]
+                    if then != now:
+                        what = words if column == "fingerprint" else f"{words} ({then}, then {now})"
+                        break
+            else:
+                what = f"its start: {what}"
+            if what is not None:
+                cell, seed = played.panel.episodes[episode]
+                when = "at the same time" if self._before is None else "in the panel before"
+                return (
+                    f"episode {seed} of cell {cell!r} was played {when}, and replayed by the same policy in another "
+                    f"slot, with a difference in {what}"
+                )
+        return None
+
+    def to_data(self) -> dict[str, Any]:
+        """Return what the next panel replays as plain values, without the policy."""
+        before = self._before
+        if before is None:
+            return {"panels": self._panels, "before": None}
+        return {
+            "panels": self._panels,
+            "before": {
+                "seeds": list(before.panel.seeds),
+                "fresh": before.panel.fresh,
+                "outcomes": asdict(before.outcomes),
+                "starts": {name: list(hashes) for name, hashes in before.starts.items()},
+            },
+        }
+
+    def go_on(self, data: Mapping[str, Any], panel: Panel, policy: Policy | None) -> None:
+        """Continue from the result of :meth:`to_data`.
+
+        Args:
+            data: The result.
+            panel: The panel of the held-out slots.
+            policy: The policy of the panel before; ``None`` if there was none.
+        """
+        self._panels, before = data["panels"], data["before"]
+        self._before = None
+        if before is not None and policy is not None:
+            of = replace(panel, seeds=tuple(before["seeds"]), fresh=before["fresh"])
+            self._before = Played(of, policy, Outcomes(**before["outcomes"]), before["starts"])
