@@ -99,7 +99,7 @@ def test_stand_alone_scores_equal_in_flight_scores_in_every_episode(copy_of_run:
     alone = journal.of(PanelResult)
     assert [row.checkpoint for row in alone] == started.checkpoints
     (used,) = journal.of(CapacityUsed)
-    assert (used.constraint_capacity, used.contact_capacity, used.slots) == (5, 3 * used.slots, 256 * len(beside))
+    assert (used.constraint_capacity, used.contact_capacity, used.slots) == (5, 3 * used.slots, 256 * len(beside) + 64)
     for row in alone:
         assert (row.purpose, row.needed, row.invalid, row.exactness) == ("evaluation", None, None, "bitwise")
         assert row.panel_id == run.declared.panel_id == started.panel_id

@@ -59,7 +59,7 @@ def test_each_process_writes_a_journal_and_only_the_first_process_prints(by_two:
     run = run_of(by_two)
     (attempt,) = run.attempts
     assert attempt.status is Status.COMPLETED
-    assert (run.declared.world_size, run.declared.num_envs, run.declared.held_out_slots) == (2, 32, 128)
+    assert (run.declared.world_size, run.declared.num_envs, run.declared.held_out_slots) == (2, 32, 128 + 8)
     assert [(start.rank, start.seed) for start in attempt.of(AttemptStarted)] == [(0, 42), (1, 43)]
     first, second = attempt.ranks
     assert [row.iteration for row in first.of(CheckpointSaved)] == [1, 2, 3, 4]

@@ -110,7 +110,7 @@ class RunDeclared(Row):
     """The fields whose hash is the panel id. If two ids differ, these fields show why."""
     target_success: Share
     held_out_slots: Count
-    """Held-out slots beside the training environments of each process; 0 for none."""
+    """Held-out slots beside the training environments of each process (with replays); 0 for none."""
     eval_every: Positive | None
     """Iterations between two scored policies; ``None`` if scoring is continuous."""
     stop_at_target: bool

@@ -8,18 +8,12 @@ SLOTS_MULTIPLE = 64
 On a CPU, torch computes a tensor with vector instructions. It computes the remainder of its rows with other
 instructions, whose ``atan2`` differs in the last bit. A multiple leaves no remainder."""
 
-LEAST_TWINS, MOST_TWINS = 8, 16
-"""Slots that replay episodes, see :mod:`ledger_lab.panels.twins`. They take slots that a multiple adds anyway, if these
-are enough."""
-
 
 def slots_in_all(training: int, held_out: int) -> int:
     """Return the number of slots of a simulation; with held-out slots, a multiple of :data:`SLOTS_MULTIPLE`.
 
     Args:
         training: Training slots.
-        held_out: Slots for the episodes of panels; 0 for none. Slots for replays are added.
+        held_out: Held-out slots; 0 for none.
     """
-    if held_out == 0:
-        return training
-    return -(-(training + held_out + LEAST_TWINS) // SLOTS_MULTIPLE) * SLOTS_MULTIPLE
+    return training if held_out == 0 else -(-(training + held_out) // SLOTS_MULTIPLE) * SLOTS_MULTIPLE

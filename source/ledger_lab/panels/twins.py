@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.panel import Panel
 from ledger_lab.panels.policy import Policy
-from ledger_lab.panels.slot_count import MOST_TWINS
+from ledger_lab.physics import exactness
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+LEAST_TWINS, MOST_TWINS = 8, 16
+"""Slots that replay episodes. They are more than the least if a simulation has slots to spare."""
 
 _COMPARED = {
     "success": "its success",
@@ -36,6 +42,15 @@ class Played:
     outcomes: Outcomes
     starts: Mapping[str, Sequence[int]]
     """Hashes of what each episode started with, by the name of the quantity."""
+
+
+def least_twins(env_cfg: ManagerBasedRLEnvCfg) -> int:
+    """Return how many slots a simulation needs for replays: none if its engine doesn't repeat episodes bit for bit.
+
+    Args:
+        env_cfg: Configuration of the environment.
+    """
+    return LEAST_TWINS if exactness(env_cfg) == "bitwise" else 0
 
 
 class Twins:

@@ -19,6 +19,7 @@ from ledger_lab.mirrors.start import require_mirrors
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
+from ledger_lab.panels.twins import least_twins
 from ledger_lab.recipes.libraries import require_library
 from ledger_lab.recipes.recipe_file import RecipeFile
 from ledger_lab.recipes.rules import positive
@@ -88,7 +89,7 @@ class TrainPlan:
     slots_cfg: ManagerBasedRLEnvCfg
     """The environment with held-out slots; the training's own environment if there are no held-out slots."""
     held_out_slots: int
-    """Held-out slots of this process."""
+    """Held-out slots of this process, with those that replay episodes."""
     recipe: dict[str, Any] | None
     """What the recipe file of the run changes, by the names that are the same for all libraries; ``None`` without a
     file."""
@@ -278,10 +279,12 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
     require_runtime(env_cfg, flags, request.cpu_threads)
     simulation = describe_simulation(held_out_config(env_cfg, 1))
-    held_out_slots = 0 if request.no_eval else len(panel.episodes) // world.size
-    slots_cfg = (
-        held_out_config(env_cfg, held_out_slots, env_cfg.scene.num_envs) if held_out_slots else unscored_config(env_cfg)
-    )
+    if request.no_eval:
+        held_out_slots, slots_cfg = 0, unscored_config(env_cfg)
+    else:
+        episodes = len(panel.episodes) // world.size
+        held_out_slots = episodes + least_twins(env_cfg)
+        slots_cfg = held_out_config(env_cfg, episodes, env_cfg.scene.num_envs)
     require_memory(request.task, slots_cfg, world.local_size)
     if batch.replay is not None:
         batch.replay.require_least_memory(env_cfg.scene.num_envs, device, world.local_size)
