@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, read_ledger
+from ledger_lab.ledger.leftovers import leftovers
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.reports.audit import broken_verdicts, contradictions, unknown_rules
 from ledger_lab.terminal.console import make_console
@@ -27,7 +28,8 @@ class VerifyRequest(Request):
             "Check that no journal of a ledger was damaged or changed after it was written. Every journal is read "
             "completely. In each journal, the program checks the hash chain, the type and range of every field, and "
             "the rows that contain sums of earlier rows. It also checks that every journal is in the directory of its "
-            "own run, and that no journal is missing or cut short. It also finds two journals of one "
+            "own run, and that no journal is missing or cut short: rows, outputs of processes and saved states show "
+            "that there were journals. It also finds two journals of one "
             "process, two directories of one run, and two different sizes of one cohort. The program prints the file "
             "and line of each damage. It also applies the rule of the verdict that each run declared, and prints every "
             "screening and confirmation whose needed successes differ from the rule. It prints contradictions: two "
@@ -64,7 +66,8 @@ def verify_ledger(argv: Sequence[str]) -> int:
             raise ledger.damage[0]  # nothing could be read
         raise UserError(f"no journals under {request.log_root}: name the root of a ledger with --log_root")
     console = make_console()
-    for damage in ledger.damage:
+    damaged = [*ledger.damage, *(each for run in ledger.runs for each in leftovers(run))]
+    for damage in damaged:
         console.print(f"damaged: {damage}", soft_wrap=True)
     found = [(each.path / name, found) for each in ledger.directories for name, found in each.found.items()]
     rows = torn = 0
@@ -97,7 +100,5 @@ def verify_ledger(argv: Sequence[str]) -> int:
             notes.append(f"other code, other score: {pair.text}. Between them, these differ: {pair.explained_by}")
     for line in (*wrong, *notes):
         console.print(line, markup=False, soft_wrap=True)
-    console.print(
-        f"{len(found)} journals, {rows} rows, {torn} torn, {len(ledger.damage)} damaged, {len(wrong)} wrong scores"
-    )
-    return 1 if ledger.damage or wrong else 0
+    console.print(f"{len(found)} journals, {rows} rows, {torn} torn, {len(damaged)} damaged, {len(wrong)} wrong scores")
+    return 1 if damaged or wrong else 0

@@ -133,8 +133,8 @@ def _carry_out(
     console = terminal.console
     with ExitStack() as shutdown:
         with _errors_of_beginning(plan):
-            terminal.keep_log(plan.log)
             writer = _begin(plan, group, started_ns, link, shutdown, console)
+            terminal.keep_log(plan.log)  # a log without journals shows that the journals were removed
         shutdown.enter_context(metered_compilation(writer.clock))
         shutdown.enter_context(metered_collectives(writer.clock))
         peak = functools.partial(peak_gpu_memory_bytes, plan.device)
