@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -109,8 +110,23 @@ def everything_at_once(env: Any) -> torch.Tensor:
     return slow & (position.unsqueeze(1).repeat(1, 3, 1).reshape(-1, 2).norm(dim=-1).reshape(-1, 3).amax(dim=1) < 5.0)
 
 
-def test_a_success_function_may_combine_what_belongs_to_one_environment(env: Any) -> None:
-    attach(env, judged_by("everything_at_once"))
+class Near:
+    """A success function that is an object."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def __call__(self, env: Any, scale: float = 1.0) -> torch.Tensor:
+        return env.scene["robot"].data.joint_pos.torch[:, 1].abs() < scale * self.limit
+
+
+near = Near(1.0)
+nearer = functools.partial(near, scale=0.5)
+
+
+@pytest.mark.parametrize("name", ["everything_at_once", "near", "nearer"])
+def test_a_success_function_may_combine_what_belongs_to_one_environment(env: Any, name: str) -> None:
+    attach(env, judged_by(name))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import math
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import isaaclab.utils.dict
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.utils import to_dict
+from isaaclab.utils.string import callable_to_string
 from isaaclab_tasks.utils import PresetCfg, resolve_task_config
 from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
 from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
@@ -281,6 +284,18 @@ def _parse(value: str) -> Any:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value
+
+
+def _describe_callable(value: Any) -> Any:
+    """Return how a configuration names something that can be called: by its parts, if it has no name of its own."""
+    if hasattr(value, "__name__"):
+        return callable_to_string(value)
+    if isinstance(value, functools.partial):
+        return to_dict({"partial": value.func, "args": value.args, "keywords": value.keywords})
+    return to_dict({"object": type(value), "values": vars(value)})
+
+
+isaaclab.utils.dict.callable_to_string = _describe_callable  # to_dict, which also writes env.yaml, would fail
 
 
 def plain_config(value: Any) -> Any:
