@@ -228,10 +228,20 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
     parsed = _parse(value)
     if node is None or (parsed is None and (key in ruled or _may_be_none(parent, path[-1], node))):
         return
+    if isinstance(node, tuple) and "..." in _declared_type(parent, path[-1]):
+        node = list(node)  # of any length
+        parsed = list(parsed) if isinstance(parsed, tuple) else parsed
     if isinstance(node, list) and node:
-        if not isinstance(parsed, list) or not parsed or not all(_is_like(each, node[0]) for each in parsed):
+        if not _is_like(parsed, node):
             raise UserError(f"override {override!r}: {key} is a list like {node!r}, and {value!r} is not")
         return
+    if isinstance(node, slice) and not _is_like(parsed, node):
+        raise UserError(
+            f"override {override!r}: {key} selects by numbers, and {value!r} has none: give a list like [0, 1], or "
+            "leave it out to select all"
+        )
+    if isinstance(node, tuple) and not _is_like(parsed, node):
+        raise UserError(f"override {override!r}: {key} has {len(node)} values like {node!r}, and {value!r} has not")
     if children(node) and not isinstance(parsed, Mapping):
         raise UserError(
             f"override {override!r}: {key} is a group: name one of its settings {', '.join(children(node))}"
@@ -242,7 +252,19 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
 
 
 def _is_like(value: Any, former: Any) -> bool:
-    """Tell whether the type of a value fits the former value."""
+    """Tell whether the type and the shape of a value fit the former value."""
+    if isinstance(former, tuple):
+        numbers = [float(each) if type(each) is int else each for each in former]
+        return isinstance(value, list | tuple) and len(value) == len(former) and all(map(_is_like, value, numbers))
+    if isinstance(former, list) and former:
+        return isinstance(value, list) and bool(value) and all(_is_like(each, former[0]) for each in value)
+    if isinstance(former, slice):
+        return isinstance(value, list) and bool(value) and all(type(each) is int for each in value)
+    if isinstance(former, Mapping):
+        shared = former.keys() & value.keys() if isinstance(value, Mapping) else ()
+        return isinstance(value, Mapping) and all(_is_like(value[name], former[name]) for name in shared)
+    if callable(former):
+        return isinstance(value, str)
     kinds: dict[type, type | tuple[type, ...]] = {bool: bool, int: int, float: (int, float), str: str}
     allowed = kinds.get(type(former))
     if allowed is None:
@@ -252,9 +274,14 @@ def _is_like(value: Any, former: Any) -> bool:
 
 def _may_be_none(parent: Any, name: str, value: Any) -> bool:
     """Tell whether a setting may be ``None``: numbers and switches only if their declaration allows it."""
-    field = getattr(parent, "__dataclass_fields__", {}).get(name)
-    declared_so = field is not None and any(word in str(field.type) for word in ("None", "Optional", "Any"))
+    declared_so = any(word in _declared_type(parent, name) for word in ("None", "Optional", "Any"))
     return declared_so or not isinstance(value, int | float)
+
+
+def _declared_type(parent: Any, name: str) -> str:
+    """Return the type that the class of a group declares for a setting; empty if it declares none."""
+    field = getattr(parent, "__dataclass_fields__", {}).get(name)
+    return "" if field is None else str(field.type)
 
 
 def require_values(agent_cfg: Any, adapter: Adapter) -> None:
