@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
-from ledger_lab.panels import anytime_interval, wilson_interval
+from ledger_lab.panels import ConfirmedShare, wilson_interval
 from ledger_lab.panels.verdict import RULE_VERSION, Standing, VerdictRule
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -42,6 +42,10 @@ _FAILURES = {
 
 _COVERED_FAILURES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1)
 """Failure rates of the policies whose intervals are examined, as multiples of what the target allows."""
+
+_CONFIRMATIONS, _LATER = 20, 6
+"""Most confirmations of a run whose intervals are examined, and the number from which on they are counted separately,
+too."""
 
 _SETTINGS = {
     "stake": "Share of the remaining error budget that the first panel of a confirmation may risk",
@@ -121,12 +125,17 @@ class Coverage:
 
     success: float
     """True success rate."""
-    confirmations: int
+    runs: int
+    """Runs of up to 20 confirmations."""
     passes: int
     covered: int
     """Passes whose interval, as reports show it, holds the true success rate."""
+    later_passes: int
+    """Passes at the sixth confirmation of the run, or later."""
+    later_covered: int
+    """Those of them whose interval holds the true success rate."""
     covered_by_wilson: int
-    """The same for Wilson's interval, which ignores that the pass selects."""
+    """Passes for which Wilson's interval does, which ignores that the pass selects."""
 
 
 def bench_verdict(argv: Sequence[str]) -> int:
@@ -233,56 +242,74 @@ def examine(scenario: Scenario, rule: VerdictRule, episodes: int, runs: int, rng
 
 
 def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int, rng: Generator) -> Coverage:
-    """Simulate the first confirmation of many runs, and the interval of those that pass.
+    """Simulate the confirmations of many runs, and the interval of those that pass.
 
     Args:
         success: True success rate of the policy.
         rule: The rule.
         episodes: Episodes of the panel.
-        runs: How many confirmations.
+        runs: How many runs.
         rng: Random stream.
     """
-    counts = passed_confirmations(success, rule, episodes, runs, rng)
+    passed = passed_confirmations([success], rule, episodes, runs, rng, last=_CONFIRMATIONS)
+    later = [each for number, each in passed if number >= _LATER]
 
-    def covered(interval: Callable[[int, int], tuple[float, float]]) -> int:
-        ends = {each: interval(*each) for each in set(counts)}
-        return sum(ends[each][0] <= success <= ends[each][1] for each in counts)
+    def covered(intervals: Iterable[tuple[float, float]]) -> int:
+        return sum(low <= success <= high for low, high in intervals)
 
     return Coverage(
         success=success,
-        confirmations=runs,
-        passes=len(counts),
-        covered=covered(anytime_interval),
-        covered_by_wilson=covered(wilson_interval),
+        runs=runs,
+        passes=len(passed),
+        covered=covered(each.interval() for _, each in passed),
+        later_passes=len(later),
+        later_covered=covered(each.interval() for each in later),
+        covered_by_wilson=covered(wilson_interval(each.successes, each.episodes) for _, each in passed),
     )
 
 
 def passed_confirmations(
-    success: float, rule: VerdictRule, episodes: int, runs: int, rng: Generator
-) -> list[tuple[int, int]]:
-    """Simulate the first confirmation of many runs.
+    cells: Sequence[float],
+    rule: VerdictRule,
+    episodes: int,
+    runs: int,
+    rng: Generator,
+    last: int = 1,
+) -> list[tuple[int, ConfirmedShare]]:
+    """Simulate the confirmations of many runs whose policy does not change, until they pass.
 
     Args:
-        success: True success rate of the policy.
+        cells: True success rate of the policy in each cell; the episodes of a panel are divided evenly.
         rule: The rule.
         episodes: Episodes of the panel.
-        runs: How many confirmations.
+        runs: How many runs.
         rng: Random stream.
+        last: Most confirmations of a run.
 
     Returns:
-        Successes and episodes of each confirmation that passes.
+        The confirmations that pass, with their numbers in their runs.
     """
-    standing = rule.begin(Standing.of(rule.error_budget, (runs,)))
-    won = np.zeros(runs, dtype=np.int64)
-    running = np.arange(runs)
-    while running.size:
-        successes = rng.binomial(episodes, success, running.size)
-        won[running] += successes
-        now = rule.after(of_runs(standing, running), successes, episodes)
-        replace_runs(standing, running, now)
-        running = running[rule.goes_on(now)]
-    passed = standing.passed
-    return list(zip(won[passed].tolist(), (episodes * standing.panels[passed]).tolist(), strict=True))
+    standing, found = Standing.of(rule.error_budget, (runs,)), list[tuple[int, ConfirmedShare]]()
+    for number in range(1, last + 1):
+        standing = rule.begin(of_runs(standing, np.flatnonzero(~standing.passed)))
+        needed = rule.needs(standing, episodes)
+        won, running = np.zeros(needed.size, dtype=np.int64), np.arange(needed.size)
+        while running.size:
+            drawn = rng.binomial(episodes // len(cells), cells, (running.size, len(cells))).sum(axis=1)
+            won[running] += drawn
+            now = rule.after(of_runs(standing, running), drawn, episodes)
+            replace_runs(standing, running, now)
+            running = running[rule.goes_on(now)]
+        for run in np.flatnonzero(standing.passed).tolist():
+            proof = ConfirmedShare(
+                successes=int(won[run]),
+                episodes=int(episodes * standing.panels[run]),
+                target=rule.target_success,
+                first_needed=int(needed[run]),
+                first_episodes=episodes,
+            )
+            found.append((number, proof))
+    return found
 
 
 def draw_looks(scenario: Scenario, episodes: int, runs: int, rng: Generator) -> NDArray[np.int64]:
@@ -433,13 +460,16 @@ def _print_coverages(coverages: Sequence[Coverage], console: Console) -> None:
     """Print how often intervals of proven policies hold the true success."""
     table = Table(title="95 % intervals of confirmations that passed: share that holds the true success")
     table.box, table.pad_edge, table.title_justify = None, False, "left"
-    for header in ("true success", "passes", "shown interval", "Wilson"):
+    for header in ("true success", "runs that pass", "shown interval", f"pass no. {_LATER} or later", "Wilson"):
         table.add_column(header, justify="right")
     for each in coverages:
-        shares = [MISSING] * 2
-        if each.passes:
-            shares = [percent(count / each.passes) for count in (each.covered, each.covered_by_wilson)]
-        table.add_row(f"{100 * each.success:g} %", percent(each.passes / each.confirmations), *shares)
+        counts = (
+            (each.covered, each.passes),
+            (each.later_covered, each.later_passes),
+            (each.covered_by_wilson, each.passes),
+        )
+        shares = [percent(count / of) if of else MISSING for count, of in counts]
+        table.add_row(f"{100 * each.success:g} %", percent(each.passes / each.runs), *shares)
     console.print("", table, sep="\n")
 
 

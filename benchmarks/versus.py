@@ -193,8 +193,8 @@ def examine_confirmed(first: float, second: float, confirmations: int, generator
         generator: Source of random numbers.
     """
     rule = VerdictRule(_TARGET)
-    passed = (passed_confirmations(rate, rule, _EPISODES, confirmations, generator) for rate in (first, second))
-    intervals = [compare_confirmed(one, other).interval for one, other in zip(*passed, strict=False)]
+    passed = (passed_confirmations([rate], rule, _EPISODES, confirmations, generator) for rate in (first, second))
+    intervals = [compare_confirmed(one, other).interval for (_, one), (_, other) in zip(*passed, strict=False)]
     return ConfirmedFinding(
         first=first,
         second=second,

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, is_within, one_by_one
-from ledger_lab.panels import compare_paired, wilson_interval
+from benchmarks.verdict import passed_confirmations
+from ledger_lab.panels import VerdictRule, compare_confirmed, compare_paired, lower_bound, wilson_interval
 
 _EPISODES = (32, 256)
 _SUCCESS = (0.5, 0.85, 0.9, 0.95, 0.99)
+_RULE = VerdictRule(0.9)
+_CONFIRMATIONS, _LATER = 20, 6
+"""Most confirmations of a run, and the number from which on they are examined separately, too."""
+
+type Simulation = Callable[[Generator, int], tuple[int, int]]
 
 
-def _success(episodes: int, rate: float) -> Callable[[Generator, int], tuple[int, int]]:
+def _success(episodes: int, rate: float) -> Simulation:
     """Simulate the interval of a policy on a panel."""
 
     def simulate(generator: Generator, trials: int) -> tuple[int, int]:
@@ -25,7 +32,18 @@ def _success(episodes: int, rate: float) -> Callable[[Generator, int], tuple[int
     return simulate
 
 
-def _paired(episodes: int, rate: float, kept: float) -> Callable[[Generator, int], tuple[int, int]]:
+def _proven_by_evaluate(episodes: int, rate: float) -> Simulation:
+    """Simulate the mark with which ``evaluate.py`` says that a policy reaches a target just above its success."""
+
+    def simulate(generator: Generator, trials: int) -> tuple[int, int]:
+        won = generator.binomial(episodes, rate, trials)
+        needed = next((k for k in range(episodes + 1) if lower_bound(k, episodes) > rate), episodes + 1)
+        return trials, int((won >= needed).sum())
+
+    return simulate
+
+
+def _paired(episodes: int, rate: float, kept: float) -> Simulation:
     """Simulate the comparison of two equal policies, which share the outcomes of some episodes."""
 
     def report(generator: Generator) -> bool:
@@ -36,24 +54,105 @@ def _paired(episodes: int, rate: float, kept: float) -> Callable[[Generator, int
     return one_by_one(report)
 
 
+def _confirmed(cells: Sequence[float], episodes: int, since: int) -> Simulation:
+    """Simulate the interval of a policy that a run confirms, at a certain confirmation or later."""
+    rate = round(float(np.mean(cells)), 9)
+
+    def simulate(generator: Generator, trials: int) -> tuple[int, int]:
+        passed = passed_confirmations(cells, _RULE, episodes, trials, generator, last=_CONFIRMATIONS)
+        intervals = [proof.interval() for number, proof in passed if number >= since]
+        return len(intervals), sum(not is_within(rate, each) for each in intervals)
+
+    return simulate
+
+
+def _falsely_confirmed(cells: Sequence[float], episodes: int) -> Simulation:
+    """Simulate runs that confirm a policy below the target."""
+
+    def simulate(generator: Generator, trials: int) -> tuple[int, int]:
+        return trials, len(passed_confirmations(cells, _RULE, episodes, trials, generator, last=_CONFIRMATIONS))
+
+    return simulate
+
+
+def _compared(rates: tuple[float, float], episodes: int) -> Simulation:
+    """Simulate the comparison of two confirmed policies by their confirmations."""
+
+    def simulate(generator: Generator, trials: int) -> tuple[int, int]:
+        sides = [
+            passed_confirmations([rate], _RULE, episodes, trials, generator, last=_CONFIRMATIONS) for rate in rates
+        ]
+        found = [compare_confirmed(one, other).interval for (_, one), (_, other) in zip(*sides, strict=False)]
+        return len(found), sum(not is_within(rates[1] - rates[0], each) for each in found)
+
+    return simulate
+
+
 def _cases() -> Iterator[Case]:
     """Yield all cases."""
-    for episodes in _EPISODES:
-        for rate in _SUCCESS:
+    for episodes, rate in itertools.product(_EPISODES, _SUCCESS):
+        about = f"true success {rate:.0%}"
+        yield Case(figure="success of a policy", about=about, n=episodes, simulate=_success(episodes, rate), times=100)
+        yield Case(
+            figure="policy marked as proven by evaluate.py",
+            about=f"{about}, just below the target",
+            n=episodes,
+            simulate=_proven_by_evaluate(episodes, rate),
+            times=100,
+        )
+        for kept in (0.0, 0.7):
             yield Case(
-                figure="success of a policy",
-                about=f"true success {rate:.0%}",
+                figure="comparison of two policies on the same episodes",
+                about=f"both {rate:.0%}, {kept:.0%} of the outcomes in common",
                 n=episodes,
-                simulate=_success(episodes, rate),
-                times=100,
+                simulate=_paired(episodes, rate, kept),
             )
-            for kept in (0.0, 0.7):
+    # Rates of the cells, relative to the mean: equally difficult, or as unlike as can be.
+    for episodes, worst in itertools.product((64, 256), (0.0, 0.1, 0.28)):
+        for rate in (0.9, 0.905, 0.92, 0.99):
+            cells = _cells(rate, worst)
+            if cells is None:
+                continue
+            for since in (1, _LATER):
+                late = f", at confirmation {since} or later" if since > 1 else ""
                 yield Case(
-                    figure="comparison of two policies on the same episodes",
-                    about=f"both {rate:.0%}, {kept:.0%} of the outcomes in common",
+                    figure="success of a confirmed policy that reaches its target",
+                    about=f"true success {rate:.1%}{_named(cells)}{late}",
                     n=episodes,
-                    simulate=_paired(episodes, rate, kept),
+                    simulate=_confirmed(cells, episodes, since),
+                    times=20,
                 )
+        for rate in (0.88, 0.8999):
+            cells = _cells(rate, worst)
+            if cells is not None:
+                yield Case(
+                    figure="confirmation of a policy below its target of 90 %",
+                    about=f"true success {rate:.2%}{_named(cells)}",
+                    n=episodes,
+                    simulate=_falsely_confirmed(cells, episodes),
+                    times=20,
+                )
+    for rates in ((0.9, 0.9), (0.9, 0.95), (0.92, 0.99)):
+        yield Case(
+            figure="comparison of two confirmed policies",
+            about=f"true success {rates[0]:.0%} and {rates[1]:.0%}",
+            n=256,
+            simulate=_compared(rates, 256),
+            times=20,
+        )
+
+
+def _cells(rate: float, worst: float) -> tuple[float, ...] | None:
+    """Return cells with a mean rate, of which one is worse; ``None`` if this is not possible."""
+    if not worst:
+        return (rate,)
+    others = rate + worst / 3
+    return (others, others, others, rate - worst) if others <= 1 else None
+
+
+def _named(cells: Sequence[float]) -> str:
+    """Return the rates of several cells in words."""
+    return f", cells {', '.join(f'{rate:.1%}' for rate in cells)}" if len(cells) > 1 else ""
 
 
 CASES = tuple(_cases())

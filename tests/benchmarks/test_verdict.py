@@ -131,6 +131,7 @@ def test_the_interval_of_a_proven_policy_holds_its_success_although_the_pass_sel
     assert found.passes > 50
     assert found.covered / found.passes >= 0.95
     assert found.covered_by_wilson / found.passes < 0.5
+    assert found.later_passes > 50 and found.later_covered / found.later_passes >= 0.95
 
 
 def test_the_script_prints_and_writes_every_scenario(tmp_path: Path) -> None:

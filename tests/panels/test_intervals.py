@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import comb
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from ledger_lab.panels.intervals import anytime_interval, false_pass_bound, lower_bound, wilson_interval
+from ledger_lab.panels.intervals import ConfirmedShare, false_pass_bound, lower_bound
 
 
 def at_least(successes: int, episodes: int, share: float) -> float:
@@ -48,27 +50,41 @@ def test_impossible_counts_are_refused(successes: int, episodes: int) -> None:
         lower_bound(successes, episodes)
 
 
-def test_the_anytime_interval_holds_at_all_numbers_of_trials_together() -> None:
+def confirmed(successes: int, episodes: int, **changes: float) -> ConfirmedShare:
+    values = {"target": 0.9, "first_needed": 241, "first_episodes": 256, **changes}
+    return ConfirmedShare(successes=successes, episodes=episodes, **values)  # type: ignore[arg-type]
+
+
+def test_the_interval_of_a_confirmed_policy_begins_at_its_target_unless_more_is_known() -> None:
+    assert confirmed(241, 256).interval()[0] == 0.9
+    assert 0.9 < confirmed(254, 256).interval()[0] < 254 / 256 < confirmed(254, 256).interval()[1] < 1
+    assert confirmed(256, 256).interval()[1] == 1
+    assert confirmed(960, 1024).interval()[0] > 0.9
+
+
+def test_a_stricter_test_selects_more_and_widens_the_interval() -> None:
+    ends = [confirmed(250, 256, first_needed=needed).interval() for needed in (0, 241, 246, 250)]
+    assert all(low <= before for (before, _), (low, _) in pairwise(ends)) and ends[0][0] > ends[3][0]
+    assert confirmed(250, 256, first_needed=257).interval() == (0.9, 1.0), "only an extension could pass"
+
+
+@pytest.mark.parametrize("target", [0.0, 0.9])
+def test_the_interval_of_a_confirmed_policy_holds_at_all_numbers_of_trials_together(target: float) -> None:
     rng, missed = np.random.default_rng(7), 0
     for _ in range(200):
         successes = np.cumsum(rng.random(400) < 0.9)
-        ends = [anytime_interval(int(successes[n - 1]), n) for n in range(10, 401, 10)]
-        missed += any(not low <= 0.9 <= high for low, high in ends)
+        shares = (confirmed(int(successes[n - 1]), n, first_needed=0, target=target) for n in range(10, 401, 10))
+        missed += any(not low <= 0.9 <= high for low, high in (share.interval() for share in shares))
     assert missed / 200 <= 0.05
 
 
-@pytest.mark.parametrize(("successes", "episodes"), [(0, 1), (1, 1), (0, 256), (256, 256), (241, 256), (128, 256)])
-def test_the_anytime_interval_is_wider_than_wilsons_and_holds_the_share(successes: int, episodes: int) -> None:
-    low, high = anytime_interval(successes, episodes)
-    assert 0 <= low <= successes / episodes <= high <= 1
-    narrow = wilson_interval(successes, episodes)
-    assert high - low > narrow[1] - narrow[0]
-
-
-@pytest.mark.parametrize(("successes", "episodes"), [(0, 0), (2, 1), (-1, 3)])
-def test_the_anytime_interval_refuses_impossible_counts(successes: int, episodes: int) -> None:
-    with pytest.raises(ValueError, match="episodes"):
-        anytime_interval(successes, episodes)
+@pytest.mark.parametrize(("rate", "needed"), [(0.9, 241), (0.9, 246), (0.905, 245), (0.92, 246), (0.96, 250)])
+def test_the_interval_of_a_confirmed_policy_holds_given_that_it_passed(rate: float, needed: int) -> None:
+    """Exactly, for confirmations of one panel: also for a late confirmation, whose test is stricter."""
+    won = np.arange(needed, 257)
+    chances = binom.pmf(won, 256, rate)
+    held = [low <= rate <= high for low, high in (confirmed(int(k), 256, first_needed=needed).interval() for k in won)]
+    assert chances[held].sum() / chances.sum() >= 0.95
 
 
 def test_the_chance_of_a_false_pass_is_at_most_the_sum_of_the_error_budgets() -> None:

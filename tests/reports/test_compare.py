@@ -16,7 +16,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.costs import cost_ratio_interval, load_prices
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
-from ledger_lab.panels import PanelIdentity, anytime_interval
+from ledger_lab.panels import ConfirmedShare, PanelIdentity
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.compare import Finding, compare, refusals, select_side
@@ -279,10 +279,16 @@ def test_confirmed_policies_are_compared_by_their_independent_confirmations(tmp_
     assert finding.success is not None and finding.success.confirmed is not None
     found = finding.success.confirmed
     assert found.difference == pytest.approx(0.1)
-    ours, theirs = (anytime_interval(won, 10, math.sqrt(0.95)) for won in (9, 10))
+    ours, theirs = (
+        ConfirmedShare(successes=won, episodes=10, target=0.9, first_needed=9, first_episodes=10).interval(0.95**0.5)
+        for won in (9, 10)
+    )
     assert found.interval == pytest.approx((theirs[0] - ours[1], theirs[1] - ours[0]))
     note = finding_notes(finding)[-1]
-    assert f"success of B − A: {found.points}, by the confirmations of model_2.pt (A, 9 of 10) and" in note
+    assert (
+        f"success of B − A: {found.points} if both reach their targets, by the confirmations of model_2.pt (A, 9 of 10) and"
+        in note
+    )
     assert "evaluate.py aa --versus bb compares them on the same fresh episodes" in note
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from ledger_lab.commands.report import build_report
 from ledger_lab.costs import load_prices
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
-from ledger_lab.panels import anytime_interval
+from ledger_lab.panels import ConfirmedShare
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.recipes.libraries import agent_key
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
@@ -54,7 +54,7 @@ def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
     assert summary.evaluation_share == pytest.approx(1 / 9)
     assert (summary.target_reached, summary.wall_to_target_s) == (True, 9.0)
     assert (summary.heldout_successes, summary.heldout_episodes, summary.heldout_success) == (9, 10, 0.9)
-    assert summary.heldout_interval is not None and summary.heldout_interval[0] < 0.9 < summary.heldout_interval[1]
+    assert summary.heldout_interval is not None and summary.heldout_interval[0] == 0.9 < summary.heldout_interval[1]
     assert summary.billable_usd == pytest.approx(9.0)
     assert summary.usd_per_billion_env_steps == pytest.approx(9 / 80 * 1e9)
     assert (summary.peak_host_memory_gb, summary.peak_gpu_memory_gb) == (2.0, None)
@@ -102,7 +102,8 @@ def test_all_panels_of_a_confirmation_count(tmp_path: Path) -> None:
     assert summary.target_reached and summary.checkpoints[0].confirmed
     assert (summary.heldout_successes, summary.heldout_episodes) == (27, 30)
     assert (summary.checkpoints[0].confirmation_successes, summary.checkpoints[0].confirmation_episodes) == (27, 30)
-    assert summary.heldout_interval == anytime_interval(27, 30)
+    proof = ConfirmedShare(successes=27, episodes=30, target=0.9, first_needed=9, first_episodes=10)
+    assert summary.heldout_interval == proof.interval()
 
 
 def test_an_extension_on_seeds_of_its_confirmation_does_not_count_them_twice(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int)
     summaries = [summarize_run(run) for run in read_ledger(tmp_path).runs]
     out = StringIO()
     Console(file=out, width=width).print(render_report(summaries, summarize_cohorts(summaries), width))
-    for text in ("aaaaaaaa", "bbbbbbbb", "target reached", "crashed", "90.0 % [45.5, 100.0]"):
+    for text in ("aaaaaaaa", "bbbbbbbb", "target reached", "crashed", "90.0 % [90.0, 99.9]"):
         assert text in out.getvalue()
     assert ("updates/min" in out.getvalue()) == (width >= 200)
 

@@ -91,7 +91,7 @@ def test_a_row_shows_the_lowest_success_and_the_median_of_all_runs(tmp_path: Pat
     recorded(folder, "d", scores=(), status=Status.CRASHED)
     ((task, panel, reached, success, time, steps, cost, hardware, elsewhere),) = rows(tmp_path)
     assert (task, panel, reached) == ("`LedgerLab-T`", "`p`, 90 %", "2 of 4")
-    assert success == "90.0 % [45.5, 100.0]"
+    assert success == "90.0 % [90.0, 99.9]"
     assert (time, steps) == ("≈ 0:09", "≈ 80")
     assert cost == "$11.50 at $3600.00 an hour", "of 9 + 9 + 5 dollars, for two policies"
     assert (hardware, elsewhere) == ("`newton/mjwarp`, 2 cores of Abacus", "–")

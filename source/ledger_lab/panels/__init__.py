@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger_lab.panels.comparison import Comparison, ConfirmedComparison, compare_confirmed, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
-from ledger_lab.panels.intervals import anytime_interval, lower_bound, wilson_interval
+from ledger_lab.panels.intervals import ConfirmedShare, lower_bound, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, is_panel_file, load_panel
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "Cell",
     "Comparison",
     "ConfirmedComparison",
+    "ConfirmedShare",
     "Panel",
     "PanelIdentity",
     "VerdictRule",
@@ -32,7 +33,6 @@ __all__ = [
     "is_panel_file",
     "find_panels",
     "load_panel",
-    "anytime_interval",
     "lower_bound",
     "wilson_interval",
 ]

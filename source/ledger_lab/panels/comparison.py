@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from ledger_lab.panels.intervals import anytime_interval
+from ledger_lab.panels.intervals import ConfirmedShare
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,14 +55,12 @@ class Comparison:
 class ConfirmedComparison:
     """Result of the comparison of two policies by their confirmations, which have different episodes."""
 
-    successes_first: int
-    episodes_first: int
-    successes_second: int
-    episodes_second: int
+    first: ConfirmedShare
+    second: ConfirmedShare
     difference: float
     """Success of the second policy minus that of the first, in [-1, 1]."""
     interval: tuple[float, float]
-    """95 % interval of the difference."""
+    """95 % interval of the difference, if both policies reach their targets."""
 
     @property
     def points(self) -> str:
@@ -70,33 +68,27 @@ class ConfirmedComparison:
         return points_within(self.difference, self.interval)
 
 
-def compare_confirmed(first: tuple[int, int], second: tuple[int, int]) -> ConfirmedComparison:
+def compare_confirmed(first: ConfirmedShare, second: ConfirmedShare) -> ConfirmedComparison:
     """Compare two confirmed policies by the fresh episodes of their confirmations.
 
-    Each confirmation ended because it had enough successes. So the interval of each success rate is one that holds at
-    any number of episodes (:func:`anytime_interval`). Each holds with a probability of the square root of 95 %. The
-    confirmations are independent, so both hold with 95 %, and then the difference lies between the differences of
-    opposite ends.
+    The interval of each success rate allows for the selection of what passed. Each holds with a probability of the
+    square root of 95 %. The confirmations are independent, so both hold with 95 %, and then the difference lies between
+    the differences of opposite ends.
 
     Args:
-        first: Successes and episodes of the confirmation of the first policy.
-        second: The same of the second policy.
+        first: The confirmation of the first policy.
+        second: That of the second policy.
 
     Returns:
         The comparison. There is no p-value.
-
-    Raises:
-        ValueError: If there are no episodes, or more successes than episodes.
     """
     (low_first, high_first), (low_second, high_second) = (
-        anytime_interval(*each, confidence=math.sqrt(1 - LEVEL)) for each in (first, second)
+        each.interval(math.sqrt(1 - LEVEL)) for each in (first, second)
     )
     return ConfirmedComparison(
-        successes_first=first[0],
-        episodes_first=first[1],
-        successes_second=second[0],
-        episodes_second=second[1],
-        difference=second[0] / second[1] - first[0] / first[1],
+        first=first,
+        second=second,
+        difference=second.share - first.share,
         interval=(low_second - high_first, high_second - low_first),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, lgamma, log, prod, sqrt
 from statistics import NormalDist
@@ -32,39 +34,75 @@ def wilson_interval(successes: float, episodes: int, confidence: float = 0.95) -
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConfirmedShare:
+    """Successes of a confirmation that proved its target, and what was needed to prove it at once."""
+
+    successes: int
+    """Successes of all its panels."""
+    episodes: int
+    """Episodes of all its panels."""
+    target: float
+    """The target, in (0, 1]."""
+    first_needed: int
+    """Successes with which its first panel would have passed."""
+    first_episodes: int
+    """Episodes of its first panel."""
+
+    @property
+    def share(self) -> float:
+        """Share of the episodes that succeeded."""
+        return self.successes / self.episodes
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return an interval of the true success rate. It allows for the selection: the confirmation passed.
+
+        It begins at the target at the lowest: that the policy reaches its target is what the confirmation proves, and
+        the error budget of the run is the probability that this is wrong. **For each policy that reaches its target,
+        the interval holds the true rate in a share of ``confidence`` of the confirmations that pass,** whichever
+        confirmation of a run it is, however strict the test was, and whenever the confirmation ended.
+
+        Proof. Let ``M`` be the likelihood, averaged over all rates from the target to 1, divided by the likelihood of
+        the true rate ``p``. ``M`` is a test martingale. By Ville's inequality (Robbins 1970, Annals of Mathematical
+        Statistics 41:1397; Howard et al. 2021, Annals of Statistics 49:1055), it exceeds ``1 / a`` at any number of
+        episodes with a probability of at most ``a``. The interval leaves ``p`` out if ``M`` exceeds ``1 / a`` for
+        ``a = (1 - confidence) P``, with ``P`` the probability of ``p`` to pass the first panel. The probability of a
+        pass is at least ``P``. So the share of passes without the true rate is at most ``a / P = 1 - confidence``. The
+        logarithm of ``M P`` first falls and then rises with ``p``, so these rates are an interval.
+
+        In cells of unequal difficulty, ``M`` is expected to be lower still (Hoeffding 1956), but ``P`` may be lower,
+        too. ``python -m benchmarks coverage`` simulates this.
+
+        Args:
+            confidence: Confidence level in (0, 1).
+
+        Returns:
+            Lower and upper bound, in [0, 1].
+        """
+        return _confirmed_interval(self, confidence)
+
+
+_TINY = sys.float_info.min
+
+
 @lru_cache(maxsize=4096)
-def anytime_interval(successes: int, episodes: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return an interval of a binomial share that holds at any number of trials, also if results decide the number.
+def _confirmed_interval(of: ConfirmedShare, confidence: float) -> tuple[float, float]:
+    """Return the interval of a confirmed share."""
+    from scipy.special import bdtr, bdtrc  # takes longer to load than most reports
 
-    It holds those shares against which the likelihood, averaged over all shares from 0 to 1, is not larger by a factor
-    of ``1 / (1 - confidence)``. For the true share this ratio is a test martingale, so that by Ville's inequality the
-    interval leaves it out at *any* number of trials with a probability of at most ``1 - confidence`` (Robbins 1970,
-    Annals of Mathematical Statistics 41:1397; Howard et al. 2021, Annals of Statistics 49:1055).
-
-    Args:
-        successes: Number of successes.
-        episodes: Number of independent trials, at least 1.
-        confidence: Confidence level in (0, 1).
-
-    Returns:
-        Lower and upper bound, in [0, 1].
-
-    Raises:
-        ValueError: If there are no trials, or more successes than trials.
-    """
-    if not 0 <= successes <= episodes or episodes < 1:
-        raise ValueError(f"{successes} successes of {episodes} episodes")
-    failures, share = episodes - successes, successes / episodes
-    mean = lgamma(successes + 1) + lgamma(failures + 1) - lgamma(episodes + 2)
+    failures = of.episodes - of.successes
+    above = float(bdtr(of.successes, of.episodes + 1, of.target)) / max(1 - of.target, _TINY)
+    mean = lgamma(of.successes + 1) + lgamma(failures + 1) - lgamma(of.episodes + 2) + log(max(above, _TINY))
 
     def covered(rate: float) -> bool:
-        parts = ((successes, rate), (failures, 1 - rate))
+        parts = ((of.successes, rate), (failures, 1 - rate))
         likelihood = sum(count * log(each) if each > 0 else -inf for count, each in parts if count)
-        return likelihood >= mean + log(1 - confidence)
+        passes = float(bdtrc(of.first_needed - 1.0, of.first_episodes, rate))
+        return passes == 0 or likelihood >= mean + log((1 - confidence) * passes)
 
     ends = []
-    for outside in (0.0, 1.0):
-        inside = share
+    for outside in (of.target, 1.0):
+        inside = max(of.share, of.target)
         for _ in range(0 if covered(outside) else 60):
             middle = (inside + outside) / 2
             inside, outside = (middle, outside) if covered(middle) else (inside, middle)

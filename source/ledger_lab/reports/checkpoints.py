@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
-from ledger_lab.panels import anytime_interval, wilson_interval
+from ledger_lab.panels import ConfirmedShare, wilson_interval
 from ledger_lab.reports.columns import Shown, TableCell, figure
 from ledger_lab.units import MISSING, duration, gigabytes, in_seconds, quantity
 
@@ -30,6 +30,21 @@ class Confirmation:
             return self.panels[0].outcomes
         columns = [vars(row.outcomes) for row in self.panels]
         return Outcomes(**{name: [each for column in columns for each in column[name]] for name in columns[0]})
+
+    def share(self, target_success: float) -> ConfirmedShare:
+        """Return its share of successes, whose interval allows for the pass.
+
+        Args:
+            target_success: The target of the run.
+        """
+        first = self.panels[0]
+        return ConfirmedShare(
+            successes=self.outcomes.successes,
+            episodes=self.outcomes.episodes,
+            target=target_success,
+            first_needed=first.needed or 0,
+            first_episodes=first.outcomes.episodes,
+        )
 
 
 @dataclass(frozen=True)
@@ -180,16 +195,3 @@ def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
     """
     share, seeds = outcomes.successes / outcomes.episodes, len(set(outcomes.seed))
     return share, wilson_interval(share * seeds, seeds)
-
-
-def proven_share_of(confirmation: Confirmation) -> tuple[float, tuple[float, float]]:
-    """Return the share of successes of a confirmation that ended with its pass, and its 95 % interval.
-
-    The pass selects fortunate episodes. An interval for a fixed number of episodes would lie too high, and an interval
-    that holds at any number of episodes does not (:func:`~ledger_lab.panels.anytime_interval`).
-
-    Args:
-        confirmation: The confirmation.
-    """
-    successes, episodes = confirmation.outcomes.successes, confirmation.outcomes.episodes
-    return successes / episodes, anytime_interval(successes, episodes)

@@ -132,8 +132,9 @@ def _success_note(success: FinalPolicies, command: str) -> str:
     if success.confirmed is not None:
         both, better = success.confirmed, "the same fresh episodes, with a narrower interval"
         said = (
-            f"success of B − A: {both.points}, by the confirmations of {success.first} (A, {both.successes_first} of "
-            f"{both.episodes_first}) and {success.second} (B, {both.successes_second} of {both.episodes_second})"
+            f"success of B − A: {both.points} if both reach their targets, by the confirmations of {success.first} (A, "
+            f"{both.first.successes} of {both.first.episodes}) and {success.second} (B, {both.second.successes} of "
+            f"{both.second.episodes})"
         )
     else:
         better = "fresh episodes"

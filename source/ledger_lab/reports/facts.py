@@ -15,7 +15,6 @@ from ledger_lab.reports.checkpoints import (
     CheckpointSummary,
     Confirmation,
     ScoredCheckpoint,
-    proven_share_of,
     share_of,
 )
 from ledger_lab.reports.clock import saved_at_s
@@ -251,9 +250,10 @@ class RunFacts:
 
     @cached_property
     def success(self) -> tuple[float, tuple[float, float]] | None:
-        """Share of these episodes that succeeded, and its 95 % interval."""
+        """Share of these episodes that succeeded, and its 95 % interval. That of a proof assumes that it is right."""
         if self.proof is not None:
-            return proven_share_of(self.proof)
+            proven = self.proof.share(self.declared.target_success)
+            return proven.share, proven.interval()
         return share_of(self.outcomes) if self.outcomes else None
 
     def _progress(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from ledger_lab.ledger import CheckpointSaved, PanelResult, Run
 from ledger_lab.panels import Comparison, ConfirmedComparison, PanelIdentity, compare_confirmed, compare_paired
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.recipes.libraries import LIBRARIES
+from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.summary import RunSummary
 
 
@@ -51,9 +52,10 @@ def compare_final_policies(runs: tuple[Run, Run], summaries: tuple[RunSummary, R
     if ours is not None and theirs is not None and ours.outcomes.cell == theirs.outcomes.cell:
         paired = compare_paired(ours.outcomes.success, theirs.outcomes.success)
     else:
-        counts = [_confirmation(summary) for summary in summaries]
-        if counts[0] is not None and counts[1] is not None:
-            confirmed = compare_confirmed(counts[0], counts[1])
+        proofs = ((run, RunFacts(run).proof) for run in runs)
+        shares = [proof.share(run.declared.target_success) for run, proof in proofs if proof is not None]
+        if len(shares) == len(runs):
+            confirmed = compare_confirmed(*shares)
     return FinalPolicies(
         paired=paired,
         confirmed=confirmed,
@@ -87,10 +89,3 @@ def _common(run: Run, own: str, hashes: tuple[str, str]) -> PanelResult | None:
         if row.outcomes.seed == seeds and row.panel_id == declared.with_fresh_seeds(seeds).id:
             return row
     return None
-
-
-def _confirmation(summary: RunSummary) -> tuple[int, int] | None:
-    """Return successes and episodes of the confirmation that proved a run's policy; ``None`` without one."""
-    if summary.confirmed is None or summary.heldout_successes is None or summary.heldout_episodes is None:
-        return None
-    return summary.heldout_successes, summary.heldout_episodes

@@ -205,10 +205,12 @@ class RunSummary:
         Shown("success (95 %)", "of held-out episodes", cells.success_cell, priority=2, align="left"),
     )
     """Share of held-out episodes that succeeded, each seed and cell counted once, with its 95 % interval in brackets:
-    of all panels of the confirmation that proved a policy; without one, of the last checkpoint that was screened."""
+    of all panels of the confirmation that proved a policy; without one, of the last checkpoint that was screened. The
+    interval of a proven policy holds provided that it reaches its target; the error budget is the chance that it does
+    not."""
     heldout_interval: tuple[float, float] | None = _figure(lambda of: of.success[1] if of.success else None)
-    """95 % interval of the share. That of a proven policy stays valid although its success was selected: it holds at
-    any number of episodes. That of a screening is Wilson's."""
+    """95 % interval of the share. That of a proven policy allows for the selection by the pass, whichever confirmation
+    of the run it was, provided that the policy reaches its target. That of a screening is Wilson's."""
     changed_code: str | None = _figure(lambda of: of.changed_code)
     """Functions and classes that had changed since the declaration when a checkpoint was scored or began the run;
     ``None`` if none had, or if it is unknown."""

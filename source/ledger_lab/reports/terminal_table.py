@@ -24,6 +24,7 @@ from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import by_yardstick
 from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
 
+_ASSUMED = " · intervals of confirmed policies assume that it is reached"
 _STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
 
 
@@ -48,8 +49,9 @@ def render_report(
     for yardstick, members in by_yardstick(summaries):
         task, panel_id, target = yardstick.task, yardstick.panel_id, yardstick.target_success
         heading = f"task {task} · panel {yardstick.panel} ({panel_id[:11]}…) · target {target_share(target)} of "
+        any_proven = any(member.target_reached for member in members)
         blocks += [
-            Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes"),
+            Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes{_ASSUMED if any_proven else ''}"),
             *table_lines(RunSummary, members, width),
             *_reason_lines(members),
             *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
