@@ -74,12 +74,19 @@ python_candidates() {
     uv python find --system 3.12 2>/dev/null || true
 }
 
-# Installs the uv of requirements.lock into the environment $1, which has pip. Settings that send packages elsewhere
-# (PIP_USER, PIP_TARGET, PIP_PREFIX, PIP_ROOT) do not apply: pip refuses them in an environment, or installs elsewhere.
+# Runs a command that begins with a Python 3 without the user's settings of pip and uv, but with their indexes,
+# certificates and proxy: other settings, such as a target or a constraint, would install something else, or elsewhere.
+isolated() {
+    local settings
+    mapfile -d '' -t settings < <("$1" -I tools/install_settings.py)
+    [[ ${settings[*]} ]] || die "the settings of pip or uv cannot be read"
+    env "${settings[@]}" "$@"
+}
+
+# Installs the uv of requirements.lock into the environment $1, which has pip.
 install_uv() {
     awk '/^uv==/ { entry = 1 } entry { print; if (!/\\$/) exit }' requirements.lock >"$1/uv.lock"
-    env -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT PIP_USER=0 \
-        "$1/bin/python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$1/uv.lock"
+    isolated "$1/bin/python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$1/uv.lock"
 }
 
 # Prints the first candidate that really runs (shims of version managers may not), is 3.12 and can create environments.
@@ -104,6 +111,7 @@ fetch_python() {
     local missing="no Python 3.12 with venv found on PATH or in pyenv, conda or uv" way_out="install one (for example \
 'pyenv install 3.12', or Debian's python3.12 and python3.12-venv) or set ISAACLAB_PATH"
     if ! type -P uv >/dev/null; then
+        rm -rf -- "$venv.uv" # if it is a link, others may have put it there
         other=$(type -P python3 || type -P python) &&
             "$other" -m venv --clear "$venv.uv" >/dev/null 2>&1 && install_uv "$venv.uv" >/dev/null 2>&1 ||
             die "$missing, and there is no uv to download it: $way_out"
@@ -125,7 +133,7 @@ compile_modules() {
 build() {
     local python=$venv/bin/python base cache quiet=() sync
     [[ -t 2 ]] || quiet=(--quiet)
-    sync=("$python" -m uv "${quiet[@]}" pip sync --python "$python"
+    sync=(isolated "$python" -m uv "${quiet[@]}" pip sync --python "$python"
         --require-hashes --build-constraints requirements.lock requirements.lock)
 
     if [[ ! -x $python || ! -f $stamp || $(head -n 1 "$stamp") != "$root" ]]; then
@@ -144,7 +152,7 @@ build() {
     if [[ ! -f $stamp ]]; then
         say "[3/5] installing the packages of requirements.lock (8 GB; about 1 minute, plus the download when not cached)"
         if [[ -z ${UV_LINK_MODE:-} ]]; then
-            cache=$("$python" -m uv cache dir)
+            cache=$(isolated "$python" -m uv cache dir)
             mkdir -p -- "$cache"
             # uv cannot make hard links across file systems; this setting avoids its warning.
             [[ $(stat -c %d -- "$cache") == $(stat -c %d -- "$venv") ]] || export UV_LINK_MODE=copy
@@ -152,7 +160,7 @@ build() {
         "${sync[@]}"
     fi
     say "[4/5] installing ledger_lab from $root (about 5 s)"
-    "$python" -m uv "${quiet[@]}" pip install --python "$python" --no-deps --no-build-isolation --editable .
+    isolated "$python" -m uv "${quiet[@]}" pip install --python "$python" --no-deps --no-build-isolation --editable .
     say "[5/5] compiling the Python modules of a training (about 30 s)"
     compile_modules "$python" || say "they could not be compiled; programs start more slowly"
     fingerprint >"$stamp.new"
@@ -164,7 +172,8 @@ build() {
 build_locked() (
     trap '(($? == 0)) || say "the environment is not ready; the next call starts it again"' EXIT
     command -v flock >/dev/null || die "building .venv needs flock: install util-linux"
-    exec 9>"$venv.lock"
+    [[ ! -L $venv.lock ]] || die "$venv.lock is a link, and must be a file: remove it"
+    exec 9>>"$venv.lock"
     flock --nonblock 9 || {
         say "waiting for another call that is building $venv"
         flock 9

@@ -7,6 +7,7 @@ for input as an installer may be. Whatever else it is asked to run, the interpre
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,10 +28,10 @@ log() {{ printf '%s\\n' "$*" | tee -a "$TEST_LOG"; cat >/dev/null; }}
 case "$*" in
     "-I -c "*) printf '%s\\n' "$0" ;;
     "-m venv --clear "*) log venv; rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
-    "-m pip "*) log "pip $* user=${{PIP_USER-}} target=${{PIP_TARGET-}} prefix=${{PIP_PREFIX-}}" ;;
+    "-m pip "*) log "pip $*"; env >"$HOME/env of pip" ;;
     "-m uv cache dir") printf '%s\\n' "$HOME/cache" ;;
     "-m uv "*" --dry-run"*) log dry-run; [[ ! -e $HOME/offline ]] ;;
-    "-m uv "*" sync "*) log "sync $*"; sleep "${{TEST_SYNC_S:-0}}" ;;
+    "-m uv "*" sync "*) log "sync $*"; env >"$HOME/env of uv"; sleep "${{TEST_SYNC_S:-0}}" ;;
     "-m uv "*" install "*) log "install $*" ;;
     *tools/import_modules.py) log "compile bytecode=${{PYTHONDONTWRITEBYTECODE-kept}}"; [[ ! -e $HOME/broken ]] ;;
     *) exec '{sys.executable}' "$@" ;;
@@ -94,8 +95,9 @@ def bare(tmp_path: Path) -> Workshop:
         if found is None:
             pytest.skip(f"this machine has no {tool}")
         (workshop.tools / tool).symlink_to(found)
-    for name in ("isaaclab.sh", "requirements.lock", "setup.py", "extension.toml"):
-        shutil.copy(ROOT / name, workshop.root)
+    (workshop.root / "tools").mkdir()
+    for name in ("isaaclab.sh", "requirements.lock", "setup.py", "extension.toml", "tools/install_settings.py"):
+        shutil.copy(ROOT / name, workshop.root / name)
     return workshop
 
 
@@ -326,10 +328,62 @@ def test_modules_that_cannot_be_compiled_stop_nothing(workshop: Workshop) -> Non
     assert "programs start more slowly" in result.stderr
 
 
-def test_settings_of_pip_that_install_elsewhere_do_not_apply(workshop: Workshop) -> None:
-    workshop.env |= {"PIP_USER": "1", "PIP_TARGET": "/elsewhere", "PIP_PREFIX": "/elsewhere"}
+def settings_of(workshop: Workshop, tool: str) -> dict[str, str]:
+    """The variables of pip and uv with which the installation ran a tool."""
+    lines = (workshop.home / f"env of {tool}").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line.startswith(("PIP_", "UV_")))
+
+
+ISOLATED = {"PIP_CONFIG_FILE": "/dev/null", "UV_NO_CONFIG": "1"}
+
+
+def test_settings_that_install_elsewhere_or_something_else_do_not_apply(workshop: Workshop) -> None:
+    workshop.env |= {"PIP_USER": "1", "PIP_TARGET": "/elsewhere", "PIP_PREFIX": "/elsewhere", "PIP_DRY_RUN": "1"}
+    workshop.env |= {
+        "UV_CONSTRAINT": "/none.txt",
+        "UV_OVERRIDE": "/none.txt",
+        "UV_TARGET": "/x",
+        "UV_SYSTEM_PYTHON": "1",
+    }
+    for name, text in {
+        "pip/pip.conf": "[global]\ntarget = /elsewhere\n[install]\nprefix = /elsewhere\ndry-run = true\n",
+        "uv/uv.toml": 'constraint-dependencies = ["torch==1"]\n[pip]\ntarget = "/elsewhere"\n',
+    }.items():
+        write_program(workshop.home / ".config" / name, text)
     assert workshop.run("-p", "-c", "pass").returncode == 0
-    assert workshop.log.read_text().splitlines()[1].endswith(" user=0 target= prefix=")
+    kept = {name for tool in ("pip", "uv") for name in settings_of(workshop, tool)}
+    assert not kept & set(workshop.env) and not any(re.search("TARGET|PREFIX|CONSTRAINT|DRY", name) for name in kept)
+
+
+def test_settings_of_indexes_and_certificates_apply(workshop: Workshop) -> None:
+    workshop.env |= {"PIP_CERT": "/own.pem", "UV_FIND_LINKS": "/wheels", "UV_LINK_MODE": "copy"}
+    for name, text in {
+        "pip/pip.conf": "[global]\nindex-url = https://mirror/simple\n[install]\nextra-index-url =\n    https://a\n    https://b\n",
+        "uv/uv.toml": "native-tls = true\n"
+        '[[index]]\nname = "m"\nurl = "https://m"\n[[index]]\nurl = "https://d"\ndefault = true\n',
+    }.items():
+        write_program(workshop.home / ".config" / name, text)
+    assert workshop.run("-p", "-c", "pass").returncode == 0
+    expected = ISOLATED | {
+        **{
+            "PIP_CERT": "/own.pem",
+            "PIP_INDEX_URL": "https://mirror/simple",
+            "PIP_EXTRA_INDEX_URL": "https://a https://b",
+        },
+        **{"UV_FIND_LINKS": "/wheels", "UV_LINK_MODE": "copy", "UV_NATIVE_TLS": "true"},
+        **{"UV_INDEX": "m=https://m", "UV_DEFAULT_INDEX": "https://d"},
+    }
+    for tool in ("pip", "uv"):
+        assert expected.items() <= settings_of(workshop, tool).items()
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(workshop: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "decoy").write_text("precious")
+    (workshop.root / ".venv.lock").symlink_to(tmp_path / "decoy")
+    result = workshop.run("-p", "-c", "pass")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert ".venv.lock is a link, and must be a file: remove it" in result.stderr
+    assert (tmp_path / "decoy").read_text() == "precious"
 
 
 def test_a_complete_environment_is_left_alone(built: Workshop) -> None:
