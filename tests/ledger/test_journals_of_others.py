@@ -255,6 +255,23 @@ def test_symbolic_links_are_followed_once(tmp_path: Path) -> None:
     assert run.declared.run_id == "aa"
 
 
+def test_a_link_out_of_the_ledger_leads_to_no_walk_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = tmp_path / "disk"
+    write_run(disk / "deep" / "deeper", "aa")
+    run_dir = write_run(tmp_path / "logs", "bb")
+    (run_dir / "data").symlink_to(disk)
+    (run_dir / "within").symlink_to(run_dir.parent)
+    seen: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: seen.append(str(path)) or scandir(path))
+    ledger = read_ledger(tmp_path / "logs", tolerate_damage=True)
+    assert [run.run_id for run in ledger.runs] == ["bb"]
+    (damage,) = ledger.damage
+    assert damage.path == run_dir / "data"
+    assert "it is a link to a folder outside of the ledger, whose folders are not searched" in str(damage)
+    assert not [path for path in seen if "deep" in path]
+
+
 def test_a_process_is_identified_by_more_than_pid_and_clock(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     run_dir = write_run(tmp_path, "aa", status=None)

@@ -194,6 +194,9 @@ def test_links_that_lead_nowhere_are_passed_over_and_those_that_nobody_may_follo
                 raise PermissionError(13, "Permission denied", self.path)  # root may follow all links
             return self._entry.is_dir()
 
+        def is_symlink(self) -> bool:
+            return self._entry.is_symlink()
+
     class Listing(list[Entry]):
         def __enter__(self) -> Listing:
             return self

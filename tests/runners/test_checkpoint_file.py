@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from skrl.resources.preprocessors.torch import RunningStandardScaler
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
-from ledger_lab.runners.checkpoint_file import load_networks
+from ledger_lab.runners.checkpoint_file import load_networks, loading_policy
 
 NORMALIZERS = (
     EmpiricalNormalization,
@@ -85,6 +87,83 @@ def test_a_file_with_other_content_is_refused_in_one_line(content: object, tmp_p
     with pytest.raises(UserError, match="cannot be loaded as a policy of a library") as refused:
         load_networks({"network": torch.nn.Linear(3, 2)}, tmp_path / "model_1.pt", "a library")
     assert "\n" not in str(refused.value)
+
+
+def compressed(path: Path) -> None:
+    """Write a checkpoint whose tensors are small only as long as they are compressed."""
+    torch.save({"network": {"weight": torch.zeros(1000, 1000)}}, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename: archive.read(member) for member in archive.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def overlapping(path: Path) -> None:
+    """Write a checkpoint whose members are the same bytes, again and again."""
+    torch.save({"network": {"weight": torch.zeros(1000)}}, path)
+    with zipfile.ZipFile(path, "a") as archive:
+        (large,) = [member for member in archive.infolist() if member.file_size == 4000]
+        archive.filelist += [large] * 100
+        archive.comment = b"-"  # lets the list of members be written again
+
+
+class Large:
+    def __reduce__(self) -> tuple[type[bytearray], tuple[int]]:
+        return bytearray, (100 << 20,)
+
+
+def behind_something(path: Path) -> None:
+    """Write a checkpoint that does not begin the file."""
+    torch.save({}, path)
+    path.write_bytes(bytes(100) + path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("write", "complaint"),
+    [
+        (compressed, r"its [\d,]+ B unpack to 4,\d{3},\d{3} B, and a library compresses nothing"),
+        (overlapping, r"its [\d,]+ B unpack to 40\d,\d{3} B"),
+        (lambda path: torch.save({"network": Large()}, path), "it holds __builtin__ bytearray, which is no tensor"),
+        (
+            lambda path: torch.save({"network": torch.eye(9).to_sparse()}, path),
+            "_rebuild_sparse_tensor, which is no tensor",
+        ),
+        (lambda path: torch.save({}, path, _use_new_zipfile_serialization=False), "not a zip file"),
+        (behind_something, "unpack to"),
+    ],
+    ids=["compressed", "overlapping", "bytes", "sparse", "old format", "behind something"],
+)
+def test_a_checkpoint_that_would_take_more_memory_than_disk_is_refused_unread(
+    write: Callable[[Path], None], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "model_1.pt")
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was loaded"))
+    with (
+        pytest.raises(
+            UserError, match=f"model_1.pt cannot be loaded as a policy of a library: .*{complaint}"
+        ) as refused,
+        loading_policy(tmp_path / "model_1.pt", "a library"),
+    ):
+        pass
+    assert "\n" not in str(refused.value)
+
+
+def test_every_kind_of_number_in_a_checkpoint_is_accepted(tmp_path: Path) -> None:
+    kept = {
+        each: torch.zeros(2, dtype=each)
+        for each in (torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16)
+    }
+    content = {
+        "tensors": kept,
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "set": {1},
+        "bytes": b"ab",
+        "size": torch.Size([2]),
+    }
+    torch.save(content, tmp_path / "model_1.pt")
+    with loading_policy(tmp_path / "model_1.pt", "a library") as loaded:
+        assert loaded["tensors"].keys() == kept.keys() and loaded["bytes"] == b"ab"
 
 
 @pytest.mark.thorough  # tests above damage single parts

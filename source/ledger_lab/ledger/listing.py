@@ -19,8 +19,11 @@ COMPRESSED = ".gz"
 NO_FILE = "it is no file: remove it, or move it out of the ledger"
 """What is wrong with a pipe, a device or a link that has the name of a journal."""
 
-_KERNEL = ("/proc", "/sys")
-"""File systems of the kernel, without ledgers: a link that leads there leads everywhere."""
+_ELSEWHERE = (
+    "it is a link to a folder outside of the ledger, whose folders are not searched: "
+    "move them into the ledger, or remove the link"
+)
+"""What is wrong with a link that leads to more than a run: it may lead to a whole disk."""
 
 _LONGEST_SHOWN = 500
 """Longest path that a message shows as a whole [characters]."""
@@ -86,28 +89,27 @@ class Listing:
 def list_journals(root: Path) -> Listing:
     """List all journals below a root, which need not exist.
 
-    Other processes may create and delete files and directories at the same time. Symbolic links are followed; a
-    directory that several links lead to is listed once.
+    Other processes may create and delete files and directories at the same time. A directory that several links lead to
+    is listed once. Of a directory outside of the root that a link leads to, only its own journals are listed.
 
     Args:
         root: The root.
     """
     listing = Listing()
     seen: set[tuple[int, int]] = set()
-    kernel = {os.stat(path).st_dev for path in _KERNEL if os.path.isdir(path)}
-    waiting = [os.fspath(root)]
+    waiting = [(os.fspath(root), False)]
     while waiting:
-        directory = waiting.pop()
+        directory, is_link = waiting.pop()
         try:
             status = os.stat(directory)
             if (identity := (status.st_dev, status.st_ino)) in seen:
                 continue
             seen.add(identity)
-            if status.st_dev in kernel:
-                reason = "it leads into a file system of the kernel: move it out of the ledger"
-                listing.damage.append(LedgerDamageError(Path(directory), 1, reason))
-                continue
-            waiting += reversed(unless_stale(partial(_list, directory, listing)))
+            below = unless_stale(partial(_list, directory, listing))
+            if below and is_link and not Path(directory).resolve().is_relative_to(root.resolve()):
+                listing.damage.append(LedgerDamageError(Path(directory), 1, _ELSEWHERE))
+            else:
+                waiting += reversed(below)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -146,19 +148,19 @@ def find_journals(root: Path) -> list[Path]:
     return sorted(Path(directory, name) for directory, names in listing.directories.items() for name in names)
 
 
-def _list(directory: str, listing: Listing) -> list[str]:
-    """Add the journals of one directory to a listing, and return the directories in it, sorted.
+def _list(directory: str, listing: Listing) -> list[tuple[str, bool]]:
+    """Add the journals of one directory to a listing, and return the directories in it, sorted, and which are links.
 
     Raises:
         OSError: If the directory can't be read.
     """
-    below: list[str] = []
+    below: list[tuple[str, bool]] = []
     names: list[str] = []
     with os.scandir(directory) as entries:
         for entry in entries:
             try:
                 if entry.is_dir():
-                    below.append(entry.path)
+                    below.append((entry.path, entry.is_symlink()))
                     continue
             except OSError as error:
                 if error.errno != errno.ELOOP:  # a link that leads to itself leads to no directory

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import pickletools
+import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +16,39 @@ import torch
 from ledger_lab.errors import UserError
 
 _UNREADABLE = (
-    *(OSError, EOFError, pickle.UnpicklingError, RuntimeError),
+    *(OSError, EOFError, pickle.UnpicklingError, RuntimeError, zipfile.BadZipFile),
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
 )
 """Errors of reading a file with damaged bytes or with other content."""
+
+_KNOWN = re.compile(
+    r"collections OrderedDict|(builtins|__builtin__) (set|complex)|_codecs encode|torch\._utils _rebuild_(tensor_v2|parameter)"
+    r"|torch (\w+Storage|Size|device|bool|(b?float|u?int|complex)\d+)"
+)
+"""What the libraries' checkpoints consist of. Torch accepts more, such as ``bytearray(N)``, which takes N bytes."""
+
+
+def _require_no_bomb(checkpoint: Path) -> None:
+    """Refuse a file that takes much more memory than it takes on the disk.
+
+    Torch stores tensors uncompressed. The first member has to begin the file, because torch and Python look for the
+    members of another archive at different places.
+
+    Raises:
+        ValueError: If the members are larger than the file, or something else than tensors and plain values is in it.
+        zipfile.BadZipFile: If it is no archive, as in versions of torch before 1.6.
+    """
+    with zipfile.ZipFile(checkpoint) as archive:
+        members, size = archive.infolist(), checkpoint.stat().st_size
+        unpacked = sum(member.file_size for member in members)
+        compressed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+        if compressed or unpacked > size or min(member.header_offset for member in members) != 0:
+            raise ValueError(f"its {size:,} B unpack to {unpacked:,} B, and a library compresses nothing")
+        for member in members:
+            if member.filename.lower().endswith(".pkl"):
+                for code, name, _ in pickletools.genops(archive.read(member)):
+                    if code.name == "GLOBAL" and not _KNOWN.fullmatch(str(name)):
+                        raise ValueError(f"it holds {name}, which is no tensor")
 
 
 @contextmanager
@@ -35,6 +67,7 @@ def loading_policy(checkpoint: Path, library: str, device: str = "cpu") -> Itera
         UserError: If reading or loading it failed.
     """
     try:
+        _require_no_bomb(checkpoint)
         yield torch.load(checkpoint, weights_only=True, map_location=device)
     except _UNREADABLE as error:
         lines = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
