@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ import pytest
 from ledger_lab.commands.verify import verify_ledger
 from ledger_lab.ledger import STATE_FILE, EnergyReading, Journal, ShutdownEnded, Status, Telemetry, read_journal
 from ledger_lab.reports import summarize_run
+from ledger_lab.supervision.attempt import resume_command
 from ledger_lab.terminal.exit_status import status_of_exit
 from tests.fakes.supervised import attempt_of, run_of, worker
 from tests.fakes.traced_devices import TracedDevices
@@ -158,6 +160,24 @@ def test_after_a_kill_the_resume_command_is_printed_if_there_is_a_state(tmp_path
         said = process.stderr.read()
     line = f"supervisor: resume it: ./isaaclab.sh -p scripts/train.py --resume {tmp_path} --grace_s 7\n"
     assert said.count(line) == said.count("resume it") == told
+
+
+def test_a_killed_supervisor_is_told_in_one_line(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.kill()
+        process.wait(60)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert said.splitlines()[-1].startswith("something killed the supervisor of this process, so the attempt has no")
+    assert "Traceback" not in said
+
+
+def test_the_resume_command_is_quoted_for_a_shell(tmp_path: Path) -> None:
+    run_dir = tmp_path / "it's; echo $HOME"
+    assert shlex.split(resume_command(run_dir, 2, 7)) == [
+        *("./isaaclab.sh", "-p", "scripts/train.py", "--resume", str(run_dir), "--nproc", "2", "--grace_s", "7"),
+    ]
 
 
 def test_a_signal_to_worker_and_supervisor_counts_once(tmp_path: Path) -> None:

@@ -6,13 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import os, resource, sys
 from pathlib import Path
 from ledger_lab.terminal.console import Terminal
-terminal = Terminal(recorded=True)
+terminal = Terminal(recorded=True, quiet_libraries=sys.argv[2:] != ["loud"])
 print("before the log has a name")
-if sys.argv[2:]:
+if sys.argv[2:] == ["only Python"]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))
 terminal.keep_log(Path(sys.argv[1]))
 for number in range(3):
@@ -48,3 +50,12 @@ def test_a_terminal_on_a_full_disk_ends_nothing(tmp_path: Path) -> None:
         done = run(tmp_path / "console.log", stdout=full)
     assert (done.returncode, done.stderr) == (0, "")
     assert "terminal is lost: No space left on device" in (tmp_path / "console.log").read_text()
+
+
+@pytest.mark.parametrize("how", [[], ["loud"]], ids=["quiet", "loud"])
+def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path, how: list[str]) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "console.log"), *how]
+    shell = ["bash", "-c", 'set -o pipefail; (sleep 0.5; "$@") | true', "bash", *command]
+    done = subprocess.run(shell, text=True, check=False, capture_output=True)
+    said = done.stderr if how else (tmp_path / "console.log").read_text()
+    assert done.returncode == 0 and said.count("output for the terminal is lost: Broken pipe\n") == 1

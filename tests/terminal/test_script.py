@@ -6,24 +6,29 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 WRITES = """
 import sys
+from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.script import run_script
 
 def program(argv):
-    if argv:
+    if argv == ["a socket"]:
         raise BrokenPipeError(argv[0])
-    for _ in range(100_000):
-        print("a line of a long report")
+    tell = make_console().print if argv else print
+    for _ in range(20_000):
+        tell("a line of a long report")
 
 run_script(program)
 """
 
 
-def test_a_reader_that_goes_early_ends_a_program_quietly() -> None:
+@pytest.mark.parametrize("arguments", [[], ["with a console"]])
+def test_a_reader_that_goes_early_ends_a_program_quietly(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    ended = subprocess.run([sys.executable, "-c", WRITES], stdout=write, stderr=subprocess.PIPE, text=True)
+    ended = subprocess.run([sys.executable, "-c", WRITES, *arguments], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (141, "")
 

@@ -30,11 +30,11 @@ def reported(run_dir: Path, shell: str = "") -> subprocess.CompletedProcess[str]
 
 
 def test_the_report_is_printed_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
+    run_dir = write_run(tmp_path / "my logs; $HOME", "aa", scores=(5, 9), confirmation=9)
     done = reported(run_dir)
     assert (done.returncode, done.stderr) == (0, "")
     assert "target reached: model_2.pt after 2 iterations, confirmed at" in done.stdout
-    assert f"watch it: ./isaaclab.sh -p scripts/play.py {run_dir}/model_2.pt --video --viz newton_gl\n" in done.stdout
+    assert f"watch it: ./isaaclab.sh -p scripts/play.py '{run_dir}/model_2.pt' --video --viz newton_gl\n" in done.stdout
 
 
 def test_it_waits_for_the_last_rows_of_other_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
@@ -189,7 +190,7 @@ def _write(prices: Mapping[str, Price], output: Path | None) -> None:
     name = next(iter(prices))
     make_console().print(
         f"{len(prices)} prices, {len(prices) - spot} on-demand and {spot} spot, in {output}",
-        f"use one: --prices {output} --instance {name}",
+        f"use one: --prices {shlex.quote(str(output))} --instance {shlex.quote(name)}",
         sep="\n",
         soft_wrap=True,
     )

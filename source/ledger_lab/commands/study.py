@@ -222,7 +222,7 @@ def _refusal(study: Study, training: Training, runs: Sequence[Run], way: str) ->
     """
     if (interrupted := resumable_run(training, runs)) is not None:
         way = (
-            f"correct that, or resume it with scripts/train.py --resume {interrupted.declared.run_id}, or "
+            f"correct that, or resume it with scripts/train.py --resume {shlex.quote(interrupted.declared.run_id)}, or "
             f"remove {interrupted.directory / STATE_FILE} to start it again"
         )
     what = _words(training)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def check_step(device: str, step: Answer, limit_s: float) -> Finding:
     if step.status != 0:
         return fail(
             f"a simulation on {device} fails: {step.last_line}",
-            f"see all of its output: python -m ledger_lab.doctor.probes step {device}",
+            f"see all of its output: python -m ledger_lab.doctor.probes step {shlex.quote(device)}",
         )
     return ok(f"16 cart-poles on {device} were stepped")
 

@@ -99,7 +99,9 @@ def _next_steps(panel: Panel, file: Path) -> list[str]:
         resolve_success(panel)
     except UserError as error:
         lines.append(f"left to do: {error}")
-    lines.append(f"then: ./isaaclab.sh -p scripts/train.py --task {panel.task} --panel {shlex.quote(str(file))}")
+    lines.append(
+        f"then: ./isaaclab.sh -p scripts/train.py --task {shlex.quote(panel.task)} --panel {shlex.quote(str(file))}"
+    )
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -75,7 +76,7 @@ def _shippable(run: Run, summary: RunSummary, *, short_of_target: bool) -> Path:
 def _exported(run: Run, checkpoint: Path) -> Path:
     """Return the folder with the exported policy of a checkpoint; refuse an export of another checkpoint."""
     folder = run.directory / "exported"
-    way_out = f"run scripts/export_policy.py {checkpoint}"
+    way_out = f"run scripts/export_policy.py {shlex.quote(str(checkpoint))}"
     origin = read_origin(folder / POLICY, way_out)
     if run.directory / origin.checkpoint != checkpoint:
         raise UserError(f"{folder} was exported from another checkpoint, {origin.checkpoint}: {way_out}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,7 +120,7 @@ def require_sink(name: str) -> None:
     try:
         importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError as error:
-        way_out = f"install it with {sys.executable} -m pip install {package}"
+        way_out = f"install it with {shlex.quote(sys.executable)} -m pip install {package}"
         raise UserError(f"the {name} mirror needs the package {package}: {way_out}") from error
 
 

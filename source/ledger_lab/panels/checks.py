@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -42,7 +43,7 @@ def task_panel(task: str, name: str | None, target: float | None = None) -> Pane
     if name is None:
         raise UserError(
             f"task {task} comes without a panel: name one with --panel FILE.toml, or write one with "
-            f"./isaaclab.sh -p scripts/new_panel.py --task {task}"
+            f"./isaaclab.sh -p scripts/new_panel.py --task {shlex.quote(task)}"
         )
     panel = load_panel(name)
     if panel.task != task:

@@ -9,6 +9,7 @@ package may be read-only.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,6 @@ def _folder(task: str) -> Path:
     if task not in known:
         raise UserError(
             f"this version of LedgerLab has no pretrained policy of {task} ({nearest(task, known)}): train a policy "
-            f"with scripts/train.py --task {task}"
+            f"with scripts/train.py --task {shlex.quote(task)}"
         )
     return ROOT / task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.reports.cells import NO_INTERVAL
@@ -83,7 +84,7 @@ def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> 
             notes.append(f"{test}: p = {p_value:.2g}, by permutation of the runs{also}")
     notes += _side_notes(finding)
     if finding.success is not None:
-        command = f"evaluate.py {finding.outcomes_a[0].run_id} --versus {finding.outcomes_b[0].run_id}"
+        command = shlex.join(["evaluate.py", finding.outcomes_a[0].run_id, "--versus", finding.outcomes_b[0].run_id])
         notes.append(_success_note(finding.success, command))
     return notes
 

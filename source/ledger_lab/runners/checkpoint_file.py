@@ -22,8 +22,8 @@ _UNREADABLE = (
 """Errors of reading a file with damaged bytes or with other content."""
 
 _KNOWN = re.compile(
-    r"collections OrderedDict|(builtins|__builtin__) (set|complex)|_codecs encode|torch\._utils _rebuild_(tensor_v2|parameter)"
-    r"|torch (\w+Storage|Size|device|bool|(b?float|u?int|complex)\d+)"
+    r"collections OrderedDict|(builtins|__builtin__) (set|complex)|_codecs encode"
+    r"|torch\._utils _rebuild_(tensor_v2|parameter)|torch (\w+Storage|Size|device|bool|(b?float|u?int|complex)\d+)"
 )
 """What the libraries' checkpoints consist of. Torch accepts more, such as ``bytearray(N)``, which takes N bytes."""
 

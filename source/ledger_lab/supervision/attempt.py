@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ def resume_command(run_dir: Path, processes: int, grace_s: float) -> str:
     """
     flags = f" --nproc {processes}" if processes > 1 else ""
     flags += f" --grace_s {grace_s:g}" if grace_s != GRACE_S else ""
-    return f"./isaaclab.sh -p scripts/train.py --resume {run_dir}{flags}"
+    return f"./isaaclab.sh -p scripts/train.py --resume {shlex.quote(str(run_dir))}{flags}"
 
 
 class Attempt:

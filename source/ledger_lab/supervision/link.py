@@ -30,6 +30,10 @@ _ANSWER_S = 60.0
 """How long to wait for an answer [s]: the supervisor may be waiting for a disk."""
 
 
+class SupervisorLostError(ConnectionError):
+    """The supervisor has ended before its worker, because something killed it."""
+
+
 class Link:
     """Sends messages to the supervisor, and waits for its answers."""
 
@@ -151,13 +155,16 @@ class Link:
         """Send a message, and wait for the answer.
 
         Raises:
-            OSError: If the supervisor can't carry it out, or has ended.
+            OSError: If the supervisor can't carry it out.
+            SupervisorLostError: If it has ended.
         """
-        self._channel.send_bytes(message.encode())
         try:
+            self._channel.send_bytes(message.encode())
             received = decode(self._channel.recv_bytes(), answer, Failed)
-        except EOFError as error:
-            raise ConnectionError("the supervisor of this process has ended") from error
+        except (EOFError, ConnectionError) as error:
+            raise SupervisorLostError(
+                "something killed the supervisor of this process, so the attempt has no recorded end, and is lost"
+            ) from error
         if isinstance(received, answer):
             return received
         assert isinstance(received, Failed)

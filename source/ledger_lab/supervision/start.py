@@ -15,9 +15,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.meters import Suspensions, part_started_ns
 from ledger_lab.supervision.attempt import GRACE_S
 from ledger_lab.supervision.forked import become_worker, end_with, end_worker, exit_with, open_standard_streams
-from ledger_lab.supervision.link import Link
+from ledger_lab.supervision.link import Link, SupervisorLostError
 from ledger_lab.supervision.supervisor import Supervisor
-from ledger_lab.terminal.console import tell_error
+from ledger_lab.terminal.console import make_console, tell_error
 from ledger_lab.terminal.exit_status import ENDING
 from ledger_lab.terminal.surroundings import accept_surroundings
 
@@ -81,6 +81,9 @@ def run_supervised(
 
         try:
             run_script(explained)
+        except SupervisorLostError as error:
+            make_console(sys.stderr).print(str(error), style="bold red", soft_wrap=True)
+            end_worker(1)
         except SystemExit as end:
             if end.code is not None and not isinstance(end.code, int):
                 raise  # Python prints the text

@@ -45,7 +45,7 @@ class Terminal:
             quiet_libraries: Whether the libraries' output goes to the log instead of the terminal.
             speaks: Whether LedgerLab prints anything; of several processes, only the first prints.
             recorded: Whether the ledger holds the results. The work then continues if the terminal, or the file in its
-                place, can't be written.
+                place, can't be written, or if nobody reads a pipe any more.
         """
         self._saved = [os.dup(1), os.dup(2)]
         out = os.dup(1) if speaks else os.open(os.devnull, os.O_WRONLY)
@@ -60,12 +60,13 @@ class Terminal:
         self.log: Path | None = None
         """File with the libraries' output; ``None`` if it has no name yet, or the output stays on the terminal."""
         self._streams = (sys.stdout, sys.stderr)
-        if quiet_libraries:
+        if quiet_libraries or recorded:
             _flush()
             sys.stdout, sys.stderr = (
                 _lossy(descriptor, stream.encoding or "utf-8", stream.errors or "replace", self._tell_loss)
                 for descriptor, stream in zip((1, 2), self._streams, strict=True)
             )
+        if quiet_libraries:
             # Not a temporary file: the folder for these may be full.
             self._send_to(os.fdopen(os.memfd_create("output of the libraries"), "w+b"))
 
@@ -142,11 +143,9 @@ class _Lossy(io.FileIO):
         self._on_loss = on_loss
 
     def write(self, data: Buffer, /) -> int:
-        """Write some bytes, or drop them unless nobody reads any more."""
+        """Write some bytes, or drop them."""
         try:
             return super().write(data)
-        except BrokenPipeError:
-            raise
         except OSError as error:
             self._on_loss(error)
             return memoryview(data).nbytes
@@ -181,6 +180,10 @@ class PlainConsole(Console):
         for line in [(each,) for each in objects] if sep == "\n" else [objects]:
             super().print(*line, sep=sep, **options)
 
+    def on_broken_pipe(self) -> None:
+        """Raise the error that rich has caught, instead of :class:`SystemExit`."""
+        raise
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Return a string as a text that can be drawn."""
         return super().render_str(visible(text), **options)
@@ -200,10 +203,7 @@ def make_console(file: IO[str] | None = None) -> Console:
 
 
 def make_lossy_console() -> Console:
-    """Return a console on standard output that drops what can't be written there. Close its file in the end.
-
-    If nobody reads the output any more, printing raises :class:`BrokenPipeError`.
-    """
+    """Return a console on standard output that drops what can't be written there. Close its file in the end."""
     return make_console(_lossy(os.dup(1), "utf-8", "replace", lambda error: None))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,13 +30,12 @@ def print_final_report(run_dir: Path) -> None:
         run_dir: The run's directory.
     """
     console = make_lossy_console()
-    with suppress(BrokenPipeError):  # the reader has gone
-        try:
-            show_final_report(_ended_run(run_dir), console)
-        except (OSError, UserError) as error:
-            tell_error(error, console)
-        finally:
-            console.file.close()
+    try:
+        show_final_report(_ended_run(run_dir), console)
+    except (OSError, UserError) as error:
+        tell_error(error, console)
+    finally:
+        console.file.close()
 
 
 def _ended_run(run_dir: Path) -> Run:
@@ -66,7 +65,8 @@ def show_final_report(run: Run, console: Console) -> None:
             f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
             f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
             "episodes",
-            f"watch it: ./isaaclab.sh -p scripts/play.py {run.directory / first.path} --video --viz newton_gl",
+            f"watch it: ./isaaclab.sh -p scripts/play.py {shlex.quote(str(run.directory / first.path))} --video "
+            "--viz newton_gl",
             sep="\n",
             style="green",
             soft_wrap=True,

@@ -129,7 +129,7 @@ def _overdue(watched: WatchedRun, log_root: str) -> Iterator[Alert]:
         watched.last_row_at - over,
         f"{duration(facts.wall_s)}{spent} without its target; the slowest of {len(reached)} earlier runs with the "
         f"same settings needed {duration(slowest_s)}; by chance alone, 1 of {len(reached) + 1} runs takes longer",
-        f"{_SCRIPTS}/report.py {watched.run.run_id} --checkpoints --log_root {shlex.quote(log_root)}",
+        f"{_SCRIPTS}/report.py {shlex.quote(watched.run.run_id)} --checkpoints --log_root {shlex.quote(log_root)}",
     )
 
 
@@ -159,7 +159,7 @@ def _end_command(watched: WatchedRun, log_root: str) -> str:
 
 def _resume_command(watched: WatchedRun, log_root: str) -> str:
     """Return the command that resumes a run."""
-    return f"{_SCRIPTS}/train.py --resume {watched.run.run_id} --log_root {shlex.quote(log_root)}"
+    return f"{_SCRIPTS}/train.py --resume {shlex.quote(watched.run.run_id)} --log_root {shlex.quote(log_root)}"
 
 
 def _pid(watched: WatchedRun) -> int:

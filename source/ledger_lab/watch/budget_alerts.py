@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -44,8 +45,8 @@ def budget_alerts(study: Spend) -> Iterator[Alert]:
                 since=None,
                 usd_per_hour=study.usd_per_hour,
                 sentence=f"{words}; {study.live_runs} live, {study.missing} still to start",
-                way_out=f"end it (study.py {study.name} --on CLUSTER --cancel, or Ctrl-C), plan fewer seeds, or raise "
-                f"{amount.key} in its file",
+                way_out=f"end it (study.py {shlex.quote(study.name)} --on CLUSTER --cancel, or Ctrl-C), plan fewer "
+                f"seeds, or raise {amount.key} in its file",
             )
 
 
