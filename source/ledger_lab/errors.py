@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 import traceback
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -36,6 +37,11 @@ def as_user_error(error: BaseException) -> UserError | None:
         return UserError(f"{error.filename}: {error.strerror}: {_OF_DISK[error.errno]}")
     if isinstance(error, OSError) and error.errno == errno.EAGAIN and _started_process(error):
         return UserError(f"cannot start a process ({error.strerror}): {_FEWER_PROCESSES}")
+    for each in (error, error.__cause__):
+        if isinstance(each, ImportError | OSError) and _NO_MEMORY.search(str(each)):
+            return UserError(
+                f"not enough memory ({first_line(each)}): free some, or raise the limit of this process (ulimit -v)"
+            )
     if isinstance(error, ValueError) and str(error).startswith("embedded null"):
         return UserError("a path contains the character NUL: name another path")
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
@@ -74,6 +80,9 @@ _OF_DISK = {
     errno.ESTALE: "the server of this file system has removed or replaced the file",
 }
 """Errors of a disk or a file server, with what to do."""
+
+_NO_MEMORY = re.compile("Cannot allocate memory|failed to map segment from shared object")
+"""Messages of the C library and of the loader of libraries when memory, or the limit of addresses, runs out."""
 
 _FEWER_PROCESSES = "the limit of this user or container is reached; end some processes, or raise the limit (ulimit -u)"
 

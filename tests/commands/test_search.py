@@ -286,7 +286,8 @@ def test_a_training_that_outlives_its_search_is_waited_for(
 ) -> None:
     path, log_root, started = search_file(tmp_path, budget_h=0.04), tmp_path / "logs", tmp_path / "started"
     (tmp_path / "train.py").write_text(
-        f"import sys, time\nopen({str(started)!r}, 'w').close()\nsys.stdin.read()\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "import signal, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"  # it takes a while to end
+        f"open({str(started)!r}, 'w').close()\nsys.stdin.read()\nsys.path.insert(0, {str(ROOT)!r})\n"
         "from tests.fakes.searches import train\ntrain(['python', *sys.argv])\n"
     )
     searching = subprocess.Popen(

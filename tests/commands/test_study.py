@@ -60,6 +60,7 @@ if args.arm == "slow":
     for _ in range(1200):
         time.sleep(0.05)
 if args.arm == "undeclared":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with Path(args.log_root, "starts").open("a") as starts:
         starts.write(f"{{os.getpid()}}\\n")
     while not Path(args.log_root, "declare").exists():
@@ -220,11 +221,11 @@ def is_free(lock: Path) -> bool:
         return is_locked
 
 
-@pytest.mark.parametrize("its_training", ["goes on", "was killed, too"])
+@pytest.mark.parametrize("its_training", ["takes a while to end", "was killed, too"])
 def test_a_training_whose_first_program_was_killed_before_its_run_was_declared(
     scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], its_training: str
 ) -> None:
-    """It must not be started twice as long as it goes on; if nothing of it is left, it is repeated."""
+    """It must not be started twice before it has ended; if nothing of it is left, it is repeated."""
     (scripts / "study.py").write_text((ROOT / "scripts" / "study.py").read_text())
     (tmp_path / "s.toml").write_text('version = 1\nseeds = [1]\narguments = ["--arm", "undeclared"]\n')
     asked, starts = [str(tmp_path / "s.toml"), "--log_root", str(tmp_path)], tmp_path / "starts"
@@ -233,7 +234,7 @@ def test_a_training_whose_first_program_was_killed_before_its_run_was_declared(
         first.kill()
     training = int(starts.read_text())
     try:
-        if its_training == "goes on":
+        if its_training == "takes a while to end":
             assert run_study(asked) == 0
             said = capfd.readouterr().out
             assert "seed 1: another program has made, started or submitted it" in said
@@ -249,7 +250,7 @@ def test_a_training_whose_first_program_was_killed_before_its_run_was_declared(
         with suppress(ProcessLookupError):
             os.kill(training, signal.SIGKILL)
     assert made(tmp_path) == [("s", 1)]
-    assert len(starts.read_text().split()) == (1 if its_training == "goes on" else 2)
+    assert len(starts.read_text().split()) == (1 if its_training == "takes a while to end" else 2)
 
 
 def test_a_study_needs_no_locks(

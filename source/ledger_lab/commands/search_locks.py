@@ -42,8 +42,8 @@ def only_program(declaration: SearchDeclaration, log_root: Path) -> Iterator[Pat
 def lock_of_trainings(folder: Path, console: Console) -> Iterator[int]:
     """Wait until no training on this machine goes on that an earlier program had started, and then keep a lock.
 
-    If this program is killed, its training goes on and keeps the lock. So a training is not started twice, although the
-    ledger shows it only when it has declared its run.
+    If this program is killed, its training takes a while to end, and keeps the lock until then. So a training is not
+    started twice, although the ledger shows it only when it has declared its run.
 
     Args:
         folder: Folder of the search.

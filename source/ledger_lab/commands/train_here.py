@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from ledger_lab.launch.ray_job import ending_with_this_process
 from ledger_lab.terminal.exit_status import ENDING, exception_of
 
 
@@ -25,6 +26,8 @@ def train_command(arguments: Sequence[str], log_root: Path) -> list[str]:
 
 def train_here(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
     """Train, and return the exit status. A signal that asks this program to end is passed on to the training.
+
+    If something kills this program, the training gets SIGTERM: it saves its state, and ends.
 
     Args:
         command: The command line.
@@ -49,7 +52,7 @@ def train_here(command: Sequence[str], longest_s: float | None = None, keeps: Se
     heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
     former = {signum: signal.signal(signum, pass_on) for signum in heard}
     try:
-        with subprocess.Popen(command, pass_fds=keeps) as process:
+        with subprocess.Popen([*ending_with_this_process(), *command], pass_fds=keeps) as process:
             started.append(process)
             for signum in early:  # they came while the process was being started
                 process.send_signal(signum)

@@ -30,6 +30,7 @@ from ledger_lab.recording.writer import AttemptWriter
 from ledger_lab.runners.code import code_sha256, scoring_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
+from ledger_lab.storage import require_file_size
 from ledger_lab.supervision.attempt import attempt_life
 from ledger_lab.supervision.link import Link
 from ledger_lab.terminal.console import Terminal, tell_error
@@ -107,6 +108,7 @@ def _begin(
     Returns:
         A journal per run directory.
     """
+    require_file_size()
     for candidate in plan.candidates:
         copy_shipped_run(candidate.source, candidate.run_dir)
     for simulation in plan.simulations if plan.videos else ():

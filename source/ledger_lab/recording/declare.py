@@ -21,7 +21,7 @@ from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, VerdictRule
 from ledger_lab.recording.panel import RecordedPanel
 from ledger_lab.recording.run import RecordedRun
-from ledger_lab.storage import require_storage
+from ledger_lab.storage import require_file_size, require_storage
 
 
 def record_run(
@@ -139,6 +139,7 @@ def record_run(
         hardware={**hardware_facts(), "accelerator": None},
         command=list(sys.argv),
     )
+    require_file_size()
     stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     directory = log_root / library / experiment / f"{stamp}_{run_id}"
     try:

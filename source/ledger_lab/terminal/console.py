@@ -182,7 +182,7 @@ class PlainConsole(Console):
 
     def on_broken_pipe(self) -> None:
         """Raise the error that rich has caught, instead of :class:`SystemExit`."""
-        raise
+        raise  # noqa: PLE0704 - rich calls this while it handles the error
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return a string as a text that can be drawn."""

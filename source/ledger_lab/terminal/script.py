@@ -32,6 +32,7 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     """
     accept_surroundings()
     try:
+        _require_working_folder()
         sys.exit(program(sys.argv[1:]))
     except UserError as error:
         if error.__cause__ is not None and "--verbose" in sys.argv:
@@ -43,14 +44,24 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
         # The interpreter writes what is left at its exit, and would report the broken pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_NOBODY_READS)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
         if as_user_error(error) is None:
             raise
         sys.exit(tell_error(error))
+    except MemoryError:
+        sys.exit(tell_error(UserError("not enough memory: free some, or raise the limit of this process (ulimit -v)")))
     except KeyboardInterrupt:
         sys.exit(130)
     except Terminated:
         sys.exit(143)
+
+
+def _require_working_folder() -> None:
+    """Refuse a working folder that was removed: some libraries then end the process without a word on the cause."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UserError("the working folder was removed: change to another folder (cd)") from error
 
 
 def _nobody_reads(stream: IO[str]) -> bool:

@@ -13,7 +13,7 @@ from ledger_lab.meters import git_facts, hardware_facts, package_versions
 from ledger_lab.physics import physics_name
 from ledger_lab.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.runners.session import gpu_model
-from ledger_lab.storage import require_storage
+from ledger_lab.storage import require_file_size, require_storage
 from ledger_lab.training.plan import TrainPlan
 
 
@@ -27,6 +27,7 @@ def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
     Raises:
         UserError: If the cohort was declared with another size, or the directory can't hold a ledger.
     """
+    group.agree(require_file_size)
     group.first(lambda: _declare_cohort(plan))
     named = f"--log_root {plan.request.log_root}" if plan.resumed is None else str(plan.run_dir)
 
