@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -24,6 +25,11 @@ def test_a_home_that_cannot_be_written_ends_a_program_in_one_line() -> None:
     )
 
 
+def test_an_existing_folder_that_can_be_neither_written_nor_used_is_named(tmp_path: Path) -> None:
+    with patch("os.access", return_value=False), pytest.raises(UserError, match="kept in .* .Permission denied.: set"):
+        require_kernel_cache({"WARP_CACHE_PATH": str(tmp_path)})
+
+
 def test_an_empty_kernel_is_named_with_its_cache(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path)}
     kernels = require_kernel_cache(environ)
@@ -33,6 +39,8 @@ def test_an_empty_kernel_is_named_with_its_cache(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_text(content)
     assert require_kernel_cache(environ) == kernels, "another process is compiling"
+    with patch("os.access", return_value=False):
+        assert require_kernel_cache(environ) == kernels, "kernels are there"
     kernel.write_text("")
     with pytest.raises(UserError, match=f"the compiled kernel {kernel} is empty.*: remove {kernels}$"):
         require_kernel_cache(environ)

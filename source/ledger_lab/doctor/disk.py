@@ -106,11 +106,12 @@ def check_caches(environ: Mapping[str, str]) -> Finding:
         text, _, way_out = str(error).rpartition(": ")
         return fail(text, way_out)
     sums = cache_home(environ) / "ledger_lab"
-    if obstacle := _obstacle(existing(sums)):
-        return warn(
-            f"{sums} can't be written ({obstacle}): reports take longer",
-            "set XDG_CACHE_HOME to a folder that you can write",
-        )
+    for folder, slow, variable in (kernels, "starts", "WARP_CACHE_PATH"), (sums, "reports", "XDG_CACHE_HOME"):
+        if obstacle := _obstacle(existing(folder)):
+            return warn(
+                f"{folder} can't be written ({obstacle}): {slow} take longer",
+                f"set {variable} to a folder that you can write",
+            )
     return ok(f"{kernels}, {sums}")
 
 

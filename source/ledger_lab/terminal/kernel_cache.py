@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,24 +26,29 @@ def cache_home(environ: Mapping[str, str]) -> Path:
 def require_kernel_cache(environ: Mapping[str, str]) -> Path:
     """Return the folder of compiled kernels, which is created if needed.
 
+    Kernels that others have compiled can be used from a folder that this user can't write.
+
     Args:
         environ: The environment.
 
     Raises:
-        UserError: If it can't be written, or a file in it is empty. A full disk or a power failure leaves empty files.
+        UserError: If it can't be written and holds no kernels, or a file in it is empty. A full disk or a power failure
+            leaves empty files.
     """
     folder = Path(environ.get("WARP_CACHE_PATH") or cache_home(environ) / "warp")
+    reason: str | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as trial:
-            trial.write(b"x")
     except OSError as error:
+        reason = error.strerror
+    modules = [module for module in folder.glob("*/wp_*") if not _UNFINISHED.search(module.name)]
+    if reason is None and not modules and not os.access(folder, os.W_OK):
+        reason = os.strerror(errno.EACCES)
+    if reason is not None:
         raise UserError(
-            f"compiled kernels can't be kept in {folder} ({error.strerror}): set WARP_CACHE_PATH to a folder that you "
-            "can write"
-        ) from error
-    for module in folder.glob("*/wp_*"):
-        for file in () if _UNFINISHED.search(module.name) else module.iterdir():
-            if not file.stat().st_size:
-                raise UserError(f"the compiled kernel {file} is empty; the disk may have been full: remove {folder}")
+            f"compiled kernels can't be kept in {folder} ({reason}): set WARP_CACHE_PATH to a folder that you can write"
+        )
+    for file in (file for module in modules for file in module.iterdir()):
+        if not file.stat().st_size:
+            raise UserError(f"the compiled kernel {file} is empty; the disk may have been full: remove {folder}")
     return folder
