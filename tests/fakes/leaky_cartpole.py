@@ -57,6 +57,14 @@ class RandomCommandCfg(CommandTermCfg):
     scale: float = 1.0
 
 
+class GoalCommand(RandomCommand):
+    """A place for the cart, which changes when the cart has reached it."""
+
+    def _update_command(self) -> None:
+        position = self._env.scene["robot"].data.joint_pos.torch[:, :1]
+        self._resample(((position - self._value).abs() < 0.3).squeeze(1).nonzero().squeeze(1))
+
+
 @configclass
 class CommandsCfg:
     number = RandomCommandCfg()
@@ -340,8 +348,10 @@ def leaky(cfg: Any, leak: str) -> Any:
                     "operation": "scale",
                 },
             )
-        case "command" | "curriculum":
+        case "command" | "goal_command" | "curriculum":
             cfg.commands = CommandsCfg()
+            if leak == "goal_command":
+                cfg.commands.number.class_type = GoalCommand
             cfg.observations.policy.number = ObservationTermCfg(
                 func=mdp.generated_commands, params={"command_name": "number"}
             )

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from isaaclab.managers import CurriculumTermCfg, ManagerTermBase
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, Panel, load_panel
@@ -54,6 +55,7 @@ LEAKS = [
     "reset_event",
     "startup_event",
     "command",
+    "goal_command",
     "interval_event",
     "global_interval_event",
     "global_interval_object",
@@ -116,6 +118,50 @@ def test_without_restored_terms_a_curriculum_changes_held_out_episodes(
     expected = trial("curriculum").alone()
     monkeypatch.setattr(configured.ConfiguredTerms, "restored", lambda _: nullcontext())
     assert trial("curriculum").beside_training() != expected
+
+
+def test_a_command_may_change_when_its_goal_is_reached_also_where_the_host_does_not_wait() -> None:
+    from ledger_lab.panels.view import TrainingView
+
+    expected = trial("goal_command").alone()
+    with trial("goal_command").simulation(1, training=5) as (env, slots), torch.inference_mode():
+        slots._hooks._waits = True  # as on a GPU
+        command, view = env.unwrapped.command_manager.get_term("number"), TrainingView(env, slots)
+        view.reset()
+        slots.begin([balance])
+        most = 0
+        while not slots.idle:
+            view.step(torch.randn(5, 1))
+            most = max(most, int(command.command_counter[5:].max()))
+        assert most > PANEL.episode_length_s / 0.3, "goals were reached, before the time of their command was over"
+        assert slots.outcomes() == [expected]
+
+
+class LevelsByEnvironment(ManagerTermBase):
+    """A curriculum whose progress is the mean of a level per environment, as Isaac Lab's ``DifficultyScheduler``."""
+
+    def __init__(self, cfg: Any, env: Any) -> None:
+        super().__init__(cfg, env)
+        self.current_difficulties = torch.zeros(env.num_envs, device=env.device)
+        self.progress = 0.0
+
+    def __call__(self, env: Any, env_ids: Any) -> float:
+        self.current_difficulties[env_ids] += 1.0
+        self.progress = float(self.current_difficulties.mean())
+        return self.progress
+
+
+def test_held_out_slots_do_not_slow_a_curriculum_down() -> None:
+    def cfg() -> Any:
+        made = task_cfg("LedgerLab-Cartpole")
+        made.curriculum = {"levels": CurriculumTermCfg(func=LevelsByEnvironment)}
+        return made
+
+    with Trial(PANEL, balance, still, cfg).simulation(1, training=5) as (env, slots):
+        slots.reset()
+        term = env.unwrapped.curriculum_manager.cfg["levels"].func
+        assert term.progress == 1.0
+        assert term.current_difficulties.tolist() == [1.0] * 5 + [0.0] * slots.count
 
 
 def test_a_curriculum_that_changes_a_shared_term_is_refused() -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
 _NO_SLOTS: NDArray[np.int64] = np.arange(0)
+_LEVELS = ("current_difficulties", "current_adr_difficulties", "_difficulty_levels", "_levels")
+"""Attributes of Isaac Lab's curricula that have a row per environment. A curriculum of Isaac Lab takes their mean."""
 
 
 class Listener(Protocol):
@@ -216,7 +218,7 @@ class Hooks:
     def _attach_commands(self, undo: ExitStack, listener: Listener) -> None:
         """Split each resampling of a command into training and held-out slots."""
         for name, command in self._commands.items():
-            compute, resample = command.compute, command._resample
+            compute, resample, update_command = command.compute, command._resample, command._update_command
 
             def resample_held_out(slots: NDArray[np.int64], resample: Any = resample) -> None:  # noqa: ANN401
                 resample(to_device(self._first + slots, self._base.device))
@@ -224,6 +226,11 @@ class Hooks:
             def count_down(dt: float, name: str = name, compute: Any = compute) -> None:  # noqa: ANN401
                 compute(dt)
                 self._quiet[name] = max(self._quiet.get(name, 0) - 1, 0)
+
+            def update(name: str = name, update_command: Any = update_command) -> None:  # noqa: ANN401
+                quiet = self._quiet.pop(name, 0)  # here, a command may get new values at any time: at a goal, say
+                update_command()
+                self._quiet.setdefault(name, quiet)
 
             def split(
                 env_ids: Any,  # noqa: ANN401 - a tensor or a slice
@@ -247,6 +254,7 @@ class Hooks:
                     self._quiet[name] = self._quiet_computations(self._commands[name])
 
             self._replace(undo, command, "compute", count_down)
+            self._replace(undo, command, "_update_command", update)
             self._replace(undo, command, "_resample", split)
 
     def _quiet_computations(self, command: Any) -> int:  # noqa: ANN401 - Isaac Lab's command term
@@ -307,7 +315,10 @@ class Hooks:
             if _call_draws(action.apply_actions):
                 yield action, "apply_actions", f"action {name!r}"
         for name, command in self._commands.items():
-            if _call_draws(command._update_command):
+            with ExitStack() as undo:
+                self._replace(undo, command, "_resample", lambda env_ids: None)  # its draws have a hook of their own
+                draws = _call_draws(command._update_command)
+            if draws:
                 yield command, "_update_command", f"command {name!r}"
         manager = base.observation_manager
         for group, terms in manager._group_obs_term_cfgs.items():
@@ -353,10 +364,14 @@ class Hooks:
 
     @contextmanager
     def _only_training_rows(self) -> Iterator[None]:
-        """Hide held-out rows from statistics over all environments: those of terminations and of terrain levels."""
+        """Hide held-out rows from statistics over all environments: those of terminations and of levels."""
         owners: list[tuple[Any, tuple[str, ...]]] = [(self._base.termination_manager, ("_last_episode_dones",))]
         if (terrain := patched_terrain(self._base)) is not None:
             owners.append((terrain, PATCH_COLUMNS))
+        for term in self._base.curriculum_manager._term_cfgs:
+            levels = {name: getattr(getattr(term.func, name, None), "shape", ()) for name in _LEVELS}
+            names = tuple(name for name, shape in levels.items() if shape[:1] == (self._base.num_envs,))
+            owners += [(term.func, names)]
         with ExitStack() as undo:
             for owner, names in owners:
                 for name in names:

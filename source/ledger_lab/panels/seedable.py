@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+OF_ALL_ENVIRONMENTS = {
+    "isaaclab.envs.mdp.actions.rmpflow_task_space_actions:RMPFlowAction": "each reset restarts it in all environments",
+    "isaaclab.envs.mdp.events:randomize_visual_color": "it draws from a generator of its own",
+    "isaaclab.envs.mdp.events:randomize_visual_texture_material": "it draws from a generator of its own",
+    "isaaclab_tasks.contrib.keyboard.mdp.commands.typing_commands:LetterTypingCommand": (
+        "it draws from a generator of its own, and replays states of all environments"
+    ),
+    "isaaclab_tasks.contrib.nist.mdp.events:reset_end_effector_around_asset": "it moves targets of all environments",
+    "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_rigid_objects_in_focus": (
+        "it forgets the objects of the environments that do not reset"
+    ),
+    "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_scene_lighting_domelight": (
+        "all environments have the same light"
+    ),
+    "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_visual_texture_material": (
+        "it draws from a generator of its own"
+    ),
+    "isaaclab_tasks.core.lift.mdp.events:conditional_reset": (
+        "it replays states of all environments, by their success in the training"
+    ),
+    "isaaclab_tasks.core.lift.mdp.observations:object_point_cloud_b": "its points are drawn anew in each simulation",
+    "isaaclab_tasks.core.reorient.mdp.observations:ShadowHandCameraFeatures": (
+        "its network learns from all environments"
+    ),
+}
+"""Terms of Isaac Lab that no hook can divide between training slots and held-out slots, with the reason."""
 
 
 def require_seedable(env_cfg: ManagerBasedRLEnvCfg) -> None:
@@ -50,10 +78,37 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
             yield f"choice among variants of scene entity {name!r} ({type(entity.spawn).__name__})"
     if len(env_cfg.scene.clone_cfg.clone_combinations) > 1:
         yield "choice among env.scene.clone_cfg.clone_combinations"
+    for part in ("actions", "commands", "events", "observations", "terminations"):
+        for path, called in _called(getattr(env_cfg, part, None), part):
+            if (reason := OF_ALL_ENVIRONMENTS.get(_place(called))) is not None:
+                yield f"{path} ({called.rpartition(':')[2] if isinstance(called, str) else called.__name__}: {reason})"
+
+
+def _called(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the functions and classes of a group's terms, each with its path."""
+    for name, term in _terms(group):
+        called = getattr(term, "func", None) or getattr(term, "class_type", None)
+        if called is None:
+            yield from _called(term, f"{path}.{name}")
+        else:
+            yield f"{path}.{name}", called
+
+
+def _place(called: Any) -> str:
+    """Return the module and the name of a function or class, which a configuration may name by another module."""
+    from isaaclab.utils.string import string_to_callable
+
+    if isinstance(called, str):
+        known = {place.rpartition(":")[2] for place in OF_ALL_ENVIRONMENTS}
+        if called.rpartition(":")[2] not in known:
+            return called
+        called = string_to_callable(str(called))
+    return f"{getattr(called, '__module__', '')}:{getattr(called, '__qualname__', '')}"
 
 
 def _terms(group: Any) -> list[tuple[str, Any]]:
     """Return the members of a group that are configurations themselves."""
     if group is None:
         return []
-    return [(name, value) for name, value in vars(group).items() if hasattr(value, "__dataclass_fields__")]
+    members = group if isinstance(group, Mapping) else vars(group)
+    return [(name, value) for name, value in members.items() if hasattr(value, "__dataclass_fields__")]
