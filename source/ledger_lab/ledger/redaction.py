@@ -49,7 +49,7 @@ _SECRET_ARGUMENT = re.compile(rf"(?i)(?:-{{1,2}})?{_SECRET_NAME}=(.+)", re.DOTAL
 """``--api_key=…`` or ``agent.api_key=…``."""
 
 _HINT = (
-    r"(?:(?<![A-Za-z])(?:key|pass|password|pwd|pw|auth|credential|secret|token|login|jwt|pat|psk|salt)s?"
+    r"(?:(?<![A-Za-z])(?:key|pass|password|pwd|pw|auth|credential|secret|token|login|jwt|pat|psk|salt|csrf|apikey|session[_-]?id)s?"
     r"|(?-i:(?<=[a-z])(?:Key|Pass|Auth|Secret|Token)))(?![A-Za-z])"
 )
 """Words that hint at a secret, as a part of a name or in a sentence: what follows counts if it looks random."""
@@ -187,6 +187,8 @@ _CLIENTS = [
         ("openssl enc", rf"-[kK]{_TO_VALUE}", _PASSWORD, 1),
         ("zip", rf"-P{_TO_VALUE}", _PASSWORD, 1),
         ("7z[ar]?", "-p", _PASSWORD, 1),
+        (r"az\s+login", rf"-p{_TO_VALUE}", _PASSWORD, 1),
+        (r"vault(?=\s+login)", r"login\s+(?:-no-print\s+)?", _PASSWORD, 1),
         ("smbclient", rf"-U{_TO_VALUE}[\"']?[^\s%]{{1,99}}%", _PASSWORD, 1),
         ("ldap[a-z]{3,9}", rf"-w{_TO_VALUE}", _PASSWORD, 1),
     )
@@ -210,8 +212,18 @@ _TOKENS = (
         r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
         r"whsec_\w{16,}",
         r"SG\.[\w-]{16,}\.[\w-]{16,}",
-        r"\d{8,10}:AA[\w-]{33}",
+        r"(?:bot)?\d{8,10}:AA[\w-]{33}",
     ),
+    *(r"gl(?:sa|c)_[\w=+/-]{20,}", r"AT[AC]TT3x[\w=-]{20,}", r"sq0[a-z]{3}-[\w-]{20,}", r"EAA[A-Za-z0-9]{24,}"),
+    *(
+        r"key-[a-f0-9]{32}",
+        r"[a-f0-9]{32}-us\d{1,2}(?!\d)",
+        r"dapi[a-f0-9]{32}(?:-\d)?",
+        r"PMAK-[a-f0-9]{24}-[a-f0-9]{30,}",
+    ),
+    *(r"(?:nfp|ntn|rpa|figd|vercel|secret)_(?=[A-Za-z]*\d)\w{20,}", r"(?:sbp_|pul-)[a-f0-9]{40}", r"tgp_v1_[\w-]{20,}"),
+    *(r"fw_(?=[A-Za-z]*\d)[A-Za-z0-9]{20,}", r"lsv2_[a-z]{2}_[a-f0-9_]{32,}"),
+    r"(?:[\w-]{1,60}\.webhook\.office\.com/webhookb2|outlook\.office\.com/webhook)/[\w@/-]{40,}",
     *(r"hv[sbr]\.[\w-]{20,}", r"tskey-[a-z]+-[\w-]{16,}", r"lin_api_\w{20,}", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
     *(r"AGE-SECRET-KEY-1[A-Z0-9]{50,}", r"(?<!-)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),
 )
