@@ -23,6 +23,7 @@ def found(
     episodes: int = 40,
     term: str = "fell",
     seed: int = 0,
+    scored_from: int = 0,
 ) -> list[tuple[int, Detection]]:
     """Return what is found in a training where a term ends this share of the episodes, and the time-out the others."""
     watch = HealthMonitor(BUDGET, 0.9, SETTINGS, {"time_out", "stopped"}, BLOCK)
@@ -32,7 +33,7 @@ def found(
         ended = sum(chance.random() < share(seen.iterations) for _ in range(episodes))
         seen = replace(seen, endings={"time_out": episodes - ended, term: ended, "flew": 0})
         said += [(seen.iterations, each) for each in watch.on_iteration(seen)]
-        if success is not None and seen.iterations % 10 == 0:
+        if success is not None and seen.iterations % 10 == 0 and seen.iterations >= scored_from:
             passed = sum(chance.random() < success(seen.iterations) for _ in range(256))
             said += [(seen.iterations, each) for each in watch.on_panel(screening(passed), seen.iterations)]
     return [each for each in said if each[1].event is Event.TERMINATION_TAKEOVER]
@@ -72,6 +73,10 @@ def test_no_event_without_a_takeover(
     share: Callable[[int], float], success: Callable[[int], float] | None, term: str
 ) -> None:
     assert found(share, success, term=term) == []
+
+
+def test_no_event_if_the_success_before_is_unknown() -> None:
+    assert found(jump(100), lambda n: 0.02) and not found(jump(100), lambda n: 0.02, scored_from=100)
 
 
 @given(fall=st.integers(20, 200), width=st.floats(2, 60), seed=st.integers(0, 1000))

@@ -102,8 +102,8 @@ class TerminationTakeover:
 
     def _scores(self, since: _Block) -> tuple[float, float] | None:
         """Return the held-out success until the end of a block and now; ``None`` if it rose, or is unknown."""
-        if not self._screenings or self._screenings[-1].iteration <= since.iteration:
+        before = [each.share for each in self._screenings if each.iteration <= since.iteration]
+        if not before or len(before) == len(self._screenings):
             return None
         now = self._screenings[-1].share
-        before = max((each.share for each in self._screenings if each.iteration <= since.iteration), default=0.0)
-        return None if now > before + self._RISE else (before, now)
+        return None if now > max(before) + self._RISE else (max(before), now)
