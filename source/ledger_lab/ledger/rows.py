@@ -147,7 +147,7 @@ class PhaseWindow(Row):
     phase_ns: dict[str, Count]
     """Nanoseconds per phase since the last window; phases that took no time are left out."""
     wall_ns: Count
-    """Nanoseconds since the attempt's process started."""
+    """Nanoseconds since the Python of the attempt's process started."""
     figures: dict[str, float]
     """Training figures of this iteration, by the names of :data:`FIGURES`. Figures that were not measured are left out;
     those that are not finite are in :attr:`non_finite`."""
