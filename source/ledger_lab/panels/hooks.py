@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.starts import COUNTERS
-from ledger_lab.panels.streams import DrawWatch, GlobalStreams
+from ledger_lab.panels.streams import DrawWatch, GlobalStreams, drawing_with_torch
 from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
 from ledger_lab.panels.transfers import to_device
 
@@ -197,6 +197,14 @@ class Hooks:
             self._replace(undo, self, "_global_draws", "passed")
             for counter in COUNTERS:
                 self._replace(undo, base, counter, 0)
+            terms = manager._mode_term_cfgs.get("reset", [])
+            for name, term in zip(manager.active_terms.get("reset", []), terms, strict=True):
+
+                def named(*args: Any, call: Any = term.func, name: str = name, **params: Any) -> None:  # noqa: ANN401
+                    with drawing_with_torch(f"reset event {name!r}", naming=True):
+                        call(*args, **params)
+
+                self._replace(undo, term, "func", _Instead(term.func, named))
             self._reset_idx(ids)
         if log is None:
             base.extras.pop("log", None)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.panels.seeds import stream_key
-from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.streams import GlobalStreams, drawing_with_torch
 from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ class StartupEvents:
             base: The environment, unwrapped.
         """
         self._base = base
-        self._calls = [self._call_of(term) for term in base.event_manager._mode_term_cfgs.get("startup", [])]
+        manager = base.event_manager
+        terms = zip(manager.active_terms.get("startup", []), manager._mode_term_cfgs.get("startup", []), strict=True)
+        self._calls = [(name, *self._call_of(term)) for name, term in terms]
 
     def apply(self, ids: torch.Tensor) -> None:
         """Run the events.
@@ -39,8 +41,9 @@ class StartupEvents:
         Args:
             ids: Environment ids; shape (n,).
         """
-        for call, params in self._calls:
-            call(self._base, ids, **params)
+        for name, call, params in self._calls:
+            with drawing_with_torch(f"start-up event {name!r}", naming=True):
+                call(self._base, ids, **params)
 
     def _call_of(self, term: Any) -> tuple[Callable[..., None], dict[str, Any]]:  # noqa: ANN401 - an event's config
         """Return an event's function and parameters; rebuild a function that draws random numbers when it is built."""
@@ -72,6 +75,11 @@ class IntervalEvents:
         self._events = base.event_manager._mode_term_cfgs.get("interval", [])
         self._left_s = np.zeros((len(self._events), base.num_envs - first), dtype=np.float32)
         """Times to the next events [s]. The host has them, so that it knows what is due without asking a GPU."""
+
+    def name(self, index: int) -> str:
+        """Return the name of an event."""
+        name: str = self._base.event_manager.active_terms["interval"][index]
+        return name
 
     def restart(self, slots: NDArray[np.int64]) -> None:
         """Draw the time to the first event of each kind, and stop Isaac Lab's own timers.

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ledger_lab.errors import FirstErrorStack, UserError
+from ledger_lab.errors import FirstErrorStack
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.native.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
@@ -34,7 +34,7 @@ from ledger_lab.panels.starts import (
     same_values,
     start_quantities,
 )
-from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams
+from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams, drawing_with_torch
 from ledger_lab.panels.terrain import (
     GroundWatch,
     on_held_out_ground,
@@ -381,7 +381,7 @@ class HeldOutSlots:
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
-            with self.own_draws(due, "an interval event"), self._scoring_conditions():
+            with self.own_draws(due, f"interval event {self._intervals.name(event)!r}"), self._scoring_conditions():
                 self._intervals.apply(event, due)
 
     def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
@@ -483,13 +483,8 @@ class HeldOutSlots:
     @contextmanager
     def _drawing(self, streams: SlotStreams, slots: NDArray[np.int64], what: str) -> Iterator[None]:
         """Draw from the slots' own streams, and refuse draws by other libraries than torch."""
-        before = GlobalStreams()
-        with OwnDraws(streams, slots, what):
+        with OwnDraws(streams, slots, what), drawing_with_torch(what):
             yield
-        if others := " and ".join(name for name in before.moved() if name != "torch"):
-            raise UserError(
-                f"{what} draws from {others}, which cannot be seeded per environment: let it draw with torch"
-            )
 
 
 def in_batches(policy: Policy, observations: Any) -> torch.Tensor:  # noqa: ANN401 - see rows_of

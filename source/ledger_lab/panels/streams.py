@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -243,6 +245,28 @@ class GlobalStreams:
         _restore_torch(self._torch)
         np.random.set_state(self._numpy)
         random.setstate(self._python)
+
+
+@contextmanager
+def drawing_with_torch(what: str, *, naming: bool = False) -> Iterator[None]:
+    """Refuse draws by other libraries than torch.
+
+    Args:
+        what: What draws, for the message.
+        naming: Whether to say this also in refusals that come from within the context.
+
+    Raises:
+        UserError: If another library drew numbers.
+    """
+    before = GlobalStreams()
+    try:
+        yield
+    except UserError as error:
+        if naming:
+            raise UserError(f"{what}: {error}") from error
+        raise
+    if others := " and ".join(name for name in before.moved() if name != "torch"):
+        raise UserError(f"{what} draws from {others}, which cannot be seeded per environment: let it draw with torch")
 
 
 class DrawWatch:
