@@ -1,4 +1,4 @@
-"""Source is hashed by what it computes, and references are followed within their own package."""
+"""Modules are hashed by what they compute, with the modules that they import from their own packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.source import definitions_sha256, source_sha256
+from ledger_lab.source import modules_sha256, source_sha256
 
 FILES = {
     "acme_code/__init__.py": "from acme_code.success import near\n",
@@ -17,47 +17,31 @@ FILES = {
         from __future__ import annotations
         import math
         from typing import TYPE_CHECKING
-        import acme_code.limits
+        import acme_code.deep.limits
         from . import shapes
-        from .limits import *
+        from .deep.wide import *
         if TYPE_CHECKING:
             from .unused import Env
 
         def near(env: Env) -> bool:
             \"\"\"Tell.\"\"\"
             from .late import scale
-            return abs(shapes.height(env)) < acme_code.limits.WIDE * scale(HALF) + math.pi
-
-        def made():
-            def inner(env):
-                return env
-            return inner
-
-        class Ball(shapes.Round):
-            def volume(self):
-                return 4.2
+            return abs(shapes.height(env)) < acme_code.deep.limits.WIDE * scale(HALF) + math.pi
         """,
-    "acme_code/shapes.py": """
-        STATE = {}
-        STATE["a"] = 1
-        def height(env):
-            return _top(env)
-        def _top(env):
-            return env.top * STATE["a"]
-        def unrelated():
-            return 1
-        class Round:
-            pass
-        """,
-    "acme_code/limits.py": "WIDE = 3.0\ntry:\n    import missing_here\nexcept ImportError:\n    HALF = 0.5\n",
+    "acme_code/shapes.py": "def height(env):\n    return env.top\n",
+    "acme_code/deep/__init__.py": "",
+    "acme_code/deep/limits.py": "WIDE = 3.0\ntry:\n    import missing_here\nexcept ImportError:\n    pass\n",
+    "acme_code/deep/wide.py": "from ..numbers import HALF\n",
+    "acme_code/numbers.py": "HALF = 0.5\n",
     "acme_code/late.py": "def scale(x):\n    return x\n",
     "acme_code/unused.py": "class Env:\n    pass\n",
-    "acme_single.py": "import acme_helper\nimport json\ndef ok(env):\n    return acme_helper.f(json.dumps(env))\n",
+    "acme_code/rewards.py": "from . import success\ndef fast(env):\n    return env.speed\n",
+    "acme_single.py": "import acme_helper\nimport acme_code.late\nimport json\n",
     "acme_helper.py": "def f(x):\n    return x\n",
 }
 NEAR = {
-    *("acme_code.success:near", "acme_code.shapes:height", "acme_code.shapes:_top", "acme_code.shapes:STATE"),
-    *("acme_code.limits:WIDE", "acme_code.limits:HALF", "acme_code.late:scale"),
+    *("acme_code", "acme_code.success", "acme_code.shapes", "acme_code.deep", "acme_code.deep.limits"),
+    *("acme_code.deep.wide", "acme_code.numbers", "acme_code.late"),
 }
 
 
@@ -80,47 +64,34 @@ def edited(file: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-def test_references_are_followed_within_the_package(site: Path) -> None:
-    assert set(definitions_sha256(["acme_code.success:near"])) == NEAR
-    assert set(definitions_sha256(["acme_code:near"])) == NEAR, "a name that a package passes on"
-    assert set(definitions_sha256(["acme_code.success:Ball"])) == {"acme_code.success:Ball", "acme_code.shapes:Round"}
+def test_imports_are_followed_within_the_package(site: Path) -> None:
+    assert set(modules_sha256(["acme_code.success"])) == NEAR, "neither types nor rewards"
+    assert set(modules_sha256(["acme_code.rewards"])) == {*NEAR, "acme_code.rewards"}
+    assert set(modules_sha256(["acme_code.late"])) == {"acme_code.late"}
 
 
-def test_the_files_beside_a_single_module_are_its_package(site: Path) -> None:
-    assert set(definitions_sha256(["acme_single:ok"])) == {"acme_single:ok", "acme_helper:f"}
+def test_everything_beside_a_single_module_is_its_package(site: Path) -> None:
+    assert set(modules_sha256(["acme_single"])) == {"acme_single", "acme_helper", *NEAR}
+    assert set(modules_sha256(["acme_helper"])) == {"acme_helper"}
 
 
-def test_only_the_definition_that_changed_differs(site: Path) -> None:
-    before = definitions_sha256(["acme_code.success:near"])
-    edited(site / "acme_code" / "shapes.py", "return _top(env)", "return -_top(env)")
-    edited(site / "acme_code" / "shapes.py", "return 1", "return 2")
-    edited(site / "acme_code" / "limits.py", "3.0", "9.0")
-    after = definitions_sha256(["acme_code.success:near"])
-    assert {name for name in NEAR if before[name] != after[name]} == {
-        "acme_code.shapes:height",
-        "acme_code.limits:WIDE",
-    }
+def test_only_the_module_that_changed_differs(site: Path) -> None:
+    before = modules_sha256(["acme_code.success"])
+    edited(site / "acme_code" / "numbers.py", "0.5", "0.75")
+    edited(site / "acme_code" / "rewards.py", "env.speed", "-env.speed")
+    after = modules_sha256(["acme_code.success"])
+    assert [name for name in NEAR if before[name] != after[name]] == ["acme_code.numbers"]
 
 
 def test_comments_docstrings_and_layout_do_not_count(site: Path) -> None:
-    before = definitions_sha256(["acme_code.success:near"])
+    before = modules_sha256(["acme_code.success"])
     file = site / "acme_code" / "success.py"
     edited(file, '    """Tell."""\n', '    """Tell, in more\n    words."""\n    # and why\n\n')
     edited(file, "abs(shapes.height(env)) < ", "abs(\n        shapes.height( env ),\n    ) < ")
-    assert definitions_sha256(["acme_code.success:near"]) == before
+    assert modules_sha256(["acme_code.success"]) == before
     assert source_sha256(b"x = 1  # one\n") == source_sha256(b"'''Doc.'''\n\nx = (1)\n")
     assert len({source_sha256(text) for text in (b"x = 1", b"x = 1.0", b"x = True", b"x = '1'", b"x = (", b"")}) == 6
 
 
-def test_a_name_that_is_not_at_the_top_level_stands_for_what_contains_it(site: Path) -> None:
-    before = definitions_sha256(["acme_code.success:inner", "acme_code.success:volume", "acme_code.success:nowhere"])
-    assert set(before) == {f"acme_code.success:{name}" for name in ("inner", "volume", "nowhere")} | {
-        "acme_code.shapes:Round"
-    }
-    edited(site / "acme_code" / "success.py", "4.2", "4.3")
-    after = definitions_sha256(before)
-    assert {name for name in before if before[name] != after[name]} == {
-        "acme_code.success:volume",
-        "acme_code.success:nowhere",
-    }
-    assert definitions_sha256(["sha256:abc", "acme_code.absent:f", "no_such_package:f"]) == {}
+def test_modules_without_a_file_are_left_out(site: Path) -> None:
+    assert modules_sha256(["sha256", "acme_code.absent", "no_such_package", "builtins"]) == {}

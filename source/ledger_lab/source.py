@@ -1,4 +1,4 @@
-"""Hashes Python source by what it computes: comments, docstrings and layout do not count."""
+"""Hashes Python modules by what they compute: comments, docstrings and layout do not count."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import ast
 import hashlib
 import importlib.util
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -19,251 +18,99 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def source_sha256(source: bytes) -> str:
-    """Return the hash of Python source; of a file with a syntax error, the hash of its bytes.
+    """Return the hash of Python source; of a compiled file or a file with a syntax error, the hash of its bytes.
 
     Args:
         source: Content of a file.
     """
-    try:
-        return _hash([ast.parse(source)])
-    except (SyntaxError, ValueError):
-        return hashlib.sha256(source).hexdigest()
+    tree = _parsed(source)
+    return hashlib.sha256(source).hexdigest() if tree is None else _hash([tree])
 
 
-def definitions_sha256(names: Iterable[str]) -> dict[str, str]:
-    """Return the hashes of functions and classes, and of all definitions that they refer to in their own package.
+def modules_sha256(names: Iterable[str]) -> dict[str, str]:
+    """Return the hashes of modules, and of all modules that they import from their own packages.
 
-    A definition is a statement at the top level of a module that binds a name: a function, a class, a constant. Its
-    hash does not cover the definitions that it refers to, which have hashes of their own, so that a comparison names
-    what differs. References are found by reading the source. The package of a module is its top-level package; of a
-    single file, all modules in its folder; of the tasks of LedgerLab, ``ledger_lab.tasks``.
+    The package of a module is its top-level package; of a single file, everything in its folder; of the tasks of
+    LedgerLab, ``ledger_lab.tasks``. Imports are found by reading the source, also those inside of functions.
 
     Args:
-        names: ``module:name``, in modules that can be imported.
+        names: Full names of modules. Names of modules that have no file are left out.
 
     Returns:
-        Hashes by ``module:name``. Names in modules that have no file are left out. For a compiled module, and for a
-        name that is bound in another way, the hash of the file stands for the name.
+        Hashes by the full names of the modules.
     """
-    modules = _Modules()
+    waiting = list(names)
+    packages = {_package(name) for name in waiting}
+    specs = {name: spec for name in waiting if (spec := _find(name)) is not None}
+    folders = {
+        Path(str(spec.origin)).parent
+        for name, spec in specs.items()
+        if "." not in name and spec.submodule_search_locations is None
+    }
+    folders = {folder for folder in folders if folder.name not in _INSTALLED}
     found: dict[str, str] = {}
-    waiting = [(each.partition(":")[0], each.partition(":")[2], True) for each in names]
     while waiting:
-        where, name, asked = waiting.pop()
-        module = modules.find(where)
-        if module is None or f"{where}:{name}" in found:
+        name = waiting.pop()
+        if name in found or (spec := _find(name)) is None:
             continue
-        statements = module.bindings.get(name, [])
-        shared = [star for star in module.stars if not statements and modules.share_package(module, star)]
-        elsewhere = any(other and name in other.bindings for other in map(modules.find, shared))
-        if not statements and asked and not elsewhere:
-            statements = module.around(name)
-        defining = [each for each in statements if not isinstance(each, ast.Import | ast.ImportFrom)]
-        if defining:
-            found[f"{where}:{name}"] = _hash(defining)
-        elif asked and not statements and not elsewhere:
-            found[f"{where}:{name}"] = source_sha256(module.path.read_bytes())
-        waiting += [(*to, False) for each in statements for to in _targets(module, each, name, modules)]
-        waiting += [(star, name, False) for star in shared]
+        source = Path(str(spec.origin)).read_bytes()
+        found[name] = source_sha256(source)
+        package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+        waiting += [
+            each for each in _imports(source, package) if _package(each) in packages or _folder(each) in folders
+        ]
     return dict(sorted(found.items()))
 
 
-@dataclass(frozen=True)
-class _Module:
-    """A module, which need not have been imported."""
-
-    name: str
-    path: Path
-    is_package: bool
-
-    @cached_property
-    def tree(self) -> ast.Module | None:
-        """Its syntax tree; ``None`` if it is compiled, or can't be parsed."""
-        if self.path.suffix != ".py":
-            return None
-        try:
-            return ast.parse(self.path.read_bytes())
-        except (SyntaxError, ValueError):
-            return None
-
-    @cached_property
-    def bindings(self) -> dict[str, list[ast.stmt]]:
-        """The statements at its top level that bind each name, also within ``if``, ``try`` and ``with``."""
-        found: dict[str, list[ast.stmt]] = {}
-        for statement in _top_level(self.tree.body if self.tree is not None else []):
-            for name in _bound(statement):
-                found.setdefault(name, []).append(statement)
-        return found
-
-    @cached_property
-    def stars(self) -> list[str]:
-        """Modules from which it imports all names."""
-        return [
-            self.absolute(statement)
-            for statement in _top_level(self.tree.body if self.tree is not None else [])
-            if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
-        ]
-
-    def around(self, name: str) -> list[ast.stmt]:
-        """Return the statements at its top level with a function or a class of that name inside."""
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        return [
-            statement
-            for statement in _top_level(self.tree.body if self.tree is not None else [])
-            if any(isinstance(node, kinds) and node.name == name for node in ast.walk(statement))
-        ]
-
-    def absolute(self, statement: ast.ImportFrom) -> str:
-        """Return the full name of the module that a statement imports from."""
-        if not statement.level:
-            return statement.module or ""
-        parts = self.name.split(".")
-        kept = parts[: len(parts) - statement.level + self.is_package]
-        return ".".join([*kept, *([statement.module] if statement.module else [])])
+def _package(name: str) -> str:
+    """Return the package to which the imports of a module are followed."""
+    return ".".join(name.split(".")[: 2 if name.startswith("ledger_lab.") else 1])
 
 
-class _Modules:
-    """Finds modules by their names, each once."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._found: dict[str, _Module | None] = {}
-
-    def find(self, name: str) -> _Module | None:
-        """Return a module; ``None`` if there is none, or it has no file. Packages around it are imported."""
-        if name not in self._found:
-            self._found[name] = self._find(name)
-        return self._found[name]
-
-    @staticmethod
-    def _find(name: str) -> _Module | None:
-        """Look for a module where Python would."""
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, AttributeError, ValueError):
-            return None  # a name in a module, or a module of this process without a file
-        if spec is None or spec.origin is None or not Path(spec.origin).is_file():
-            return None
-        return _Module(name, Path(spec.origin), spec.submodule_search_locations is not None)
-
-    def share_package(self, module: _Module, name: str) -> bool:
-        """Tell whether a module belongs to the package of another one; see :func:`definitions_sha256`.
-
-        Args:
-            module: The other one.
-            name: Full name of the module, or of something in it.
-        """
-        depth = 2 if module.name.startswith("ledger_lab.") else 1
-        if module.name.split(".")[:depth] == name.split(".")[:depth]:
-            return True
-        if "." in module.name or module.is_package or module.path.parent.name in _INSTALLED:
-            return False
-        top = self.find(name.partition(".")[0])
-        return top is not None and module.path.parent == top.path.parents[1 if top.is_package else 0]
+def _find(name: str) -> ModuleSpec | None:
+    """Look for a module where Python would; ``None`` without a file. Packages around it are imported."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, AttributeError, ValueError):
+        return None  # a name in a module, or a module of this process without a file
+    return None if spec is None or spec.origin is None or not Path(spec.origin).is_file() else spec
 
 
-def _targets(module: _Module, definition: ast.stmt, own: str, modules: _Modules) -> Iterator[tuple[str, str]]:
-    """Yield the modules and names in its own package that a statement refers to.
+def _folder(name: str) -> Path | None:
+    """Return the folder that contains the top-level module or package of a module; ``None`` without a file."""
+    spec = _find(name.partition(".")[0])
+    return None if spec is None else Path(str(spec.origin)).parents[spec.submodule_search_locations is not None]
+
+
+def _imports(source: bytes, package: str) -> Iterator[str]:
+    """Yield the full names of everything that a module imports when it runs: modules, and names in modules.
 
     Args:
-        module: The module of the statement.
-        definition: The statement.
-        own: The name that it binds.
-        modules: Known modules.
+        source: Its source.
+        package: The package that its relative imports start from.
     """
-    if isinstance(definition, ast.Import | ast.ImportFrom):
-        yield from _imported(module, definition, own, [], modules)
-        return
-    local: dict[str, list[ast.stmt]] = {}
-    for node in ast.walk(definition):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for name in _bound(node):
-                local.setdefault(name, []).append(node)
-    for name, attributes in _references(definition):
-        for statement in [*local.get(name, []), *module.bindings.get(name, [])]:
-            if isinstance(statement, ast.Import | ast.ImportFrom):
-                yield from _imported(module, statement, name, attributes, modules)
-            elif statement is not definition:
-                yield module.name, name
-        if name not in module.bindings and name not in local:
-            yield from ((star, name) for star in module.stars if modules.share_package(module, star))
-
-
-def _imported(
-    module: _Module, statement: ast.Import | ast.ImportFrom, name: str, attributes: list[str], modules: _Modules
-) -> Iterator[tuple[str, str]]:
-    """Yield the module and the name that an imported name and its attributes stand for.
-
-    Args:
-        module: The module of the statement.
-        statement: The statement that imports the name.
-        name: The name.
-        attributes: Attributes of it that are read, outermost last.
-        modules: Known modules.
-    """
-    for alias in statement.names:
-        bound = alias.asname or (alias.name.partition(".")[0] if isinstance(statement, ast.Import) else alias.name)
-        if bound != name:
-            continue
-        if isinstance(statement, ast.ImportFrom):
-            path = [*module.absolute(statement).split("."), alias.name, *attributes]
+    waiting: list[ast.AST] = [tree] if (tree := _parsed(source)) is not None else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting += node.orelse  # the rest is for annotations, and does not exist when the code runs
+        elif isinstance(node, ast.Import):
+            for parts in (alias.name.split(".") for alias in node.names):
+                yield from (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
         else:
-            path = [*(alias.name if alias.asname else bound).split("."), *attributes]
-        if not modules.share_package(module, ".".join(path)):
-            continue
-        for length in range(len(path) - 1, 0, -1):
-            if modules.find(".".join(path[:length])) is not None:
-                yield ".".join(path[:length]), path[length]
-                break
+            waiting += ast.iter_child_nodes(node)
 
 
-def _references(definition: ast.AST) -> Iterator[tuple[str, list[str]]]:
-    """Yield the names that a statement reads, each with the attributes that are read of it."""
-    inner: set[int] = set()
-    for node in ast.walk(definition):  # an attribute comes before what it is an attribute of
-        if id(node) in inner:
-            continue
-        attributes: list[str] = []
-        while isinstance(node, ast.Attribute):
-            attributes.insert(0, node.attr)
-            node = node.value
-            inner.add(id(node))
-        if isinstance(node, ast.Name):
-            yield node.id, attributes
-
-
-def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements, with those within conditions and other blocks, but not within functions and classes.
-
-    What is imported for annotations only does not exist when the code runs, and is left out.
-    """
-    for statement in body:
-        if isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING"):
-            yield from _top_level(statement.orelse)
-        elif isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.TryStar):
-            blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
-            blocks += [handler.body for handler in getattr(statement, "handlers", [])]
-            for block in blocks:
-                yield from _top_level(block)
-        else:
-            yield statement
-
-
-def _bound(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement binds."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return [statement.name]
-    if isinstance(statement, ast.Import):
-        return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
-    if isinstance(statement, ast.ImportFrom):
-        return [alias.asname or alias.name for alias in statement.names if alias.name != "*"]
-    if isinstance(statement, ast.TypeAlias):
-        return [statement.name.id]
-    # An assignment; one to an attribute or an item changes the object of that name.
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    return [
-        node.id for target in targets if target is not None for node in ast.walk(target) if isinstance(node, ast.Name)
-    ]
+def _parsed(source: bytes) -> ast.Module | None:
+    """Return a syntax tree; ``None`` if the source is compiled, or can't be parsed."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _hash(nodes: list[Any]) -> str:

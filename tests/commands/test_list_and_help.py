@@ -11,7 +11,7 @@ from isaaclab.app import add_launcher_args
 
 from ledger_lab.commands.list_tasks import _found, _record, _simulations
 from ledger_lab.ledger import Run, read_ledger
-from ledger_lab.panels import PanelIdentity, load_panel
+from ledger_lab.panels import load_panel
 from ledger_lab.pretrained import ROOT
 from ledger_lab.recipes import RECIPES
 from ledger_lab.reports import summarize_run
@@ -54,7 +54,7 @@ def test_a_record_on_trained_ground_is_listed_as_such() -> None:
     panel = load_panel("velocity_rough_anymal_c_v1")
     simulations = _simulations("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", "cpu")
     for each in simulations:
-        records = {(PanelIdentity.of(panel, each.description).id, panel.target_success): "245/256"}
+        records = {(each.identity(panel).id, panel.target_success): "245/256"}
         assert _found(records, panel, simulations) == f"245/256{each.difference}"
     assert [each.difference for each in simulations] == [
         *("", " on trained ground"),

@@ -214,6 +214,7 @@ def test_anymal_walks_and_sees_on_its_own_ground(physics: str) -> None:
 def test_generated_terrain_changes_the_panel_id_and_other_ground_does_not() -> None:
     from ledger_lab.ledger import read_ledger
     from ledger_lab.pretrained import ROOT
+    from ledger_lab.runners.code import scoring_code
     from ledger_lab.runners.description import describe_simulation
     from ledger_lab.runners.session import held_out_config
 
@@ -223,10 +224,9 @@ def test_generated_terrain_changes_the_panel_id_and_other_ground_does_not() -> N
     ):
         declared = read_ledger(ROOT / task).runs[0].declared
         cfg = task_cfg(task, "physics=newton_mujoco")
-        held_out, trained = (
-            PanelIdentity.of(load_panel(panel), describe_simulation(held_out_config(cfg, 1, ground=ground)))
-            for ground in ("held_out", "trained")
-        )
+        described = (describe_simulation(held_out_config(cfg, 1, ground=ground)) for ground in ("held_out", "trained"))
+        code = scoring_code(load_panel(panel), cfg)
+        held_out, trained = (PanelIdentity.of(load_panel(panel), {**each, "code": code}) for each in described)
         assert declared.panel_id == held_out.id
         assert (held_out.id == trained.id) is (task != ROUGH)
         assert held_out.fields.get("ground") == ("held_out" if task == ROUGH else None)

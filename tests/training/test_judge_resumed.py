@@ -11,7 +11,7 @@ import pytest
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult, read_ledger
 from ledger_lab.meters import PhaseClock
-from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, VerdictRule, load_panel
+from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.recording.writer import RunWriter
 from ledger_lab.training.judge import Judge
 from tests.conftest import ROOT
@@ -84,9 +84,6 @@ def evaluation(checkpoint: str, number: int, needed: int, purpose: str = "confir
 def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that makes a judge, with its slots and what it writes."""
     monkeypatch.setattr("ledger_lab.training.judge.exactness", lambda cfg: "bitwise")
-    monkeypatch.setattr(
-        "ledger_lab.training.judge.PanelIdentity", SimpleNamespace(of=lambda *_: SimpleNamespace(id="i"))
-    )
 
     def make(
         newest: str,
@@ -100,7 +97,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
             verdict_rule=rule,
             error_budget=error_budget,
             panel=PANEL,
-            simulation={},
+            identity=PanelIdentity.of(PANEL, {}),
             env_cfg=None,
             device="cpu",
             changed_code={},

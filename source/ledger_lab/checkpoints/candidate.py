@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,17 @@ from ledger_lab.panels import few_differences
 from ledger_lab.panels.ground import declared_ground
 from ledger_lab.recipes.settings import names_code
 from ledger_lab.runners import Adapter, load_adapter
-from ledger_lab.runners.code import changed_code
-from ledger_lab.runners.configs import config_sha256, resolve_configs
+from ledger_lab.runners.code import changed_code, policy_code
+from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
+from ledger_lab.runners.plain import config_sha256
 from ledger_lab.runners.session import held_out_config
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
 _NAMED = 8
-"""Largest number of functions and classes that a refusal names."""
+"""Largest number of modules that a refusal names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class Candidate:
     adapter: Adapter
     agent_cfg: Any
     changed_code: dict[str, str]
-    """Code that has changed since the run was declared, with its hashes, by ``module:name``."""
+    """Code that has changed since the run was declared, with its hashes, by module."""
 
     @property
     def path(self) -> Path:
@@ -76,7 +77,7 @@ def resolve_candidate(
     device: str,
     log_root: Path,
     *,
-    code: dict[str, str],
+    scored: Mapping[str, str] | None = None,
     allow_changed_code: bool = False,
 ) -> Candidate:
     """Resolve all that is needed to load a checkpoint's policy.
@@ -86,8 +87,8 @@ def resolve_candidate(
         configs: Result of :func:`declared_configs` for its run; the agent's configuration may be modified.
         device: Device of the policy.
         log_root: Root of the ledger, for outputs of a checkpoint that came with the package.
-        code: Present hashes of the code that must be as declared.
-        allow_changed_code: Whether it may differ nevertheless.
+        scored: Present hashes of code that must be as declared besides that of the policy; ``None`` for none.
+        allow_changed_code: Whether code may differ nevertheless.
 
     Raises:
         UserError: If the configuration of the agent, of its observations or of its actions has changed since the
@@ -99,6 +100,7 @@ def resolve_candidate(
     adapter.require_memoryless(agent_cfg)
     require_same_agent(checkpoint.run, env_cfg, agent_cfg, adapter)
     require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
+    code = {**policy_code(declared.task, *configs), **(scored or {})}
     changed = require_same_code(declared, code, allow_changed_code)
     require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, declared.run_id)
     return Candidate(
@@ -145,7 +147,7 @@ def require_same_code(declared: RunDeclared, code: dict[str, str], allow_changed
         The changed code, with its hashes; empty if it is as declared, or unknown.
 
     Raises:
-        UserError: If code has changed; the message names the functions and classes.
+        UserError: If code has changed; the message names the modules.
     """
     changed = changed_code(code, declared.scoring_code)
     if changed and not allow_changed_code:
@@ -192,9 +194,7 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
     def stated(fields: dict[str, Any]) -> dict[str, Any]:
         hashes, order = fields.get("environment_sha256", {}), fields.get("order", {})
         found = {"time_step": fields.get("time_step")} | {part: hashes.get(part) for part in parts}
-        if "order" in declared:  # older runs did not record it
-            found |= {f"order of {part}": order.get(part) for part in parts}
-        return found
+        return found | {f"order of {part}": order.get(part) for part in parts}
 
     now = describe_simulation(held_out_config(env_cfg, 1, ground=declared_ground(declared)))
     if differences := few_differences(stated(now), stated(declared)):

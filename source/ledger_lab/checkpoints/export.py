@@ -43,7 +43,6 @@ from ledger_lab.files import make_folder, whole_file
 from ledger_lab.meters import package_versions
 from ledger_lab.meters.host import recorded_packages
 from ledger_lab.runners.acting_module import ActingModule
-from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import environment, require_runtime, resolve_device, simulation_app
 from ledger_lab.tasks.registry import require_task
@@ -117,7 +116,6 @@ def plan_export(request: ExportRequest) -> ExportPlan:
         configs,
         device,
         request.log_root,
-        code=policy_code(declared.task, env_cfg),
         allow_changed_code=request.allow_changed_code,
     )
     env_cfg.sim.device, env_cfg.seed = device, declared.seed

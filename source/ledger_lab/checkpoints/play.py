@@ -16,7 +16,6 @@ from ledger_lab.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.checkpoints.request import PlayRequest
 from ledger_lab.checkpoints.shipped import print_shipped_result
 from ledger_lab.files import make_folder, unused_path
-from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.physics_engine import changed_overrides
@@ -61,7 +60,6 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
         configs,
         device,
         request.log_root,
-        code=policy_code(declared.task, configs[0]),
         allow_changed_code=request.allow_changed_code,
     )
     overrides = changed_overrides(declared.overrides, request.overrides)

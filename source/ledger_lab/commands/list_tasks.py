@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from rich.console import Group
@@ -20,6 +20,7 @@ from ledger_lab.physics import physics_name
 from ledger_lab.pretrained import ROOT, shipped_contract, shipped_tasks
 from ledger_lab.recipes.libraries import LIBRARIES
 from ledger_lab.reports import RunSummary, summarize_run
+from ledger_lab.runners.code import scoring_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.physics_engine import with_default_physics
@@ -27,6 +28,9 @@ from ledger_lab.runners.session import held_out_config, resolve_device
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
 from ledger_lab.terminal.console import Terminal
 from ledger_lab.units import MISSING, duration, target_share
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
 
 _COLUMNS = ("task", "libraries", "physics", "obs", "actions", "envs", "panel", "id", "episodes", "target", "record")
 
@@ -78,11 +82,14 @@ def list_tasks(argv: Sequence[str]) -> int:
                 table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
                 continue
             sizes, records = _shipped(task)
-            shown += [*sizes, str(simulations[0].num_envs)]
+            shown += [*sizes, str(simulations[0].env_cfg.scene.num_envs)]
             judged = []
             for panel in own:
-                identity = PanelIdentity.of(panel, simulations[0].description)
-                record = _found(records, panel, simulations)
+                try:
+                    identity, record = simulations[0].identity(panel), _found(records, panel, simulations)
+                except UserError as error:
+                    broken.append(str(error))
+                    continue
                 target = target_share(panel.target_success)
                 judged.append((panel.name, f"{identity.id[:11]}…", str(len(panel.episodes)), target, record))
             table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
@@ -104,10 +111,18 @@ class _Simulation:
 
     difference: str
     """How it differs from the simulation of a new run, for the table; empty for that simulation."""
+    env_cfg: ManagerBasedRLEnvCfg
+    """Configuration of the environment, as a training has it."""
     description: dict[str, Any]
-    """What enters the identity of a panel."""
-    num_envs: int
-    """Environments of a training."""
+    """What enters the identity of a panel, except the code."""
+
+    def identity(self, panel: Panel) -> PanelIdentity:
+        """Return the identity of a panel in this simulation.
+
+        Raises:
+            UserError: If the panel's success function can't be imported.
+        """
+        return PanelIdentity.of(panel, {**self.description, "code": scoring_code(panel, self.env_cfg)})
 
 
 def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
@@ -126,17 +141,15 @@ def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
         grounds: tuple[tuple[Ground, str], ...] = (("held_out", ""), ("trained", " on trained ground"))
         for ground, name in grounds:
             description = describe_simulation(held_out_config(env_cfg, 1, ground=ground))
-            found.append(_Simulation(engine + name, description, env_cfg.scene.num_envs))
+            found.append(_Simulation(engine + name, env_cfg, description))
     return found
 
 
 def _found(records: Mapping[tuple[str, float], str], panel: Panel, simulations: Sequence[_Simulation]) -> str:
-    """Return the record of a panel; some pretrained policies come from an older version."""
-    for each in simulations:
-        identity = PanelIdentity.of(panel, each.description)
-        for panel_id in (identity.id, identity.without_order().id):
-            if (record := records.get((panel_id, panel.target_success))) is not None:
-                return f"{record}{each.difference}"
+    """Return the record of a panel, from the first simulation that has one."""
+    for each in simulations if records else ():
+        if (record := records.get((each.identity(panel).id, panel.target_success))) is not None:
+            return f"{record}{each.difference}"
     return MISSING
 
 

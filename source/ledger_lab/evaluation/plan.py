@@ -110,7 +110,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
             )
         simulations.append(other)
 
-    candidates = _candidates(found, configs, device, panel, request)
+    candidates = _candidates(found, configs, device, panel, simulations[0].identity, request)
     if request.versus is not None:
         panel = panel.comparison(*(checkpoint.saved.sha256 for checkpoint in found))
         simulations = [replace(each, identity=each.identity.with_fresh_seeds(panel.seeds)) for each in simulations]
@@ -181,6 +181,7 @@ def _candidates(
     configs: Mapping[str, tuple[ManagerBasedRLEnvCfg, Any]],
     device: str,
     panel: Panel,
+    identity: PanelIdentity,
     request: EvaluateRequest,
 ) -> list[Candidate]:
     """Return the candidates. Configurations and code of a run are checked once for all its checkpoints."""
@@ -190,14 +191,14 @@ def _candidates(
         run_id = checkpoint.run.declared.run_id
         if run_id not in checked:
             declared = checkpoint.run.declared
-            # A panel of one's own may have a success function that the run did not declare.
-            success = panel.success_function if panel.success_function in (declared.scoring_code or {}) else None
+            # A panel of one's own may need code that the run did not declare.
+            scored = identity.fields["code"] if panel.source == declared.panel else None
             checked[run_id] = resolve_candidate(
                 checkpoint,
                 configs[run_id],
                 device,
                 request.log_root,
-                code=scoring_code(declared.task, configs[run_id][0], success),
+                scored=scored,
                 allow_changed_code=request.allow_changed_code,
             )
         else:
@@ -223,9 +224,8 @@ def _simulation(
     require_runtime(env_cfg, flags, request.cpu_threads if native or not request.sim else None)
     require_takeable(panel, env_cfg)
     require_memory(run.task, held_out_config(env_cfg, len(panel.episodes), ground=ground))
-    identity = PanelIdentity.of(panel, describe_simulation(held_out_config(env_cfg, 1, ground=ground)))
-    if "order" not in run.panel_fields and ground == declared_ground(run.panel_fields):
-        identity = identity.without_order()  # so that its scores stay comparable with those in its journal
+    described = describe_simulation(held_out_config(env_cfg, 1, ground=ground))
+    identity = PanelIdentity.of(panel, {**described, "code": scoring_code(panel, env_cfg)})
     return Simulation(name=name, task=run.task, env_cfg=env_cfg, ground=ground, identity=identity)
 
 
@@ -255,8 +255,8 @@ def _simulation_overrides(name: str, ground: Ground) -> tuple[Ground, list[str]]
 
 
 def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdentity) -> None:
-    """Refuse a panel that has changed since the run declared it."""
-    differences = few_differences(identity.fields, run.panel_fields)
+    """Refuse a panel that has changed since the run declared it. Its code is checked with that of the policies."""
+    differences = few_differences({**identity.fields, "code": None}, {**run.panel_fields, "code": None})
     if differences and panel.source == run.panel:
         raise UserError(
             f"panel {panel.name} has changed since run {run.run_id} declared it, so scores could not be compared: "

@@ -27,7 +27,7 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.meters import Phase, PhaseClock, package_versions
 from ledger_lab.meters.compilation import metered_compilation
 from ledger_lab.recording.writer import AttemptWriter
-from ledger_lab.runners.code import code_sha256, scoring_code
+from ledger_lab.runners.code import code_sha256
 from ledger_lab.runners.command_line import parse
 from ledger_lab.runners.session import peak_gpu_memory_bytes, simulation_app
 from ledger_lab.storage import require_file_size
@@ -118,12 +118,8 @@ def _begin(
     log = next(iter(journals)) / f"{name}.log"
     terminal.keep_log(log)
     for simulation in plan.simulations:
-        code = {
-            "code_sha256": code_sha256(simulation.task, simulation.env_cfg),
-            "scoring_code": scoring_code(simulation.task, simulation.env_cfg, plan.panel.success_function),
-        }
         for run_dir, journal in journals.items():
-            journal.append(_started(plan, simulation, code, run_dir, clock))
+            journal.append(_started(plan, simulation, run_dir, clock))
     supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
     link.begin(supervisions, [*run_ids.values()], None, plan.device, log)
     return journals
@@ -163,9 +159,7 @@ def _record_worst(
             )
 
 
-def _started(
-    plan: EvaluationPlan, simulation: Simulation, code: dict[str, dict[str, str]], run_dir: Path, clock: PhaseClock
-) -> EvaluationStarted:
+def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock: PhaseClock) -> EvaluationStarted:
     """Return the row that announces which checkpoints of a run a simulation scores."""
     own = [candidate for candidate in plan.candidates if candidate.run_dir == run_dir]
     return EvaluationStarted(
@@ -177,7 +171,8 @@ def _started(
         all_checkpoints=len(plan.candidates),
         device=plan.device,
         versions=package_versions(),
-        **code,
+        code_sha256=code_sha256(simulation.task, simulation.env_cfg, own[0].agent_cfg),
+        scoring_code=simulation.identity.fields["code"],
         host=socket.gethostname(),
         pid=os.getpid(),
         anchors=anchors_of(run_dir),

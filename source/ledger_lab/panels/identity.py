@@ -26,7 +26,7 @@ class PanelIdentity:
 
         Args:
             panel: The panel.
-            simulation: Physics, time step, environment, assets and package versions, as plain JSON values.
+            simulation: Physics, time step, environment, assets, code and package versions, as plain JSON values.
 
         Returns:
             The identity.
@@ -53,10 +53,6 @@ class PanelIdentity:
             "observation_noise": False,
         }
         return cls({**episodes, **simulation})
-
-    def without_order(self) -> PanelIdentity:
-        """Return the identity that an older version would declare, which did not record the order of terms."""
-        return PanelIdentity({name: value for name, value in self.fields.items() if name != "order"})
 
     def with_fresh_seeds(self, seeds: Sequence[int]) -> PanelIdentity:
         """Return the identity of the same panel with fresh seeds.

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import functools
-import hashlib
 import importlib.util
-import math
 import re
 from collections.abc import Container, Mapping, Sequence
 from copy import deepcopy
@@ -16,7 +13,6 @@ from typing import Any
 import gymnasium as gym
 import isaaclab.utils.dict
 from isaaclab.envs import ManagerBasedRLEnvCfg
-from isaaclab.utils import to_dict
 from isaaclab.utils.string import callable_to_string
 from isaaclab_tasks.utils import PresetCfg, resolve_task_config
 from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
@@ -25,10 +21,10 @@ from isaaclab_tasks.utils.preset_target import PresetTarget
 
 from ledger_lab.assets.ground_plane import use_local_ground
 from ledger_lab.errors import UserError, first_line, nearest, place_of
-from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.native.choose import NATIVE_CHOICE, WARP_CHOICE, native_physics, require_warp_settings
 from ledger_lab.recipes.settings import ABSENT, children, follow
 from ledger_lab.runners.adapter import Adapter, load_adapter
+from ledger_lab.runners.plain import plain_config
 from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")
@@ -315,48 +311,7 @@ def _parse(value: str) -> Any:
 
 def _describe_callable(value: Any) -> Any:
     """Return how a configuration names something that can be called: by its parts, if it has no name of its own."""
-    if hasattr(value, "__name__"):
-        return callable_to_string(value)
-    if isinstance(value, functools.partial):
-        return to_dict({"partial": value.func, "args": value.args, "keywords": value.keywords})
-    return to_dict({"object": type(value), "values": vars(value)})
+    return callable_to_string(value) if hasattr(value, "__name__") else plain_config(value)
 
 
-isaaclab.utils.dict.callable_to_string = _describe_callable  # to_dict, which also writes env.yaml, would fail
-
-
-def plain_config(value: Any) -> Any:
-    """Return a part of a configuration as JSON values that are the same on every machine.
-
-    Absolute paths of files are replaced by the hash of their content.
-    """
-    if hasattr(value, "__dataclass_fields__"):
-        value = to_dict(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain_config(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_config(item) for item in value]
-    if isinstance(value, str) and value.startswith("/") and Path(value).is_file():
-        return f"sha256:{hashlib.sha256(Path(value).read_bytes()).hexdigest()}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no infinity
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
-
-
-def config_sha256(cfg: Any, without: Sequence[str]) -> str:
-    """Return the hash of a resolved configuration.
-
-    Args:
-        cfg: An environment's or an agent's configuration.
-        without: Dotted paths of settings to leave out; they need not exist.
-    """
-    content = plain_config(cfg)
-    for path in without:
-        *groups, name = path.split(".")
-        node = content
-        for group in groups:
-            node = node.get(group, {})
-        node.pop(name, None)
-    return hashlib.sha256(canonical_json(content)).hexdigest()
+isaaclab.utils.dict.callable_to_string = _describe_callable  # to_dict, which writes env.yaml, would fail

@@ -30,7 +30,8 @@ from ledger_lab.reports import summarize_run
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.runners import Adapter
 from ledger_lab.runners.code import policy_code
-from ledger_lab.runners.configs import plain_config, with_defaults
+from ledger_lab.runners.configs import with_defaults
+from ledger_lab.runners.plain import plain_config
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.units import percent
 
@@ -121,7 +122,7 @@ def find_beginning(
     then_env, then_agent = declared_configs(found.run, trust_run=trust_run)
     require_same_agent(found.run, then_env, adapter.prepare(deepcopy(then_agent), "cpu"), adapter)
     require_same_task(found.run, then_env, ("observations", "actions"), f"{what} has learned from something else")
-    changed = require_same_code(declared, policy_code(declared.task, then_env), allow_changed_code)
+    changed = require_same_code(declared, policy_code(declared.task, then_env, then_agent), allow_changed_code)
     by_network = [read_setting(agent_cfg, setting) or {} for setting in _GROUP_SETTINGS]
     inputs = [names for networks in by_network for names in networks.values()]
     _require_known_first(_observation_groups(then_env), _observation_groups(env_cfg), inputs, what)

@@ -11,7 +11,7 @@ import torch
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.meters import Phase
-from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
+from ledger_lab.panels import Panel, VerdictRule
 from ledger_lab.panels.starts import changed_starts, different_start
 from ledger_lab.panels.verdict import Standing
 from ledger_lab.physics import exactness
@@ -312,7 +312,8 @@ class Judge:
     def _write(self, ended: _Evaluation, outcomes: Outcomes) -> PanelResult:
         """Write the result of an evaluation, unless an earlier attempt did; return the result that counts."""
         invalid, starts = self._slots.invalid(outcomes), self._slots.starts
-        panel_id = PanelIdentity.of(ended.panel, self._plan.simulation).id
+        identity = self._plan.identity
+        panel_id = (identity.with_fresh_seeds(ended.panel.seeds) if ended.panel.fresh else identity).id
         if starts is not None:
             first = self._starts.setdefault((panel_id, str(self._plan.changed_code)), starts)
             invalid = invalid or different_start(changed_starts(first, starts))

@@ -24,7 +24,7 @@ from ledger_lab.recipes.libraries import require_library
 from ledger_lab.recipes.recipe_file import RecipeFile
 from ledger_lab.recipes.rules import positive
 from ledger_lab.runners import Adapter, BatchPlan, load_adapter
-from ledger_lab.runners.code import changed_code, code_sha256, scoring_code
+from ledger_lab.runners.code import changed_code, code_sha256, policy_code, scoring_code
 from ledger_lab.runners.configs import require_values, resolve_configs
 from ledger_lab.runners.description import describe_simulation
 from ledger_lab.runners.memory import require_memory
@@ -83,8 +83,6 @@ class TrainPlan:
     threads: Threads
     """Threads of torch in this process."""
     panel: Panel
-    simulation: dict[str, Any]
-    """Fields of the panel's identity that describe the simulation."""
     identity: PanelIdentity
     slots_cfg: ManagerBasedRLEnvCfg
     """The environment with held-out slots; the training's own environment if there are no held-out slots."""
@@ -100,7 +98,7 @@ class TrainPlan:
     code_sha256: dict[str, str]
     """Hashes of the code that the task runs, by top-level package or module."""
     scoring_code: dict[str, str]
-    """Hashes of the code that a score depends on, by ``module:name``."""
+    """Hashes of the code that the policy and its scores depend on, by module."""
     beginning: Beginning | None
     """The checkpoint that the run starts with; ``None`` for random networks and for resumed runs."""
     resumed: Resumption | None
@@ -125,7 +123,7 @@ class TrainPlan:
 
     @property
     def changed_code(self) -> dict[str, str]:
-        """Code that scores depend on and that has changed since the run was declared, with its hashes."""
+        """Code of the policy that has changed since the run was declared, with its hashes."""
         return {} if self.resumed is None else changed_code(self.scoring_code, self.resumed.declared.scoring_code)
 
     @property
@@ -278,7 +276,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     flags = {**request.launcher_args(device), "distributed": request.distributed and device != "cpu"}
     config_hashes = hash_configs(env_cfg, agent_cfg, adapter)
     require_runtime(env_cfg, flags, request.cpu_threads)
-    simulation = describe_simulation(held_out_config(env_cfg, 1))
+    code = scoring_code(panel, env_cfg)
+    simulation = {**describe_simulation(held_out_config(env_cfg, 1)), "code": code}
     if request.no_eval:
         held_out_slots, slots_cfg = 0, unscored_config(env_cfg)
     else:
@@ -321,7 +320,6 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         batch=batch,
         threads=plan_threads(adapter, agent_cfg, batch, env_cfg.scene.num_envs, device),
         panel=panel,
-        simulation=simulation,
         identity=PanelIdentity.of(panel, simulation),
         slots_cfg=slots_cfg,
         held_out_slots=held_out_slots,
@@ -329,8 +327,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
         for_gpu=for_gpu is not None,
         price=price,
         config_sha256=config_hashes,
-        code_sha256=code_sha256(request.task, env_cfg),
-        scoring_code=scoring_code(request.task, env_cfg, panel.success_function),
+        code_sha256=code_sha256(request.task, env_cfg, agent_cfg),
+        scoring_code={**code, **policy_code(request.task, env_cfg, agent_cfg)},
         beginning=beginning,
         resumed=resumed,
     )
