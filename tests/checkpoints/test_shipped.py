@@ -131,7 +131,7 @@ def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task:
     assert (
         dataclasses.replace(
             short,
-            panel_id=whole.panel_id,  # a record keeps the panel id of its time, which had no hashes of code
+            panel_id=whole.panel_id,  # a record keeps the panel id of its time, which did not tell the code
             host=whole.host,
             checkpoints=whole.checkpoints,
             evaluation_afterwards_s=whole.evaluation_afterwards_s,
@@ -155,12 +155,13 @@ def lines_of(path: Path) -> list[bytes]:
 def _without_chain(line: bytes) -> str:
     """Return time, kind and data of a line, without its chain to other lines and journals, and without its panel's id.
 
-    The panel ids of shipped policies have the hashes of code, and those of records do not.
+    The panel ids of shipped policies have the hashes of code and the spacing, and those of records do not.
     """
     row = json.loads(line)
     row["data"] = {k: v for k, v in row["data"].items() if k not in ("anchors", "panel_id", "scoring_code")}
     if "panel_fields" in row["data"]:
-        row["data"]["panel_fields"].pop("code", None)
+        for name in ("code", "env_spacing_m"):
+            row["data"]["panel_fields"].pop(name, None)
     return json.dumps([row["time"], row["kind"], row["data"]], sort_keys=True)
 
 

@@ -27,8 +27,8 @@ def allow_changed_code_flag() -> Any:  # noqa: ANN401 - a field of a dataclass
     """Return the flag ``--allow_changed_code``."""
     return flag(
         False,
-        "Continue even if functions or classes of the task, or the success function, have changed since the run was "
-        "declared. Results record the changed names.",
+        "Continue even if code of the task, of the agent or of the success function has changed since the run was "
+        "declared. Results record the changed modules.",
     )
 
 

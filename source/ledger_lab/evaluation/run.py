@@ -129,9 +129,11 @@ def _compared(
     plan: EvaluationPlan, simulation: Simulation, scored: Sequence[PanelResult], console: Console
 ) -> list[PanelResult]:
     """Return scores after comparing them with those that the runs recorded; print differences that are explained."""
-    code, results = code_sha256(simulation.task, simulation.env_cfg), []
+    agents = {candidate.run_id: candidate.agent_cfg for candidate in plan.candidates}
+    code = {run_id: code_sha256(simulation.task, simulation.env_cfg, cfg) for run_id, cfg in agents.items()}
+    results = []
     for score in scored:
-        result, difference = compared_with_record(score, plan.runs[score.run_id], code)
+        result, difference = compared_with_record(score, plan.runs[score.run_id], code[score.run_id])
         results.append(result)
         if difference is not None:
             console.print(difference, style="yellow", markup=False, soft_wrap=True)

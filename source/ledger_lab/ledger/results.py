@@ -107,7 +107,7 @@ class PanelResult(Row):
     """Why the score is invalid; ``None`` if it is valid."""
     changed_code: dict[str, str] = field(default_factory=dict)
     """Code that the score depends on and that differs from the code that its run declared, with the hashes of the code
-    that it was scored with, by ``module:name``. Empty if it is the same, or if the run declared no such hashes."""
+    that it was scored with, by module. Empty if it is the same, or if the run declared no such hashes."""
     replayed: Count | None = None
     """Episodes that were replayed in other slots, and compared bit for bit; ``None`` if none were."""
     starts: dict[str, str] | None = None
