@@ -291,8 +291,8 @@ def test_its_checkpoints_are_scored_again_with_the_same_outcome(parking: Path) -
 def test_changed_code_is_refused_by_name_and_recorded_if_allowed(parking: Path, panel: Path, _acme_tasks: Path) -> None:
     (run,) = read_ledger(parking).runs
     file = _acme_tasks / "acme_tasks" / "success.py"
-    names = {"acme_tasks.park:Beyond", *(f"acme_tasks.success:{name}" for name in ("parked", "position"))}
-    assert names == set(run.declared.scoring_code or {})
+    names = {"acme_tasks.park", "acme_tasks.success"}
+    assert names == set(run.declared.scoring_code or {}) == set(run.declared.panel_fields["code"])
     asked = [run.directory / "model_2.pt", "--panel", panel, "--device", "cpu"]
     original = file.read_text()
     try:
@@ -301,14 +301,13 @@ def test_changed_code_is_refused_by_name_and_recorded_if_allowed(parking: Path, 
         )
         finished = script("evaluate", *asked)
         assert finished.returncode == 2 and len(finished.stderr.splitlines()) == 1
-        assert f"has changed since run {run.run_id} was declared: acme_tasks.success:parked. Restore" in finished.stderr
+        assert f"has changed since run {run.run_id} was declared: acme_tasks.success. Restore" in finished.stderr
         finished = script("evaluate", *asked, "--allow_changed_code")
         assert finished.returncode == 0, finished.stdout + finished.stderr
-        assert (
-            f"note: code has changed since run {run.run_id} was declared: acme_tasks.success:parked" in finished.stdout
-        )
+        assert f"note: code has changed since run {run.run_id} was declared: acme_tasks.success" in finished.stdout
         (row,) = [row for row in results(parking) if row.changed_code]
-        assert list(row.changed_code) == ["acme_tasks.success:parked"]
+        assert list(row.changed_code) == ["acme_tasks.success"]
+        assert row.panel_id != run.declared.panel_id, "another function is another exam"
     finally:
         file.write_text(original)
 

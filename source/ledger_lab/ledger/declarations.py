@@ -133,8 +133,8 @@ class RunDeclared(Row):
     code_sha256: dict[str, str] = field(default_factory=dict)
     """Hashes of the source of LedgerLab and of the packages that the task uses; empty if unknown."""
     scoring_code: dict[str, str] | None = None
-    """Hashes of the code that the policy and its scores depend on, by module: that of the panel, and classes of the agent
-    that are not from a library. ``None`` if unknown."""
+    """Hashes of the code that the policy and its scores depend on, by module: that of the panel, and classes of the
+    agent that are not from a library. ``None`` if unknown."""
     began_from: dict[str, Any] | None = None
     """The checkpoint whose networks the run started with, and their cost; ``None`` if they were random."""
     git: dict[str, Any]

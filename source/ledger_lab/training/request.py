@@ -301,9 +301,9 @@ class TrainRequest(TaskRequest):
     allow_changed_code: bool = flag(
         False,
         "With --resume: continue even if code or package versions that no score depends on differ from those at the "
-        "start of the run. With "
-        "--checkpoint: continue even if the code of observations, actions or commands has changed since that run was "
-        "declared. Comments, docstrings and layout do not count. The ledger records the changes.",
+        "start of the run. With --checkpoint: continue even if the code of its observations, actions, commands and "
+        "agent has changed since that run was declared. Comments, docstrings and layout do not count. The ledger "
+        "records the changes.",
         group=_GOING_ON,
         each_attempt=True,
     )
