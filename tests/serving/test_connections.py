@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -34,6 +35,11 @@ class Running:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         connection.sendall(sent)
         return connection
+
+    def memory_bytes(self) -> int:
+        """Return what waits for clients in this process, and not in the kernel."""
+        open_ones = [each for each in self.server.server_state.connections if each.transport is not None]
+        return sum(each.transport.get_write_buffer_size() for each in open_ones)
 
     def is_answered(self) -> bool:
         """Tell whether a quick client gets its answer."""
@@ -99,7 +105,7 @@ def test_a_request_that_comes_byte_by_byte_is_given_up(start: Callable[..., Runn
 
 
 def test_a_client_that_goes_on_sending_after_its_answer_is_given_up(start: Callable[..., Running]) -> None:
-    """Its bytes would put off the deadline between two requests for ever."""
+    """Its bytes would put off every deadline for ever."""
     running = start(REQUEST_S=0.3)
     with running.connect(b"GET /small HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n") as slow:
         assert slow.recv(12) == b"HTTP/1.1 200"
@@ -167,3 +173,28 @@ def test_a_last_answer_that_is_not_read_counts_as_a_connection(start: Callable[.
         state = running.server.server_state
         wait_until(lambda: len(state.connections) <= 2, "no more than two connections are open", 60)
         assert len(state.connections) == 2
+
+
+def test_clients_that_ask_again_and_again_and_do_not_read_keep_nobody_out(start: Callable[..., Running]) -> None:
+    running = start(MAX_CONNECTIONS=10)
+    asked = HEAD.replace(b"GET /", b"GET /small") * 2000
+    with ExitStack() as stack:
+        for _ in range(40):
+            crowd = stack.enter_context(socket.socket())
+            crowd.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            crowd.setblocking(False)
+            with suppress(BlockingIOError):
+                crowd.connect(("127.0.0.1", running.port))
+            wait_until(lambda: crowd in select.select([], [crowd], [], 0)[1], "it is connected", 60)  # noqa: B023
+            with suppress(OSError):
+                crowd.send(asked)
+        assert all(running.is_answered() for _ in range(20))
+
+
+def test_answers_that_are_not_read_take_little_memory(start: Callable[..., Running]) -> None:
+    running = start()
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(running.connect(HEAD)).recv(12)
+        assert running.is_answered()
+        assert running.memory_bytes() <= 20 * (200 << 10)

@@ -211,3 +211,13 @@ def test_the_printed_address_is_that_of_loopback(server: Server) -> None:
     parts = urlsplit(server.address)
     assert (parts.scheme, parts.hostname, parts.path, parts.query) == ("http", "127.0.0.1", "/", "")
     assert len(parts.fragment) >= 43
+
+
+def test_requests_that_make_no_sense_leave_no_line(server: Server) -> None:
+    upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    for nonsense in (b"nonsense\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n", upgrade, b"POST / HTTP/1.1\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+            client.sendall(nonsense)
+            while client.recv(1 << 16):
+                pass
+    assert server.errors() == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -49,12 +50,14 @@ class _Pages:
 
     def __init__(self, state: Callable[[], PageState]) -> None:
         """Answer from a page."""
-        self._state = state
+        self._state, self._encoding = state, threading.Lock()
 
     def whole(self, request: Request) -> Response:
         """Return the page."""
         policy = f"{page_policy('served')}; frame-ancestors 'none'"
-        return HTMLResponse(self._state().document.encode(errors="replace"), 200, {"Content-Security-Policy": policy})
+        with self._encoding:  # once for all viewers
+            document = self._state().encoded
+        return HTMLResponse(document, 200, {"Content-Security-Policy": policy})
 
     def live(self, request: Request) -> Response:
         """Return the live part, and the version of the rest."""
@@ -65,7 +68,9 @@ class _Pages:
 
     def parts(self, request: Request) -> Response:
         """Return the page without styles and scripts."""
-        return HTMLResponse(self._state().content.parts.encode(errors="replace"))
+        with self._encoding:
+            parts = self._state().content.parts
+        return HTMLResponse(parts)
 
     def console(self, request: Request) -> Response:
         """Return the end of the console of a run."""

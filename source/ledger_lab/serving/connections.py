@@ -2,19 +2,24 @@
 
 uvicorn handles all connections in one thread, so a slow client holds up no other one. But without these bounds, it
 keeps its connection and the unsent answer for as long as it likes, and many such clients leave no room for others.
+Each connection is for one request. So a client without the token can't hold a connection: its answer is short.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, ClassVar
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _GRACE_S = 1
 """Time that downloads get to finish at Ctrl-C [s]."""
+
+_PIECE_BYTES = 1 << 16
+"""Size of the pieces in which an answer is sent [B]: about as much waits in memory for each client."""
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:
@@ -23,9 +28,11 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
     Args:
         app: The application.
     """
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        app,
+        _in_pieces(app),
         log_config=None,
+        log_level="error",  # a client could cause any number of warnings
         access_log=False,
         lifespan="off",
         ws="none",
@@ -33,104 +40,82 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
         loop="asyncio",
         proxy_headers=False,
         server_header=False,
+        headers=[("Connection", "close")],
         timeout_graceful_shutdown=_GRACE_S,
     )
     return uvicorn.Server(config)
 
 
+def _in_pieces(app: ASGIApp) -> ASGIApp:
+    """Return an application that waits for the client after each piece of an answer."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_pieces(message: Message) -> None:
+            body = message.get("body", b"")
+            for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
+                await send({**message, "body": body[start - _PIECE_BYTES : start], "more_body": True})
+            last = (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
+            await send({**message, "body": body[last:]} if body else message)
+
+        await app(scope, receive, send_in_pieces)
+
+    return answer
+
+
 class BoundedConnection(H11Protocol):
-    """A connection with deadlines for the request and for reading the answer, and a bound on their number."""
+    """A connection for one request, with deadlines for the request and for reading, and a bound on their number."""
 
     MAX_CONNECTIONS: ClassVar[int] = 100
     """Connections at most. For a new one, the one that has waited longest for a request is closed; if none waits,
     the new one."""
     REQUEST_S: ClassVar[float] = 10.0
-    """Time for the head of a request, from the start of the connection or the end of the last answer [s]."""
+    """Time for the head of the request [s]."""
     READING_S: ClassVar[float] = 30.0
-    """Time in which a client must read :attr:`READING_BYTES` of an answer that waits for it [s]."""
-    READING_BYTES: ClassVar[int] = 1 << 14
-    """At most asyncio's low-water mark, so that a client that reads the last bytes of the buffer is never cut off."""
+    """Time in which a client must read what waits for it: a piece of the answer, or the end of it [s]."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passes through
         """Take what uvicorn gives."""
         super().__init__(*args, **kwargs)
-        self._request_timer: asyncio.TimerHandle | None = None
-        """Runs while the connection waits for a request."""
-        self._reading_timer: asyncio.TimerHandle | None = None
-        """Runs while an answer waits for the client."""
+        self._deadline: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request; make room if there are too many connections."""
         super().connection_made(transport)
+        self._deadline = self.loop.call_later(self.REQUEST_S, transport.abort)
         others = [each for each in self.connections if isinstance(each, BoundedConnection) and each is not self]
-        others = [each for each in others if each._is_open]
+        others = [each for each in others if not each.transport.is_closing() or each.transport.get_write_buffer_size()]
         if len(others) >= self.MAX_CONNECTIONS:
-            waiting = [(each._request_timer.when(), each) for each in others if each._request_timer is not None]
-            idle = [(when, each) for when, each in waiting if not each.flow.write_paused]
-            _, oldest = min(idle, key=lambda each: each[0], default=(0.0, self))
-            oldest.transport.abort()
-        self._expect_request()
-
-    @property
-    def _is_open(self) -> bool:
-        """Whether it still takes a request, or holds what the client has not read of its last answer."""
-        return not self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
+            waiting = [each for each in others if each.cycle is None]
+            min(waiting, key=lambda each: each._deadline.when(), default=self).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers."""
-        self._cancel(self._request_timer, self._reading_timer)
+        """Stop the timer."""
+        self._deadline.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Handle what has arrived. When the head of a request is complete, its deadline is met."""
-        answered = self.cycle
+        """Handle what has arrived. When the head of the request is complete, its deadline is met."""
+        waited = self.cycle is None
         super().handle_events()
-        if self.cycle is not answered:
-            self._cancel(self._request_timer)
-            self._request_timer = None
+        if waited and self.cycle is not None:
+            self._deadline.cancel()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, which may have arrived already."""
-        self._expect_request()
+        """Give the client time to read the end of the answer."""
         super().on_response_complete()
+        self._expect_reading()
 
     def pause_writing(self) -> None:
-        """Watch whether the client reads: as much of the answer as the buffer holds is unsent."""
+        """Wait until the client has read a piece of the answer."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """The client has read: the buffer has room for more of the answer."""
-        self._cancel(self._reading_timer)
+        """Go on with the answer, because the client has read."""
+        self._deadline.cancel()
         super().resume_writing()
 
-    def _expect_request(self) -> None:
-        """Set the deadline for the head of a request."""
-        self._cancel(self._request_timer)
-        self._request_timer = self.loop.call_later(self.REQUEST_S, self._miss_request)
-
-    def _miss_request(self) -> None:
-        """Close the connection, unless the client still reads the last answer."""
-        if self.flow.write_paused:
-            self._expect_request()
-        else:
-            self.transport.abort()
-
     def _expect_reading(self) -> None:
-        """Set the deadline for reading a part of the answer."""
-        unsent = self.transport.get_write_buffer_size()
-        self._reading_timer = self.loop.call_later(self.READING_S, self._check_reading, unsent)
-
-    def _check_reading(self, unsent: int) -> None:
-        """Close the connection if too little was read since the answer had so many unsent bytes."""
-        if unsent - self.transport.get_write_buffer_size() < self.READING_BYTES:
-            self.transport.abort()
-        else:
-            self._expect_reading()
-
-    @staticmethod
-    def _cancel(*timers: asyncio.TimerHandle | None) -> None:
-        """Stop timers that run."""
-        for timer in timers:
-            if timer is not None:
-                timer.cancel()
+        """Set the deadline for reading."""
+        self._deadline.cancel()
+        self._deadline = self.loop.call_later(self.READING_S, self.transport.abort)

@@ -27,10 +27,10 @@ class PageContent:
         return render_frame(self.model, self.mode, self.version)
 
     @cached_property
-    def parts(self) -> str:
-        """The page without live part, styles and scripts, for a browser that has these already."""
+    def parts(self) -> bytes:
+        """The page without live part, styles and scripts, as a server sends it to a browser that has these already."""
         frame = render_frame(self.model, self.mode, self.version, bare=True)
-        return frame.before + frame.after
+        return f"{frame.before}{frame.after}".encode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -46,3 +46,8 @@ class PageState:
     def document(self) -> str:
         """The whole page."""
         return self.content.frame.with_live(self.live)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The whole page, as a server sends it."""
+        return self.document.encode(errors="replace")
