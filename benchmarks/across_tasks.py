@@ -15,7 +15,6 @@ from rich.table import Table
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.studies.aggregates import (
     interquartile_mean,
-    performance_profile,
     probability_of_improvement,
     stratified_interval,
 )
@@ -28,17 +27,15 @@ _RUNS = (5, 10)
 _MISSES = (0.0, 0.2)
 _SHIFTS = (0.0, 0.4)
 _SPREAD = 0.3
-_THRESHOLD = 0.35
 _LARGE = 200_000
 """Runs per task from which the true figures are computed."""
 
 Scores = list[NDArray[np.float64]]
 FIGURES: dict[str, tuple[Callable[..., NDArray[np.float64]], bool]] = {
     "interquartile mean": (interquartile_mean, False),
-    "profile": (lambda scores: performance_profile(scores, _THRESHOLD), False),
     "probability of improvement": (probability_of_improvement, True),
 }
-"""Figures, and whether they compare two arms."""
+"""Figures whose intervals come from a bootstrap, and whether they compare two arms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +88,7 @@ def bench_across_tasks(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks across_tasks",
         description="Simulate two arms over several tasks, and count how often the 95 % intervals that study.py shows "
-        "hold the true interquartile mean, performance profile and probability of improvement.",
+        "hold the true interquartile mean and probability of improvement.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks across_tasks --studies 1000",
     )
     args = parse_simulation(parser, argv, count="--studies", what="Simulated studies per scenario", default=500)

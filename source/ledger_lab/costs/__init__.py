@@ -4,6 +4,7 @@ from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.costs.cohorts import CohortCost, RunCost, cohort_cost
 from ledger_lab.costs.cost_interval import FEWEST_RUNS, cost_draws, cost_interval, cost_ratio_interval
 from ledger_lab.costs.cost_test import cost_p_value
+from ledger_lab.costs.exact import exact_interval
 from ledger_lab.costs.model import (
     EnergyCost,
     billable_seconds,
@@ -52,6 +53,7 @@ __all__ = [
     "energy_cost",
     "env_steps_per_s",
     "evaluation_share",
+    "exact_interval",
     "least_p_value",
     "load_price_book",
     "load_prices",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ledger_lab.costs.exact import exact_interval
 from ledger_lab.costs.permutation import permutation_p_value
 from ledger_lab.costs.prices import check_number
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from scipy.stats._survival import ECDFResult
 
 _HALF: Final = 0.5
-_TAIL: Final = 0.025
-"""Probability of a miss on each side of an interval."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,8 +139,8 @@ def restricted_mean_time(runs: Sequence[RunTime]) -> tuple[float, float]:
 def time_curve(runs: Sequence[RunTime]) -> TimeCurve:
     """Return the share of runs that reached the target over time.
 
-    The interval is exact for any number of runs (Clopper & Pearson 1934, Biometrika 26:404). Its lower end takes a run
-    that ended short of the target as one that never reaches it, its upper end as one that would have reached it then.
+    The interval holds for any number of runs. Its lower end takes a run that ended short of the target as one that never
+    reaches it, its upper end as one that would have reached it then.
 
     Args:
         runs: Every run of the cohort.
@@ -149,16 +148,14 @@ def time_curve(runs: Sequence[RunTime]) -> TimeCurve:
     Raises:
         ValueError: If there is no run.
     """
-    import numpy as np
-    from scipy.stats import beta
-
     reached = kaplan_meier(runs).cdf
-    n, passed = len(runs), reached.quantiles[:, None] >= np.array([run.observed_s for run in runs])
-    at_least, at_most = (passed & [run.to_target_s is not None for run in runs]).sum(axis=1), passed.sum(axis=1)
-    low = np.where(at_least > 0, beta.ppf(_TAIL, np.maximum(at_least, 1), n - at_least + 1), 0.0)
-    high = np.where(at_most < n, beta.ppf(1 - _TAIL, at_most + 1, np.maximum(n - at_most, 1)), 1.0)
+    times = reached.quantiles.tolist()
+    over = [[run for run in runs if run.observed_s <= time_s] for time_s in times]
     return TimeCurve(
-        t=reached.quantiles.tolist(), share=reached.probabilities.tolist(), low=low.tolist(), high=high.tolist()
+        t=times,
+        share=reached.probabilities.tolist(),
+        low=[exact_interval(sum(run.to_target_s is not None for run in each), len(runs))[0] for each in over],
+        high=[exact_interval(len(each), len(runs))[1] for each in over],
     )
 
 

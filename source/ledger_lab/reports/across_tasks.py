@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ledger_lab.costs import FEWEST_RUNS
+from ledger_lab.costs import FEWEST_RUNS, exact_interval
 from ledger_lab.studies.aggregates import (
     interquartile_mean,
     performance_profile,
@@ -27,8 +27,8 @@ class Aggregate:
 
     value: float
     interval: tuple[float, float] | None
-    """95 % interval by a stratified bootstrap. ``None`` with fewer than :data:`~ledger_lab.costs.FEWEST_RUNS` runs on a
-    task, and if all resamples are equal."""
+    """95 % interval: exact for a share of runs, otherwise by a stratified bootstrap. ``None`` with fewer than
+    :data:`~ledger_lab.costs.FEWEST_RUNS` runs on a task, and if all resamples are equal."""
 
     def __str__(self) -> str:
         """Return the figure with two digits."""
@@ -89,7 +89,8 @@ def _aggregate_arm(name: str, speeds: list[NDArray[np.float64]], first: list[NDA
         return Aggregate(value=float(figure(*arms)), interval=None if few else stratified_interval(figure, *arms))
 
     def share_above(threshold: float) -> Aggregate:
-        return of(lambda scores: performance_profile(scores, threshold), speeds)
+        share, runs = float(performance_profile(speeds, threshold)), sum(map(len, speeds))
+        return Aggregate(value=share, interval=None if few else exact_interval(round(share * runs), runs))
 
     return ArmAcrossTasks(
         name=name,
@@ -137,7 +138,8 @@ def across_tasks_notes(arms: Sequence[ArmAcrossTasks], tasks: int) -> list[str]:
     ]
     shown = any(figure.interval is not None for arm in arms for figure in (arm.speed, *arm.profile))
     notes.append(
-        "in brackets 95 % intervals, by a bootstrap over the runs of each task, not corrected for the number of arms"
+        "in brackets 95 % intervals (exact for shares, otherwise by a bootstrap over the runs of each task), not "
+        "corrected for the number of arms"
         if shown
         else f"no intervals below {FEWEST_RUNS} runs of each arm on each task"
     )
