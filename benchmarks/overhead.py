@@ -213,7 +213,7 @@ def _train(arm: str, training: _Training, cores: Sequence[int]) -> _Loop:
     """Train once, in a new process, on some cores."""
     os.sched_setaffinity(0, cores)  # for this thread and its child processes
     common = ["--task", training.task, "--rl_library", training.rl_library, "--num_envs", str(training.num_envs)]
-    common += ["--max_iterations", str(training.max_iterations), "--device", training.device]
+    common += ["--max_iterations", str(training.max_iterations), "--device", training.device, "--seed", "1"]
     with tempfile.TemporaryDirectory() as folder:
         # On a CPU, only the metered arm can replay recorded physics, and only this arm takes MuJoCo's C code by default
         # for LedgerLab's tasks. Both are off, so they can't hide the overhead.

@@ -103,7 +103,15 @@ def bench_preemptions(argv: Sequence[str]) -> int:
         raise UserError("--count must be at least 1, and --within_s positive")
     console, chance = make_console(), random.Random(args.seed)
     request = f"--max_iterations {args.max_iterations} --no-stop_at_target --usd_per_hour {_USD_PER_HOUR}".split()
-    request += ["--save_state_every", str(args.save_state_every), "--device", args.device, *args.overrides]
+    request += [
+        "--save_state_every",
+        str(args.save_state_every),
+        "--device",
+        args.device,
+        "--seed",
+        "1",
+        *args.overrides,
+    ]
     interruptions: list[Interruption] = []
     with tempfile.TemporaryDirectory() as folder, Progress(console, "attempts", args.count + 2) as progress:
         root, alone = Path(folder, "interrupted"), Path(folder, "alone")

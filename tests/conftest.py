@@ -28,7 +28,7 @@ compile_forward_only()  # as the programs, so that the kernels are the same
 pytest.register_assert_rewrite("tests.fakes.robots")
 
 ROOT = Path(__file__).parents[1]
-SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "agent.save_interval=1")
+SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "--seed", "42", "agent.save_interval=1")
 """A training of seconds: three iterations, a checkpoint each."""
 SIMULATING = {"evaluate", "export_policy", "list_envs", "new_panel", "play", "profile_run", "train"}
 """Scripts that import torch and Isaac Lab."""

@@ -27,13 +27,13 @@ A_DOLLAR_A_SECOND = {
 
 def reached(root: Path, run_id: str, **changes: object) -> None:
     """Write a run that reached its target after 9 s, for $9."""
-    changes = {"price": A_DOLLAR_A_SECOND, "cohort": "c", **changes}
+    changes = {"price": A_DOLLAR_A_SECOND, "cohort": "c", "seed": int(run_id, 36), **changes}
     write_run(root, run_id, scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, **changes)  # type: ignore[arg-type]
 
 
 def failed(root: Path, run_id: str, status: Status | None = Status.CRASHED, **changes: object) -> None:
     """Write a run that ended after 5 s, for $5."""
-    changes = {"price": A_DOLLAR_A_SECOND, "cohort": "c", **changes}
+    changes = {"price": A_DOLLAR_A_SECOND, "cohort": "c", "seed": int(run_id, 36), **changes}
     write_run(root, run_id, scores=(), status=status, **changes)  # type: ignore[arg-type]
 
 
@@ -126,7 +126,7 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     folded = costs.cost_interval([*[(9.0, True)] * 4, (9.0 + 5.0, True), (5.0, False)])
     assert cohort.usd_per_target_reaching_checkpoint_interval == pytest.approx(folded)
     assert (
-        "cohort c: 6 runs of 6 declared (1 more ended from outside and repeated), 5 reached the target, 1 failed"
+        "cohort c: 6 runs of 6 declared (1 more of the same trainings), 5 reached the target, 1 failed"
         in shown(tmp_path)
     )
 
@@ -166,7 +166,7 @@ def test_the_median_includes_runs_that_missed_the_target(tmp_path: Path) -> None
     assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_exceeds_s) == (9.0, None)
     assert cohort.median_wall_to_target_is_exact
     assert "median to target 0:09 · mean up to 0:09: 0:09" in shown(tmp_path)
-    write_run(tmp_path, "dd", scores=(5, 6), cohort="c", price=A_DOLLAR_A_SECOND)
+    write_run(tmp_path, "dd", scores=(5, 6), cohort="c", seed=2, price=A_DOLLAR_A_SECOND)
     cohort = one_cohort(tmp_path)
     assert (cohort.median_wall_to_target_s, cohort.median_wall_to_target_exceeds_s) == (None, 9.0)
     assert "median to target > 0:09" in shown(tmp_path)
@@ -242,3 +242,32 @@ def test_a_cohort_without_a_pass_has_no_false_pass(tmp_path: Path) -> None:
     for run_id in ("aa", "bb"):
         failed(tmp_path, run_id)
     assert "false pass" not in shown(tmp_path)
+
+
+def test_runs_of_one_seed_and_configuration_count_once(tmp_path: Path) -> None:
+    declare_cohort(tmp_path, "c", 5)
+    for number in range(5):
+        reached(tmp_path, f"a{number}", seed=42)
+    cohort = one_cohort(tmp_path)
+    assert (cohort.runs, cohort.repeated_runs, cohort.missing_runs) == (1, 4, 4)
+    assert (cohort.target_reaching_runs, len(cohort.times)) == (1, 1)
+    assert cohort.spend_usd == cohort.usd_per_target_reaching_checkpoint == pytest.approx(5 * 9), "all of it was spent"
+    assert "cohort c: 1 run (4 of 5 declared runs missing) (4 more of the same trainings)" in shown(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 43}, {"overrides": ["agent.x=1"]}, {"num_envs": 20}, {"config_sha256": {"env": "e", "agent": "b"}}],
+)
+def test_runs_of_another_seed_or_configuration_count(tmp_path: Path, other: dict[str, object]) -> None:
+    reached(tmp_path, "a", seed=42)
+    reached(tmp_path, "b", **{"seed": 42, **other})
+    assert (one_cohort(tmp_path).runs, one_cohort(tmp_path).repeated_runs) == (2, 0)
+
+
+def test_a_failure_and_a_success_of_one_seed_both_count(tmp_path: Path) -> None:
+    failed(tmp_path, "a", Status.NON_FINITE, seed=42)
+    failed(tmp_path, "b", Status.NON_FINITE, seed=42)
+    reached(tmp_path, "c", seed=42)
+    cohort = one_cohort(tmp_path)
+    assert (cohort.runs, cohort.failed_runs, cohort.repeated_runs) == (2, 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -439,7 +440,7 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     )
     assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
     assert finding.cost.ratio == pytest.approx((140 / 3) / (550 / 3)), "the lost 500 s are paid"
-    assert any("runs ended from outside and repeated: 1" in note for note in finding_notes(finding))
+    assert any("further runs of the same trainings: 1 (only their cost counts)" in note for note in finding_notes(finding))
     run_of(tmp_path, "a", 4, 500, reached=False, lost=True)
     assert finding_of(tmp_path).n_a == 4, "a run that nobody repeated has missed its target"
 
@@ -499,3 +500,12 @@ def test_fewer_than_five_runs_on_a_side_are_not_tested(tmp_path: Path) -> None:
     finding = finding_of(tmp_path)
     assert (finding.time_p_value, finding.cost_p_value) == (None, None)
     assert finding_sentence(finding).endswith("n = 4 (A) and 5 (B): no claim beyond these runs")
+
+
+def test_equal_arms_of_one_seed_each_are_no_five_runs(tmp_path: Path) -> None:
+    for number, cohort in itertools.product(range(5), "ab"):
+        write_run(tmp_path, f"{cohort}{number}", confirmation=9, status=Status.TARGET_REACHED, cohort=cohort, seed=42)
+    finding = finding_of(tmp_path)
+    assert (finding.n_a, finding.n_b, finding.repeated_a, finding.repeated_b) == (1, 1, 4, 4)
+    assert (finding.time.interval, finding.time_p_value, finding.cost_p_value) == (None, None, None)
+    assert "no interval, and no claim beyond these runs" in finding_sentence(finding)

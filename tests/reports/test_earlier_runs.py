@@ -78,8 +78,8 @@ def test_the_policy_of_a_task_is_priced_like_the_cohort(tmp_path: Path) -> None:
 
 def test_the_report_shows_the_spend_before_beside_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reached(tmp_path, "aa", cohort="flat")
-    for run_id in ("bb", "cc"):
-        reached(tmp_path, run_id, began_from=began("aa"))
+    for seed, run_id in enumerate(("bb", "cc")):
+        reached(tmp_path, run_id, began_from=began("aa"), seed=seed)
     assert build_report(["c", "--log_root", str(tmp_path), "--usd_per_hour", "7200"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "$36.00 spent + $18.00 before · $18.00 + $9.00 before per target-reaching checkpoint" in shown

@@ -167,7 +167,7 @@ def test_the_room_for_physics_is_the_maximum_over_processes(tmp_path: Path) -> N
 
 def test_a_cohort_pays_for_its_failures(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, price=PRICED, cohort="c")
-    write_run(tmp_path, "bb", scores=(5, 5), price=PRICED, cohort="c")
+    write_run(tmp_path, "bb", scores=(5, 5), price=PRICED, cohort="c", seed=2)
     write_run(tmp_path, "cc", scores=(), status=Status.CRASHED, price=PRICED, cohort="c")
     write_run(tmp_path, "dd", scores=(5, 9), panel_id="p1-bb", cohort="c")
     first, other = summarize_cohorts([summarize_run(run) for run in read_ledger(tmp_path).runs])

@@ -60,7 +60,9 @@ def test_each_process_writes_a_journal_and_only_the_first_process_prints(by_two:
     (attempt,) = run.attempts
     assert attempt.status is Status.COMPLETED
     assert (run.declared.world_size, run.declared.num_envs, run.declared.held_out_slots) == (2, 32, 128 + 8)
-    assert [(start.rank, start.seed) for start in attempt.of(AttemptStarted)] == [(0, 42), (1, 43)]
+    seed = run.declared.seed
+    assert run.declared.request is not None and run.declared.request["seed"] == seed, "drawn once, for both processes"
+    assert [(start.rank, start.seed) for start in attempt.of(AttemptStarted)] == [(0, seed), (1, seed + 1)]
     first, second = attempt.ranks
     assert [row.iteration for row in first.of(CheckpointSaved)] == [1, 2, 3, 4]
     assert [row.env_steps for row in first.of(CheckpointSaved)] == [2 * 32 * 32 * n for n in (1, 2, 3, 4)]
@@ -112,7 +114,8 @@ def test_the_shares_of_a_panel_have_the_outcomes_of_a_single_process(by_two: Pat
 def test_the_report_shows_waiting_ranks_and_bills_the_machine_once(by_two: Path) -> None:
     (run,) = json.loads(script("report", "--log_root", by_two, "--json", "-").stdout)["runs"]
     assert (run["num_envs"], run["world_size"], run["env_steps"]) == (32, 2, 2 * 32 * 32 * 4)
-    assert [(rank["rank"], rank["host"], rank["seed"]) for rank in run["ranks"]] == [(0, HOST, 42), (1, HOST, 43)]
+    seeds = [(rank["rank"], rank["host"], rank["seed"] - run["seed"]) for rank in run["ranks"]]
+    assert seeds == [(0, HOST, 0), (1, HOST, 1)]
     assert all(0 < rank["synchronize_share"] < 1 for rank in run["ranks"])
     assert run["billable_usd"] == pytest.approx(math.ceil(run["wall_s"]) / 1000), "each second that has begun, once"
     text = script("report", "--log_root", by_two).stdout
@@ -127,6 +130,7 @@ def test_a_signal_to_one_process_ends_all_processes_and_the_run_resumes_bit_for_
     by_two: Path, tmp_path: Path
 ) -> None:
     request = [*TWO, "--max_iterations", "4", "agent.save_interval=1", "agent.actor.obs_normalization=True"]
+    request += ["--seed", str(run_of(by_two).declared.seed)]
     interrupted = [sys.executable, str(ROOT / "tests" / "fakes" / "interrupted.py"), *request]
     interrupted += ["--log_root", str(tmp_path), "2:SIGTERM"]
     asked = subprocess.run(interrupted, capture_output=True, text=True, check=False)

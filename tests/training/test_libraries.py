@@ -26,7 +26,7 @@ def short(library: str) -> list[str]:
     """Return the command line of a short training."""
     arguments = ["--rl_library", library, "--agent", f"{library}_cfg_entry_point", "--device", "cpu"]
     epochs = load_adapter(library).dialect.overrides["epochs"]
-    return [*arguments, "--num_envs", "64", "--max_iterations", "3", f"{epochs}=2"]
+    return [*arguments, "--num_envs", "64", "--seed", "42", "--max_iterations", "3", f"{epochs}=2"]
 
 
 @pytest.fixture(scope="module", params=[name for name in LIBRARIES if name != "rsl_rl"])

@@ -24,7 +24,7 @@ from ledger_lab.reports import summarize_run
 from ledger_lab.runners.replay_plan import bytes_per_transition
 from tests.conftest import ROOT, fake, one_run_dir, script
 
-SHORT = ("--device", "cpu", "--num_envs", "64", "--max_iterations", "3")
+SHORT = ("--device", "cpu", "--num_envs", "64", "--seed", "42", "--max_iterations", "3")
 FIGURES = {"sac": {"entropy", "action_std"}, "td3": set()}
 """Figures of an update that only one of the algorithms has."""
 

@@ -9,7 +9,7 @@ import pytest
 from ledger_lab.ledger import Run, StateRestored, Status, read_ledger
 from tests.conftest import fake, one_run_dir, script
 
-SHORT = ("--algorithm", "sac", "--device", "cpu", "--num_envs", "64", "--max_iterations", "3")
+SHORT = ("--algorithm", "sac", "--device", "cpu", "--num_envs", "64", "--seed", "42", "--max_iterations", "3")
 OVERLAPS = (*SHORT, "--save_replay", "agent.overlap=true")
 
 

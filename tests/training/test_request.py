@@ -143,7 +143,7 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
     plan = planning.plan_training(request)
     assert not list(tmp_path.iterdir())
     row = declaration(plan)
-    assert row.request == {**request.to_data(), "overrides": ["physics=newton_mujoco"]}
+    assert row.request == {**request.to_data(), "seed": plan.seed, "overrides": ["physics=newton_mujoco"]}
     make_run_dir(plan)
     assert calls == ["resolve", "hash ledger_lab"]
     assert plan.run_dir.is_dir() and plan.run_dir.name.endswith(plan.run_id)
@@ -172,3 +172,17 @@ def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str
     _, unscaled = resolve_configs(request.task, library, [])
     unscaled = plan.adapter.prepare(unscaled, "cpu")
     assert hash_configs(env_cfg, unscaled, plan.adapter)["agent"] != plan.config_sha256["agent"]
+
+
+@pytest.mark.parametrize(("library", "setting"), [("rsl_rl", "agent.seed"), ("rl_games", "agent.params.seed")])
+def test_a_run_without_a_seed_draws_one(tmp_path: Path, library: str, setting: str) -> None:
+    from ledger_lab.training.plan import plan_training
+
+    def seed_of(**flags: Any) -> int:
+        request = TrainRequest(rl_library=library, device="cpu", log_root=tmp_path, **flags)
+        plan = plan_training(request)
+        assert plan.env_cfg.seed == plan.seed
+        return plan.seed
+
+    assert seed_of() != seed_of(), "no two trainings are the same by accident"
+    assert (seed_of(seed=7), seed_of(overrides=(f"{setting}=8",))) == (7, 8)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
+import orjson
 
 from ledger_lab.costs.prices import Price
 from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed, Share
@@ -156,6 +158,17 @@ class RunDeclared(Row):
         msgspec.convert(self.hardware, _Hardware)
         msgspec.convert(self.began_from, _BeganFrom | None)
         msgspec.convert(self.recipe, _Recipe | None)
+
+    @property
+    def training(self) -> str:
+        """Hash of the seed, the configuration, the code and the machine: equal runs are the same training made again."""
+        began_from = None if self.began_from is None else self.began_from.get("sha256")
+        values = (
+            self.task, self.rl_library, self.agent, self.overrides, self.seed, self.num_envs, self.world_size,
+            self.horizon, self.epochs, self.minibatches, self.panel_id, self.config_sha256, self.code_sha256, began_from,
+            self.device, self.machine, self.machines, self.price["instance"],
+        )  # fmt: skip
+        return sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @property
     def is_recorded(self) -> bool:

@@ -19,7 +19,7 @@ from ledger_lab.reports.summary import RunSummary
 class _CohortFacts:
     """Sums over the runs of a cohort, from which its figures are computed.
 
-    Of runs that were ended from outside and repeated, only the cost counts; see :mod:`ledger_lab.reports.repeated`.
+    Of further runs of the same trainings, only the cost counts; see :mod:`ledger_lab.reports.repeated`.
     """
 
     def __init__(
@@ -96,8 +96,9 @@ class CohortSummary:
     missing_runs: int | None = _cohort_figure(lambda of: of.missing)
     """Declared runs that are missing from the ledger, over all tasks."""
     repeated_runs: int = _cohort_figure(lambda of: of.repeated_runs)
-    """Further runs, which were ended from outside and repeated with the same training seed. ``runs`` and the figures of
-    times leave them out. Their cost counts with the runs that repeat them."""
+    """Further runs of the same trainings: those that were ended from outside and later repeated with the same training
+    seed, and those that made a training again with the same seed and configuration. ``runs`` and the figures of times
+    leave them out. Their cost counts with the runs that stand for them."""
     failed_runs: int = _cohort_figure(
         lambda of: of.cost.failed_runs,
         Shown("failed", "of the runs made", lambda cohort: f"{cohort.failed_runs} of {cohort.runs}", priority=3),

@@ -31,7 +31,7 @@ def cohort_line(cohort: CohortSummary) -> Text:
     elif cohort.declared_runs is not None:
         runs += f" of {cohort.declared_runs} declared"
     if cohort.repeated_runs:
-        runs += f" ({cohort.repeated_runs} more ended from outside and repeated)"
+        runs += f" ({cohort.repeated_runs} more of the same trainings)"
     parts = [f"{runs}, {cohort.target_reaching_runs} reached the target, {cohort.failed_runs} failed"]
     if cohort.spend_usd is not None:
         parts.append(" ".join(filter(None, (f"{usd(cohort.spend_usd)} spent", before_words(cohort)))))

@@ -39,8 +39,7 @@ class Side:
     declared_size: int | None = None
     """Declared size of the cohort; ``None`` for a run, and for a cohort without a declared size."""
     repeated: Repeated = field(default_factory=dict)
-    """Summaries of runs that were ended from outside and later repeated. Only their cost counts. The repetitions are
-    among :attr:`runs`."""
+    """Summaries of further runs that made the same trainings as some of :attr:`runs`. Only their cost counts."""
 
     @property
     def missing(self) -> int:
@@ -95,7 +94,8 @@ class Finding:
     missing_a: int
     missing_b: int
     repeated_a: int
-    """Runs of A that were ended from outside and later repeated: of them, only the cost counts."""
+    """Further runs of A that made the same trainings, of which only the cost counts; see
+    :mod:`ledger_lab.reports.repeated`."""
     repeated_b: int
     pairing: str
     """How runs were paired, in words."""

@@ -112,7 +112,7 @@ def _side_notes(finding: Finding) -> list[str]:
         ("B", finding.n_b, finding.reached_b, finding.missing_b, finding.repeated_b),
     ):
         lost = f"; {missing} declared runs are missing, and are in no figure" if missing else ""
-        lost += f"; runs ended from outside and repeated: {repeated} (only their cost counts)" if repeated else ""
+        lost += f"; further runs of the same trainings: {repeated} (only their cost counts)" if repeated else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
     return notes
 

@@ -1,7 +1,8 @@
-"""Runs that were ended from outside, and that a later run with the same training seed repeats.
+"""Runs of a cohort that are no evidence of their own, because another run made the same training.
 
-They say nothing about the time to the target, because nobody knows how they would have gone on. Only their cost counts:
-it is part of the cost of the run that repeats them.
+Either something outside of them ended them, and a later run with the same training seed repeats them. Or they made a
+training again that an earlier run had made, with the same seed and configuration: on one machine, it takes the same
+steps, so that it says nothing new. Only their cost counts: it is part of the cost of the run that stands for them.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ledger_lab.costs import sum_if_known
+from ledger_lab.ledger import Status
 from ledger_lab.reports.summary import RunSummary
 
-Repeated = Mapping[int, tuple[RunSummary, ...]]
-"""Repeated runs, by their training seed."""
+Repeated = Mapping[str, tuple[RunSummary, ...]]
+"""Runs that do not count, by the id of the run that stands for them."""
 
 
 type Group = tuple[str | None, str, str, float]
@@ -32,7 +34,7 @@ def cohort_groups(runs: Sequence[RunSummary]) -> dict[Group, list[RunSummary]]:
 
 
 def repeated_runs(runs: Sequence[RunSummary]) -> set[str]:
-    """Return the ids of the runs that a later run repeats.
+    """Return the ids of the runs that do not count, because another run made the same training.
 
     Args:
         runs: Runs of a ledger, oldest first.
@@ -42,30 +44,41 @@ def repeated_runs(runs: Sequence[RunSummary]) -> set[str]:
 
 
 def split_repeated(runs: Sequence[RunSummary]) -> tuple[list[RunSummary], Repeated]:
-    """Separate the runs of a cohort from those that a later run repeats. Without a cohort, no run repeats another one.
+    """Separate the runs of a cohort that count from those that repeat, or are repeated. Without a cohort, all count.
+
+    Two runs of one training both count if one of them failed and the other did not: then they differ after all.
 
     Args:
         runs: Runs of one cohort, oldest first.
 
     Returns:
-        The runs that are not repeated, oldest first; and the repeated runs.
+        The runs that count, oldest first; and the others.
     """
     kept: list[RunSummary] = []
-    repeated: dict[int, tuple[RunSummary, ...]] = {}
+    repeated: dict[str, tuple[RunSummary, ...]] = {}
+    ended: dict[int, tuple[RunSummary, ...]] = {}
+    last = {run.seed: place for place, run in enumerate(runs)}
+    first: dict[tuple[str, bool], RunSummary] = {}
     for place, run in enumerate(runs):
-        if run.unfinished and run.cohort is not None and any(later.seed == run.seed for later in runs[place + 1 :]):
-            repeated[run.seed] = (*repeated.get(run.seed, ()), run)
-        else:
+        if run.cohort is not None and run.unfinished and last[run.seed] > place:
+            ended[run.seed] = (*ended.get(run.seed, ()), run)
+            continue
+        standing = first.setdefault((run.training, Status(run.status).failed), run) if run.cohort is not None else run
+        spent = ended.pop(run.seed, ())
+        if standing is run:
             kept.append(run)
+        else:
+            spent = (*spent, run)
+        if spent:
+            repeated[standing.run_id] = (*repeated.get(standing.run_id, ()), *spent)
     return kept, repeated
 
 
 def usd_with_repeated(kept: Sequence[RunSummary], repeated: Repeated) -> list[float | None]:
-    """Return the cost of each run together with the runs that it repeats [USD]; ``None`` if a part of it is unknown.
+    """Return the cost of each run together with the runs it stands for [USD]; ``None`` if a part of it is unknown.
 
     Args:
-        kept: Runs that are not repeated.
-        repeated: Repeated runs. If several runs have their seed, their cost counts with the first one.
+        kept: Runs that count.
+        repeated: The others.
     """
-    left = dict(repeated)
-    return [sum_if_known([each.billable_usd for each in (*left.pop(run.seed, ()), run)]) for run in kept]
+    return [sum_if_known([each.billable_usd for each in (*repeated.get(run.run_id, ()), run)]) for run in kept]

@@ -63,6 +63,8 @@ class RunSummary:
     """Processes of the training."""
     seed: int = _figure(lambda of: of.declared.seed)
     """Seed of the training."""
+    training: str = _figure(lambda of: of.declared.training)
+    """Hash of the seed, the configuration, the code and the machine. In a cohort, runs with the same hash count once."""
     status: str = _figure(
         lambda of: str(of.last.status if of.last else Status.LOST),
         Shown("status", "of the last attempt", cells.status_cell, priority=1, align="left"),

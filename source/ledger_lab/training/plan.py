@@ -158,7 +158,8 @@ def plan_training(request: TrainRequest, group: ProcessGroup = ALONE, resumed: R
     Raises:
         UserError: If the request can't be carried out.
     """
-    plan = group.agree(lambda: _check(request, group.world, resumed))
+    drawn = group.first(lambda: secrets.randbelow(_SEED_LIMIT // 2))
+    plan = group.agree(lambda: _check(request, group.world, resumed, drawn))
     group.agree(lambda: require_same(group, _common(plan)))
     group.agree(lambda: require_own_gpus(group, gpu_uuid(plan.device)))
     group.agree(lambda: group.try_out(plan.device))
@@ -192,8 +193,15 @@ def _common(plan: TrainPlan) -> dict[str, Any]:
     }
 
 
-def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> TrainPlan:
-    """Resolve and check a request in one process."""
+def _check(request: TrainRequest, world: World, resumed: Resumption | None, drawn: int) -> TrainPlan:
+    """Resolve and check a request in one process.
+
+    Args:
+        request: The request.
+        world: The processes of the training.
+        resumed: The run to resume.
+        drawn: Seed of a new training whose request names none.
+    """
     read_world(os.environ, distributed=request.distributed)
     require_mirrors(request.mirror)
     today = datetime.date.today()
@@ -210,7 +218,9 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None) -> T
     adapter = load_adapter(library, request.agent)
     panel = task_panel(request.task, request.panel or default_panel(request.task), request.target)
     recipe = requested_recipe(request, adapter.dialect) if resumed is None else None
-    if resumed is None:  # a resumed run has the recipe and the physics engine that it declared
+    if resumed is None:  # a resumed run has the seed, the recipe and the physics engine that it declared
+        if request.seed is None and adapter.dialect.seed not in _overridden(request):
+            request = replace(request, seed=drawn)
         request = request if recipe is None else with_recipe(request, recipe, adapter.dialect)
         request = replace(request, overrides=with_default_physics(request.task, request.overrides, device))
     overrides = list(request.overrides)
@@ -348,7 +358,11 @@ def _num_envs_for_gpu(request: TrainRequest, device: str) -> int | None:
         ``None`` on a CPU, or if the user chose the number of environments, or an agent configuration other than that of
         PPO, with or without mirrored samples.
     """
-    names = [override.partition("=")[0].lstrip("+") for override in request.overrides]
     other_agent = request.agent not in (None, SYMMETRIC_AGENT)
-    chosen = other_agent or request.num_envs is not None or "env.scene.num_envs" in names
+    chosen = other_agent or request.num_envs is not None or "env.scene.num_envs" in _overridden(request)
     return None if device == "cpu" or chosen else num_envs_on_gpu(request.task)
+
+
+def _overridden(request: TrainRequest) -> list[str]:
+    """Return the names of the settings that the user overrides."""
+    return [override.partition("=")[0].lstrip("+") for override in request.overrides]

@@ -29,4 +29,4 @@ class TaskRequest(SimulationRequest):
         "4096, with the learning rate scaled as by --scale_lr sqrt.",
         group=TASK,
     )
-    seed: int | None = flag(None, "Seed of the training (default: set by the agent configuration).", group=TASK)
+    seed: int | None = flag(None, "Seed of the training (default: drawn at random, and recorded).", group=TASK)

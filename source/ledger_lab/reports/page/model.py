@@ -67,7 +67,7 @@ class PageRun:
     yardstick: int
     """Index into :attr:`PageModel.yardsticks`."""
     repeated: bool
-    """Whether it was ended from outside, and a later run of its cohort repeats it."""
+    """Whether another run of its cohort stands for it, because it made the same training."""
     construct: dict[str, Any]
     """Fields that must be equal before runs are compared: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
     scores: list[CheckpointScore]

@@ -4,7 +4,7 @@ const MOST_COHORTS = 30;
 
 function drawCohorts(node) {
   const asked = new Set(shown.map((run) => run.cohort));
-  // of a run that was ended from outside and repeated, only the cost counts
+  // of further runs of the same training, only the cost counts
   const named = runs.filter((run) => run.cohort !== null && asked.has(run.cohort) && !run.repeated);
   if (!named.length)
     return emptyNote(node, "No run of a cohort passes the filters. train.py --cohort NAME ties runs together.");

@@ -19,7 +19,7 @@ function fillSides() {
         kind,
         title: value,
         members,
-        // of a run that was ended from outside and repeated, only the cost counts
+        // of further runs of the same training, only the cost counts
         counted: kind === "cohort" ? members.filter((run) => !run.repeated) : members,
       }));
   const [cohorts, instances] = [groups("cohort", "cohort"), groups("instance", "instance")];
