@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from rich.table import Table
 
-from benchmarks.coverage import costs, policies, runs
+from benchmarks.coverage import costs, policies, recommendations, runs
 from benchmarks.coverage.case import Found
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.errors import UserError
@@ -16,7 +16,7 @@ from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.units import MISSING, percent
 
-CASES = (*policies.CASES, *costs.CASES, *runs.CASES)
+CASES = (*policies.CASES, *costs.CASES, *runs.CASES, *recommendations.CASES)
 """All cases. Each module of this package has those of one subject."""
 
 

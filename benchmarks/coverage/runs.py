@@ -29,13 +29,13 @@ def _exponential(generator: Generator, runs: int) -> Times:
 
 
 def _two_humps(generator: Generator, runs: int) -> Times:
-    return np.where(generator.random(runs) < 0.5, 10.0, 1.0) * np.exp(0.1 * generator.standard_normal(runs))
+    return np.where(generator.random(runs) < 0.4, 10.0, 1.0) * np.exp(0.1 * generator.standard_normal(runs))
 
 
 DRAWS: dict[str, Draw] = {
     "lognormal, spread 30 %": _lognormal,
     "exponential tail": _exponential,
-    "half of the runs ten times as slow": _two_humps,
+    "40 % of the runs ten times as slow": _two_humps,
 }
 
 

@@ -89,7 +89,7 @@ def test_the_choice_as_a_figure(log_root: Path, tmp_path: Path, capsys: pytest.C
         report(capsys, log_root, "unpriced", "--figures", str(folder))
 
 
-def test_interrupted_runs_are_no_misses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_runs_are_paid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alike = {"num_envs": 64, "horizon": 16, "machines": 1, "cohort": "one"}
     price = replace(PRICE, instance="one", usd_per_hour=1.0).to_dict()
     write_run(tmp_path, "again", scores=(), status=Status.KILLED, seed=0, price=price, **alike)
@@ -97,9 +97,33 @@ def test_interrupted_runs_are_no_misses(tmp_path: Path, capsys: pytest.CaptureFi
     write(tmp_path, "one", 1000.0, 1.0)
     found = json.loads(report(capsys, tmp_path, "--json", "-"))
     (option,) = found["options"]
-    assert (option["reached"], len(option["run_ids"]), found["repeated"]) == (5, 5, 1)
-    assert option["notes"] == ["interrupted from outside, and counted only in its time: 1 more of its runs"]
-    assert "left out: 1 that were interrupted from outside, and started again" in report(capsys, tmp_path)
+    assert (option["reached"], len(option["run_ids"]), found["repeated"]) == (5, 6, 1)
+    assert option["notes"] == ["interrupted from outside, and counted as short of the target: 1 of its runs"]
+    assert "left out: 1 that made the same trainings as others (their cost counts)" in report(capsys, tmp_path)
+
+
+def test_runs_of_one_seed_count_once_and_all_are_paid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(5):
+        write_scaled(tmp_path, f"r{number}", 1, 64, rate=1000.0, iterations=100, seed=42)
+    found = json.loads(report(capsys, tmp_path, "--json", "-"))
+    (option,) = found["options"]
+    assert (option["run_ids"], option["ranked"], found["repeated"]) == (["r0"], False, 4)
+    assert option["time"] is None, "one run tells nothing of the spread between runs"
+
+
+def test_only_runs_of_one_version_of_the_code_are_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One machine has the faster code in most runs, and is the slower one with either code."""
+    for machine, factor, numbers in (("one", 1.0, (2, 6)), ("two", 1.1, (6, 5))):
+        price = replace(PRICE, instance=machine).to_dict()
+        for version, (code, count) in enumerate(zip((1000.0, 3000.0), numbers, strict=True)):
+            for seed in range(count):
+                write_scaled(
+                    tmp_path, f"{version}-{machine}{seed}", 1, 64, rate=code * factor, iterations=100 + seed, seed=seed,
+                    price=price, code_sha256={"ledger_lab": f"{version}"},
+                )  # fmt: skip
+    text = report(capsys, tmp_path)
+    assert "least time: two" in text
+    assert "left out: 8 runs by other versions of the code or its packages than that of the newest run" in text
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from benchmarks.recommend import Truth
+from ledger_lab.recommend.choice import Goal, Limits, choose
 from ledger_lab.recommend.estimates import FREE, time_to_target
 from ledger_lab.recommend.options import Basis, PricedRun, measured_options
 from ledger_lab.recommend.predicted import predicted_options
@@ -67,29 +70,76 @@ def test_runs_that_missed_the_target_count(
         assert option.cost.value == pytest.approx(sum(each.run.billable_usd or 0 for each in own) / reached)
 
 
-def test_runs_that_were_interrupted_from_outside_are_no_misses() -> None:
-    """Their times are longer than their end; nobody knows whether they would have reached the target."""
+def test_runs_that_were_given_up_are_paid_and_did_not_reach_the_target() -> None:
     own = priced(5)
-    late = scaled(steps=100_000, reached=False, interrupted=True, run_id="late", billable_usd=99.0)
-    soon = replace(late, identity=scaled(steps=1).identity, wall_s=0.5, run_id="soon")
-    with_both = [*own, *(PricedRun(run=each, price=PRICE) for each in (late, soon))]
-    (alone,), (option,) = measured_options(own), measured_options(with_both)
-    assert (option.reached, option.run_ids, option.cost) == (5, alone.run_ids, alone.cost)
-    assert option.notes == ("interrupted from outside, and counted only in its time: 2 more of its runs",)
+    cut = [
+        scaled(steps=100_000, reached=False, interrupted=True, run_id=f"cut{n}", billable_usd=0.05) for n in range(4)
+    ]
+    with_cut = [*own, *(PricedRun(run=each, price=PRICE) for each in cut)]
+    (alone,), (option,) = measured_options(own), measured_options(with_cut)
+    assert (option.reached, len(option.run_ids)) == (5, 9)
+    assert option.notes == ("interrupted from outside, and counted as short of the target: 4 of its runs",)
+    assert alone.cost is not None and option.cost is not None
+    assert option.cost.value == pytest.approx(alone.cost.value + 0.05 * 4 / 5)
+    assert option.cost.interval[0] < option.cost.value < option.cost.interval[1]
     assert alone.time is not None and option.time is not None and option.time.value > alone.time.value
-    (few,) = measured_options(with_both[1:])
-    assert not few.ranked, "an interrupted run is no evidence"
+    assert option.time.interval[1] == math.inf, "nearly half of the runs are only known to take longer"
 
 
-def test_interrupted_runs_are_no_misses_of_predicted_sizes() -> None:
+def test_a_machine_is_not_the_cheapest_if_its_hopeless_runs_were_given_up() -> None:
+    dear = replace(PRICE, instance="dear", usd_per_hour=4.5)
+    steady = [
+        PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"s{n}", instance="dear", billable_usd=0.009), price=dear)
+        for n in range(6)
+    ]
+    cut = [scaled(steps=50_000, reached=False, interrupted=True, run_id=f"c{n}", billable_usd=0.05) for n in range(4)]
+    erratic = [*priced(6), *(PricedRun(run=each, price=PRICE) for each in cut)]
+    cheapest = choose(measured_options([*steady, *erratic]), Goal.MONEY, Limits()).option
+    assert cheapest is not None and cheapest.configuration.instance == "dear"
+    assert choose(measured_options([*steady, *priced(6)]), Goal.MONEY, Limits()).option != cheapest
+
+
+def test_interrupted_runs_of_predicted_sizes_are_paid() -> None:
     book = {"machine-4": TRUTH.price(4)}
     own = runs(1, 2, 8)
     first = next(each for each in own if each.run.processes == 2)
-    cut = replace(first.run, run_id="cut", reached=False, interrupted=True, wall_s=1e6)
+    cut = replace(first.run, run_id="cut", reached=False, interrupted=True)
     (alone,), (option,) = (predicted_options(each, book) for each in (own, [*own, replace(first, run=cut)]))
-    assert (option.reached, option.run_ids) == (alone.reached, alone.run_ids)
+    assert (option.reached, len(option.run_ids)) == (9, 10)
     assert alone.cost is not None and option.cost is not None
-    assert option.cost.value == pytest.approx(alone.cost.value, rel=0.02), "its rate counts, and its spend does not"
+    assert option.cost.value > 1.05 * alone.cost.value
+
+
+def test_further_runs_of_a_training_are_paid() -> None:
+    own = priced(5)
+    more = [replace(own[0], run=replace(own[0].run, repeated_usd=0.1)), *own[1:]]
+    (alone,), (option,) = measured_options(own), measured_options(more)
+    assert alone.cost is not None and option.cost is not None
+    assert option.cost.value == pytest.approx(alone.cost.value + 0.1 / 5)
+
+
+def test_the_interval_of_a_median_holds_for_times_of_two_kinds() -> None:
+    generator, held = np.random.default_rng(1), 0
+    for _ in range(40):
+        steps = np.where(generator.random(20) < 0.45, 100_000, 1000) + generator.integers(100, size=20)
+        low, high = time_to_target([scaled(steps=int(each), run_id=f"{n}") for n, each in enumerate(steps)]).interval
+        held += low <= scaled(steps=1090).identity.time_s <= high
+    assert held >= 37
+
+
+@pytest.mark.parametrize(
+    ("count", "confidence", "ends"), [(6, 0.95, (0, 5)), (20, 0.95, (5, 14)), (20, 0.995, (3, 16))]
+)
+def test_the_interval_of_a_median_contains_two_order_statistics(
+    count: int, confidence: float, ends: tuple[int, int]
+) -> None:
+    times = [scaled(steps=1000 + (100_000 + n if n > count // 2 else n), run_id=f"{n}") for n in range(count)]
+    low, high = time_to_target(times, confidence).interval
+    assert low <= times[ends[0]].identity.time_s and high >= times[ends[1]].identity.time_s
+    covered = binom.cdf(ends[1], count, 0.5) - binom.cdf(ends[0], count, 0.5)
+    assert (
+        covered >= confidence and binom.cdf(ends[1] - 1, count, 0.5) - binom.cdf(ends[0] + 1, count, 0.5) < confidence
+    )
 
 
 def test_four_runs_are_shown_and_not_ranked() -> None:

@@ -125,9 +125,8 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     assert cohort.spend_usd == pytest.approx(5 * 9 + 5 + 5), "that of the repeated run, too"
     folded = costs.cost_interval([*[(9.0, True)] * 4, (9.0 + 5.0, True), (5.0, False)])
     assert cohort.usd_per_target_reaching_checkpoint_interval == pytest.approx(folded)
-    assert (
-        "cohort c: 6 runs of 6 declared (1 more of the same trainings), 5 reached the target, 1 failed"
-        in shown(tmp_path)
+    assert "cohort c: 6 runs of 6 declared (1 more of the same trainings), 5 reached the target, 1 failed" in shown(
+        tmp_path
     )
 
 

@@ -440,7 +440,9 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     )
     assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
     assert finding.cost.ratio == pytest.approx((140 / 3) / (550 / 3)), "the lost 500 s are paid"
-    assert any("further runs of the same trainings: 1 (only their cost counts)" in note for note in finding_notes(finding))
+    assert any(
+        "further runs of the same trainings: 1 (only their cost counts)" in note for note in finding_notes(finding)
+    )
     run_of(tmp_path, "a", 4, 500, reached=False, lost=True)
     assert finding_of(tmp_path).n_a == 4, "a run that nobody repeated has missed its target"
 

@@ -177,8 +177,8 @@ def test_a_policy_is_confirmed_on_fresh_seeds_and_ends_the_training(tmp_path: Pa
         assert old in text
         text = text.replace(old, new)
     easy.write_text(text.replace("count = 256", "count = 64"))
-    finished = script("train", "--num_envs", "64", "--max_iterations", "500", "--device", "cpu", "--seed", "42", "--panel", easy,
-                      "--target", "0.1", "--eval_every", "5", "--log_root", tmp_path)  # fmt: skip
+    finished = script("train", "--num_envs", "64", "--max_iterations", "500", "--device", "cpu", "--seed", "42",
+                      "--panel", easy, "--target", "0.1", "--eval_every", "5", "--log_root", tmp_path)  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (run,) = read_ledger(tmp_path).runs
     assert run.attempts[0].status is Status.TARGET_REACHED

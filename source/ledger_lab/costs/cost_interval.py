@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEWEST_RUNS: Final = 5
-"""Smallest number of runs of each cohort for a claim beyond these runs. With fewer, bootstrap intervals are known to be
-too narrow, the coverage of intervals of costs has not been measured, and there are no tests."""
+"""Smallest number of runs of each cohort for a claim beyond these runs. With fewer, there are no intervals, because none
+is right for all kinds of times and costs, and no tests."""
 
 _DRAWS: Final = 10_000
 _COST_OF_A_MISS: Final = 4.0
@@ -56,8 +56,8 @@ def cost_draws(runs: Sequence[tuple[float, bool]], generator: np.random.Generato
     return success + (1 - rate) / rate * failure
 
 
-def cost_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[float, float]:
-    """Return the 95 % interval of the cost per target-reaching checkpoint.
+def cost_interval(runs: Sequence[tuple[float, bool]], seed: int = 0, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval of the cost per target-reaching checkpoint.
 
     Its ends are percentiles of :func:`cost_draws`. If all runs reached the target, the lower end assumes that all runs
     do, as the interval of a rate by Jeffreys' prior is usually modified (Brown, Cai & DasGupta 2001, Statistical
@@ -66,6 +66,7 @@ def cost_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[fl
     Args:
         runs: Spend of each run [USD], and whether it reached the target.
         seed: Seed of the draws.
+        confidence: Two-sided confidence level in (0, 1).
 
     Returns:
         Lower and upper end [USD].
@@ -78,10 +79,11 @@ def cost_interval(runs: Sequence[tuple[float, bool]], seed: int = 0) -> tuple[fl
     import numpy as np
 
     costs = cost_draws(runs, np.random.default_rng(seed), _DRAWS)
-    low, high = np.quantile(costs, (0.025, 0.975))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(costs, (tail, 1 - tail))
     successes, failures = _by_result(runs)
     if not failures:
-        low = np.quantile(_mean_draws(successes, 0.0, len(runs), np.random.default_rng(seed), _DRAWS), 0.025)
+        low = np.quantile(_mean_draws(successes, 0.0, len(runs), np.random.default_rng(seed), _DRAWS), tail)
     return float(low), float(high)
 
 

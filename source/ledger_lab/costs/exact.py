@@ -6,8 +6,8 @@ from __future__ import annotations
 def exact_interval(count: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return the exact interval of a share (Clopper & Pearson 1934, Biometrika 26:404).
 
-    It also holds for the mean of the shares of several kinds of runs, if each kind has a fixed number of runs: the count
-    then varies less than for equal shares (Hoeffding 1956, Annals of Mathematical Statistics 27:713).
+    It also holds for the mean of the shares of several kinds of runs, if each kind has a fixed number of runs: then
+    the count varies less than for equal shares (Hoeffding 1956, Annals of Mathematical Statistics 27:713).
 
     Args:
         count: Runs that count.

@@ -139,8 +139,8 @@ def restricted_mean_time(runs: Sequence[RunTime]) -> tuple[float, float]:
 def time_curve(runs: Sequence[RunTime]) -> TimeCurve:
     """Return the share of runs that reached the target over time.
 
-    The interval holds for any number of runs. Its lower end takes a run that ended short of the target as one that never
-    reaches it, its upper end as one that would have reached it then.
+    The interval holds for any number of runs. Its lower end takes a run that ended short of the target as one that
+    never reaches it, its upper end as one that would have reached it then.
 
     Args:
         runs: Every run of the cohort.

@@ -161,12 +161,12 @@ class RunDeclared(Row):
 
     @property
     def training(self) -> str:
-        """Hash of the seed, the configuration, the code and the machine: equal runs are the same training made again."""
+        """Hash of seed, configuration, code and machine: runs with the same hash made the same training."""
         began_from = None if self.began_from is None else self.began_from.get("sha256")
         values = (
             self.task, self.rl_library, self.agent, self.overrides, self.seed, self.num_envs, self.world_size,
-            self.horizon, self.epochs, self.minibatches, self.panel_id, self.config_sha256, self.code_sha256, began_from,
-            self.device, self.machine, self.machines, self.price["instance"],
+            self.horizon, self.epochs, self.minibatches, self.panel_id, self.config_sha256, self.code_sha256,
+            began_from, self.physics, self.timing, self.device, self.machine, self.machines, self.price["instance"],
         )  # fmt: skip
         return sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
 

@@ -72,6 +72,9 @@ class Choice:
     """``None`` if no option has enough runs, the figure, and a large enough probability of keeping the limits."""
     among: int
     """How many options may be chosen."""
+    together: Option | None = None
+    """:attr:`option` with intervals that hold for all that may be chosen together, so that they hold for the best of
+    them, too. ``None`` if there is no choice among several."""
     chance_best: float | None
     """Probability that it is really the best of those that may be chosen; ``None`` without one."""
     unranked: Option | None

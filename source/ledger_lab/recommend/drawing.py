@@ -17,7 +17,6 @@ from ledger_lab.reports.figures.look import head, hue, key_of_marks, logarithmic
 from ledger_lab.units import quantity, target_share, usd
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MOST_NAMED = 16
@@ -48,15 +47,16 @@ def draw_recommendation(found: Recommendation) -> Drawing | None:
 
     def paint(canvas: Figure) -> None:
         axes = canvas.subplots()
-        times = [end for _, time, _ in points for end in (time.value, *_finite(time.interval))]
-        costs = [
-            end for each, _, cost in points for end in (cost.value, *(_finite(cost.interval) if each.ranked else ()))
-        ]
+        times = [end for each, time, _ in points for end in (time.value, *_ends(each, time))]
+        costs = [end for each, _, cost in points for end in (cost.value, *_ends(each, cost))]
         seconds, symbol = time_unit(max(times))
         for place, (option, time, cost) in enumerate(points):
             kind = [*Basis].index(option.basis)
             at = (time.value / seconds, cost.value)
-            _paint_interval(axes, option, time, cost, seconds)
+            if option.ranked:
+                ends = [min(end, max(times)) / seconds for end in time.interval]  # an endless one ends at the edge
+                axes.plot(ends, [cost.value] * 2, color=SOFT, linewidth=1.0, zorder=2)
+                axes.plot([at[0]] * 2, cost.interval, color=SOFT, linewidth=1.0, zorder=2)
             axes.plot(
                 *[[each] for each in at], linestyle="none", marker=mark(kind), markersize=7.0, zorder=4,
                 markerfacecolor=hue(kind) if option.ranked else PAPER, markeredgecolor=hue(kind), gid=f"option-{place}",
@@ -109,25 +109,14 @@ def drawable(found: Recommendation) -> Iterator[tuple[Option, Estimate, Estimate
             yield option, option.time, option.cost
 
 
-def _paint_interval(axes: Axes, option: Option, time: Estimate, cost: Estimate, seconds: float) -> None:
-    """Paint the 95 % intervals; the cost has one only if there are enough runs to rank the option."""
-    low, high = time.interval
-    ends = _finite((low, high))
-    if len(ends) == 2:
-        axes.plot([each / seconds for each in ends], [cost.value] * 2, color=SOFT, linewidth=1.0, zorder=2)
-    ends = _finite(cost.interval) if option.ranked else []
-    if len(ends) == 2:
-        axes.plot([time.value / seconds] * 2, ends, color=SOFT, linewidth=1.0, zorder=2)
-
-
 def _is_near(limit: float, figures: list[float]) -> bool:
     """Tell whether a limit is so near to the figures of an axis that it can be drawn beside them."""
     return min(figures) / _FARTHEST_LIMIT <= limit <= max(figures) * _FARTHEST_LIMIT
 
 
-def _finite(interval: tuple[float, float]) -> list[float]:
-    """Return the ends of an interval that an axis can show."""
-    return [each for each in interval if math.isfinite(each) and each > 0]
+def _ends(option: Option, figure: Estimate) -> list[float]:
+    """Return the ends of an interval for which an axis needs room."""
+    return [end for end in figure.interval if option.ranked and math.isfinite(end)]
 
 
 def _legend(found: Recommendation) -> list[object]:

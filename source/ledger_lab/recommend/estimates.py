@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ledger_lab.costs import FEWEST_RUNS, RunTime, cost_draws, cost_interval, median_time_to_target
+from ledger_lab.costs import FEWEST_RUNS, RunTime, cost_draws, cost_interval, median_time_to_target, sum_if_known
 from ledger_lab.scaling.points import ScaledRun
 from ledger_lab.scaling.positive_fit import fit_positive
 
@@ -17,7 +18,6 @@ Z = statistics.NormalDist().inv_cdf(0.975)
 """Half the width of a 95 % interval [standard deviations]."""
 
 _DRAWS = 4000
-_LEVELS = (0.025, 0.975)
 _JUST_ABOVE = 1 + 1e-9
 
 
@@ -27,15 +27,17 @@ class Estimate:
 
     value: float
     interval: tuple[float, float]
-    """95 % interval."""
+    """95 % interval, unless another confidence was asked for; the upper end may be infinite."""
     run_spread: float
     """Standard deviation of the logarithm of what one more run would measure."""
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the logarithm, by the width of the interval."""
+        """Standard deviation of the logarithm, by the width of a 95 % interval, or of its lower half."""
         low, high = self.interval
-        return math.log(high / low) / (2 * Z) if self.value else 0.0
+        if not self.value:
+            return 0.0
+        return math.log(high / low) / (2 * Z) if math.isfinite(high) else math.log(self.value / low) / Z
 
     def times(self, factor: float) -> Estimate:
         """Return the estimate in another unit.
@@ -64,15 +66,18 @@ FREE = Estimate(value=0.0, interval=(0.0, 0.0), run_spread=0.0)
 """What a training costs on a machine that is free of charge."""
 
 
-def time_to_target(runs: Sequence[ScaledRun]) -> Estimate:
+def time_to_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Estimate:
     """Estimate the median wall-clock time to the target.
 
-    The figure is the Kaplan-Meier median. Its interval is that of the median of a log-normal distribution, fitted to
-    all runs, and is extended to the figure if the runs are so skewed that it lies outside. Runs that missed the target,
-    or were interrupted, are censored in both.
+    The figure is the Kaplan-Meier median. Its interval contains two: that of the median of a log-normal distribution,
+    fitted to all runs, and that of two order statistics (Conover 1999, Practical Nonparametric Statistics, section
+    3.2), which holds for every distribution. A run that missed the target, or was interrupted, is censored: the lower
+    end takes its end for its time, and the upper end its time to be endless. With fewer than six runs, no two order
+    statistics have a confidence of 95 %; those of five runs have 94 %.
 
     Args:
         runs: Every run of a configuration, also those that were interrupted.
+        confidence: Confidence of the interval, in (0, 1).
 
     Returns:
         The estimate [s].
@@ -80,12 +85,21 @@ def time_to_target(runs: Sequence[ScaledRun]) -> Estimate:
     Raises:
         ValueError: If too few runs reached the target. The message says what is known.
     """
+    from scipy.stats import binom
+
     median = median_time_to_target([RunTime(wall_s=run.wall_s, to_target_s=run.time_to_target_s) for run in runs])
     if median.median_s is None:
         raise ValueError(f"too few runs reached the target: its median time is more than {median.more_than_s:.4g} s")
-    fitted = _fitted(*_times(runs))
-    low, high = fitted.interval
-    return replace(fitted, value=median.median_s, interval=(min(low, median.median_s), max(high, median.median_s)))
+    observed, limits = _times(runs)
+    fitted = _fitted(observed, limits, confidence)
+    times = sorted(math.inf if run.time_to_target_s is None else run.time_to_target_s for run in runs)
+    outside = max(int(binom.ppf((1 - confidence) / 2, len(runs), 0.5)) - 1, 0)
+    low, high = sorted(observed)[outside], times[-1 - outside]
+    return replace(
+        fitted,
+        value=median.median_s,
+        interval=(min(low, fitted.interval[0], median.median_s), max(high, fitted.interval[1], median.median_s)),
+    )
 
 
 def samples_to_target(runs: Sequence[ScaledRun]) -> Estimate:
@@ -104,11 +118,12 @@ def samples_to_target(runs: Sequence[ScaledRun]) -> Estimate:
     return _fitted(measured, limits)
 
 
-def cost_per_target(runs: Sequence[ScaledRun]) -> Estimate:
+def cost_per_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Estimate:
     """Estimate the cost per target-reaching checkpoint: the spend of all runs ÷ the runs that reached the target.
 
     Args:
-        runs: Every run of a configuration that was not interrupted.
+        runs: Every run of a configuration, also those that were interrupted.
+        confidence: Confidence of the interval, in (0, 1).
 
     Returns:
         The estimate [USD]. Its interval is that of :func:`~ledger_lab.costs.cost_interval`; with fewer runs than it
@@ -117,14 +132,14 @@ def cost_per_target(runs: Sequence[ScaledRun]) -> Estimate:
     Raises:
         ValueError: If a run has no price, or too few runs reached the target.
     """
-    spent = [(run.billable_usd, run.reached) for run in runs]
+    spent = [(sum_if_known([run.billable_usd, run.repeated_usd]), run.reached) for run in runs]
     priced = [(usd, reached) for usd, reached in spent if usd is not None]
     if len(priced) < len(spent):
         raise ValueError("unpriced")
     if any(reached for _, reached in priced) and not any(usd for usd, _ in priced):
         return FREE
     draws = cost_draws(priced, np.random.default_rng(0), _DRAWS)
-    low, high = cost_interval(priced) if len(priced) >= FEWEST_RUNS else (float(q) for q in np.quantile(draws, _LEVELS))
+    low, high = cost_interval(priced, confidence=confidence) if len(priced) >= FEWEST_RUNS else _ends(draws, confidence)
     value = math.fsum(usd for usd, _ in priced) / sum(reached for _, reached in priced)
     least = value * 1e-3  # draws of a mean are cut off at 0
     estimate = Estimate(value=value, interval=(max(low, least), max(high, least)), run_spread=0.0)
@@ -141,7 +156,13 @@ def _times(runs: Sequence[ScaledRun]) -> tuple[list[float], list[float]]:
     return observed, limits
 
 
-def _fitted(measured: Sequence[float], limits: Sequence[float]) -> Estimate:
+def _ends(draws: NDArray[np.float64], confidence: float) -> tuple[float, float]:
+    """Return the ends of the middle of some draws."""
+    low, high = np.quantile(draws, ((1 - confidence) / 2, (1 + confidence) / 2))
+    return float(low), float(high)
+
+
+def _fitted(measured: Sequence[float], limits: Sequence[float], confidence: float = 0.95) -> Estimate:
     """Fit a log-normal distribution; a run is censored if what it measured is at its limit.
 
     Raises:
@@ -155,5 +176,5 @@ def _fitted(measured: Sequence[float], limits: Sequence[float]) -> Estimate:
         np.ones((len(measured), 1)), np.array(measured), np.array(limits), draws=_DRAWS,
         generator=np.random.default_rng(0),
     )  # fmt: skip
-    low, high = np.quantile(fit.draws[:, 0], _LEVELS)
-    return Estimate(value=float(fit.coefficients[0]), interval=(float(low), float(high)), run_spread=fit.spread)
+    ends = _ends(fit.draws[:, 0], confidence)
+    return Estimate(value=float(fit.coefficients[0]), interval=ends, run_spread=fit.spread)

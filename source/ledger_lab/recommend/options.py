@@ -58,7 +58,7 @@ class Option:
     configuration: Configuration
     basis: Basis
     run_ids: tuple[str, ...]
-    """The runs behind it, without those that were interrupted from outside."""
+    """The runs behind it."""
     reached: int
     """How many of them reached the target."""
     time: Estimate | None
@@ -102,15 +102,15 @@ def by_configuration(runs: Sequence[PricedRun]) -> dict[Configuration, list[Pric
     return groups
 
 
-def measured_options(runs: Sequence[PricedRun]) -> list[Option]:
+def measured_options(runs: Sequence[PricedRun], confidence: float = 0.95) -> list[Option]:
     """Return an option for each configuration that was trained.
 
     Args:
         runs: Runs with the same target on the same panel.
+        confidence: Confidence of the intervals, in (0, 1).
     """
-    return [
-        _measured(configuration, [each.run for each in own]) for configuration, own in by_configuration(runs).items()
-    ]
+    groups = by_configuration(runs)
+    return [_measured(configuration, [each.run for each in own], confidence) for configuration, own in groups.items()]
 
 
 def _cost_notes(runs: Sequence[ScaledRun]) -> list[str]:
@@ -125,35 +125,34 @@ def _cost_notes(runs: Sequence[ScaledRun]) -> list[str]:
     return notes
 
 
-def _measured(configuration: Configuration, runs: Sequence[ScaledRun]) -> Option:
+def _measured(configuration: Configuration, runs: Sequence[ScaledRun], confidence: float) -> Option:
     """Return the option of one configuration.
 
-    A run that something outside of it ended short of the target tells only that its time is longer: it is censored
-    there, and counts neither as a miss nor as a cost.
+    A run that something outside of it ended short of the target did not reach it, at the price of its time: a user may
+    have given it up because it was hopeless. Its time to the target is only known to be longer.
     """
     notes: list[str] = []
     time = cost = None
-    counted = [run for run in runs if run.is_evidence]
     try:
-        time = time_to_target(runs)
+        time = time_to_target(runs, confidence)
     except ValueError as error:
         notes.append(str(error))
     try:
-        cost = cost_per_target(counted)
+        cost = cost_per_target(runs, confidence)
     except ValueError as error:
         notes += [] if str(error) in notes or time is None else [f"no cost: {error}"]
-    notes += [] if cost is None else _cost_notes(counted)
-    if interrupted := len(runs) - len(counted):
-        notes.append(f"interrupted from outside, and counted only in its time: {interrupted} more of its runs")
-    if len(counted) < FEWEST_RUNS:
-        notes.append(f"not ranked: {len(counted)} of at least {FEWEST_RUNS} runs")
+    notes += [] if cost is None else _cost_notes(runs)
+    if interrupted := sum(run.interrupted for run in runs):
+        notes.append(f"interrupted from outside, and counted as short of the target: {interrupted} of its runs")
+    if len(runs) < FEWEST_RUNS:
+        notes.append(f"not ranked: {len(runs)} of at least {FEWEST_RUNS} runs")
     return Option(
         configuration=configuration,
         basis=Basis.MEASURED,
-        run_ids=tuple(run.run_id for run in counted),
-        reached=sum(run.reached for run in counted),
+        run_ids=tuple(run.run_id for run in runs),
+        reached=sum(run.reached for run in runs),
         time=time,
         cost=cost,
         notes=tuple(notes),
-        ranked=len(counted) >= FEWEST_RUNS,
+        ranked=len(runs) >= FEWEST_RUNS,
     )

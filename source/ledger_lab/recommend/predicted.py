@@ -26,7 +26,7 @@ _DIFFER = 0.05
 """Largest p-value at which two machines differ in speed."""
 
 
-def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> list[Option]:
+def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price], confidence: float = 0.95) -> list[Option]:
     """Return an option for each size that the laws predict and nobody trained.
 
     Sizes are the measured ones, and the powers of two up to twice the largest measured number of processes. For each
@@ -40,6 +40,7 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> l
     Args:
         runs: Runs with the same target on the same panel.
         book: The price book.
+        confidence: Confidence of the intervals, in (0, 1).
     """
     measured = {configuration_of(each.run) for each in runs}
     by_id = {each.run.run_id: each for each in runs}
@@ -57,7 +58,8 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price]) -> l
             )  # fmt: skip
             if configuration in measured or configuration in found:
                 continue
-            option = _predicted(study, configuration, price, elsewhere=price.instance not in machines)
+            elsewhere = price.instance not in machines
+            option = _predicted(study, configuration, price, confidence, elsewhere=elsewhere)
             if option is not None:
                 found[configuration] = option
     return list(found.values())
@@ -162,20 +164,23 @@ def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Pric
     return min(found, key=usd_per_hour, default=None)
 
 
-def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, *, elsewhere: bool) -> Option | None:
+def _predicted(
+    study: ScalingStudy, configuration: Configuration, price: Price, confidence: float, *, elsewhere: bool
+) -> Option | None:
     """Return the prediction for one size on one machine.
 
     Args:
         study: The runs and their laws.
         configuration: The size and the machine.
         price: Price of the machine.
+        confidence: Confidence of the intervals, in (0, 1).
         elsewhere: Whether no run of the study was trained on this machine.
 
     Returns:
         The prediction; ``None`` if a law that it needs is missing, or there are fewer runs than
         :data:`~ledger_lab.costs.FEWEST_RUNS`.
     """
-    runs = [run for run in study.runs if run.is_evidence]
+    runs = study.runs
     reached = [run for run in runs if run.reached]
     law = next((fit for fit in study.rate_fits if fit.fits), None)
     if law is None or not reached or len(runs) < FEWEST_RUNS:
@@ -190,9 +195,10 @@ def _predicted(study: ScalingStudy, configuration: Configuration, price: Price, 
     training_s = samples / rate.value * (1 + _median(run.scoring_s / run.identity.training_s for run in reached))
     start_up_s = _median(run.start_up_s for run in reached)
     deviation = math.hypot(rate_deviation, samples_deviation)
-    low, high = (start_up_s + training_s * math.exp(sign * Z * deviation) for sign in (-1, 1))
+    reach = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * deviation
+    low, high = (start_up_s + training_s * math.exp(sign * reach) for sign in (-1, 1))
     time = Estimate(value=start_up_s + training_s, interval=(low, high), run_spread=_spread(study))
-    cost = _cost(time, study, price, configuration)
+    cost = _cost(time, study, price, configuration, confidence)
     notes = [f"{law.full_name} from {len(law.sizes)} sizes, {behind}"]
     notes += ["beyond the measured sizes"] if rate.extrapolated else []
     if cost is None:
@@ -232,21 +238,23 @@ def _samples(study: ScalingStudy, configuration: Configuration) -> tuple[float, 
     return fitted.value, deviation, f"samples by the law of {len(study.batch_fit.batches)} batches"
 
 
-def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Configuration) -> Estimate | None:
+def _cost(
+    time: Estimate, study: ScalingStudy, price: Price, configuration: Configuration, confidence: float
+) -> Estimate | None:
     """Return the cost per target-reaching checkpoint, with as many misses and as long an end as the runs had.
 
-    Misses, and their uncertainty, are those of all counted runs of the study: each spend is taken relative to the
-    median of the runs of its size that reached the target. If a size has no such run, what its misses cost is unknown,
-    and there is no cost.
+    Misses, and their uncertainty, are those of all runs of the study: each spend is taken relative to the median of the
+    runs of its size that reached the target. If a size has no such run, what its misses cost is unknown, and there is
+    no cost.
     """
     if _never_reached(study):
         return None
     relative: list[tuple[float, bool]] = []
-    for point in (point for point in study.points if point.counted):
+    for point in study.points:
         wall_s = statistics.median(run.wall_s for run in point.runs if run.reached)
-        relative += [(run.wall_s / wall_s, run.reached) for run in point.counted]
+        relative += [(run.wall_s / wall_s, run.reached) for run in point.runs]
     per_target = sum(spent for spent, _ in relative) / sum(reached for _, reached in relative)
-    most = float(np.quantile(cost_draws(relative, np.random.default_rng(0), _DRAWS), 0.975))
+    most = float(np.quantile(cost_draws(relative, np.random.default_rng(0), _DRAWS), (1 + confidence) / 2))
     end_s = _median(run.wall_s - run.time_to_target_s for run in study.runs if run.time_to_target_s is not None)
     devices = configuration.processes if configuration.device != "cpu" else 1
 
@@ -265,7 +273,7 @@ def _cost(time: Estimate, study: ScalingStudy, price: Price, configuration: Conf
 
 def _never_reached(study: ScalingStudy) -> list[ScalingPoint]:
     """Return the sizes that have runs, none of which reached the target."""
-    return [point for point in study.points if point.counted and not any(run.reached for run in point.runs)]
+    return [point for point in study.points if not any(run.reached for run in point.runs)]
 
 
 def _why_no_cost(study: ScalingStudy, price: Price) -> str:

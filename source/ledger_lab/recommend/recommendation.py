@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
@@ -13,6 +14,7 @@ from ledger_lab.recommend.options import Option, PricedRun, measured_options
 from ledger_lab.recommend.predicted import predicted_options
 from ledger_lab.recommend.spot import SpotHistory, spot_options, spot_overhead
 
+_CONFIDENCE = 0.95
 _MOST_NAMED = 3
 """Most names of runs or cohorts in a message."""
 
@@ -42,7 +44,7 @@ class Recommendation:
     running: int
     """Runs that still go on, and are left out."""
     repeated: int
-    """Interrupted runs whose training was started again, and that are left out."""
+    """Further runs of the same trainings, of which only the cost counts."""
     never_began: int
     """Runs that were declared, but have no attempt, and that are left out."""
     remarks: tuple[str, ...]
@@ -105,8 +107,8 @@ def recommend(
         UserError: If a budget is given and no machine has a price.
     """
     running = sum(each.run.status == Status.RUNNING for each in runs)
-    ended = [each for each in runs if each.run.status != Status.RUNNING and not each.run.repeated]
-    measured = measured_options(ended)
+    of_all = [each for each in runs if each.run.status != Status.RUNNING and not each.run.repeated]
+    ended = [each for each in of_all if each.run.code == of_all[-1].run.code]
     prices = {each.price.instance: each.price for each in runs}
     unpriced = sorted(name for name, price in prices.items() if price.usd_per_hour is None)
     if limits.budget_usd is not None and len(unpriced) == len(prices):
@@ -115,14 +117,31 @@ def recommend(
         f"{name} has no price, so its cost is not ranked: give --usd_per_hour, or train with --instance"
         for name in unpriced
     ]
-    if (versions := len({each.run.code for each in ended})) > 1:
-        remarks.append(f"trained by {versions} versions of the code, which may also differ in speed")
-    spot: list[Option] = []
+    if older := len(of_all) - len(ended):
+        remarks.append(
+            f"left out: {older} runs by other versions of the code or its packages than that of the newest run, which "
+            "may differ in speed: to rank them, name the runs or cohorts of one version"
+        )
     try:
-        spot = spot_options(measured, prices, book, spot_overhead(histories))
+        spot_overhead(histories)
     except ValueError as error:
         remarks.append(str(error))
-    options = [*_by_time(measured), *_by_time(spot), *_by_time(predicted_options(ended, book))]
+
+    def options_with(confidence: float) -> list[Option]:
+        measured = measured_options(ended, confidence)
+        spot: list[Option] = []
+        with suppress(ValueError):  # said above
+            spot = spot_options(measured, prices, book, spot_overhead(histories, confidence))
+        return [*_by_time(measured), *_by_time(spot), *_by_time(predicted_options(ended, book, confidence))]
+
+    def with_all(choice: Choice) -> Choice:
+        if choice.option is None or choice.among < 2:
+            return choice
+        wanted = choice.option.configuration
+        options = options_with(1 - (1 - _CONFIDENCE) / choice.among)
+        return replace(choice, together=next(each for each in options if each.configuration == wanted))
+
+    options = options_with(_CONFIDENCE)
     goals = {
         (False, False): (Goal.TIME, Goal.MONEY),
         (True, False): (Goal.MONEY,),
@@ -134,10 +153,10 @@ def recommend(
         yardstick=_yardstick(runs[0]),
         limits=limits,
         options=tuple(options),
-        choices=tuple(choose(options, goal, limits) for goal in goals),
+        choices=tuple(with_all(choose(options, goal, limits)) for goal in goals),
         front=tuple(pareto_front(options)),
         running=running,
-        repeated=len(runs) - len(ended) - running,
+        repeated=len(runs) - len(of_all) - running,
         never_began=never_began,
         remarks=tuple(remarks),
     )

@@ -41,7 +41,7 @@ class SpotHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class SpotOverhead:
-    """Overhead of spot machines, as factors with 95 % intervals."""
+    """Overhead of spot machines, as factors with intervals."""
 
     cost: tuple[float, float, float]
     """Billed time ÷ time without preemption: the figure, and the ends of its interval."""
@@ -55,7 +55,7 @@ class SpotOverhead:
     run_ids: tuple[str, ...]
 
 
-def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
+def spot_overhead(histories: Sequence[SpotHistory], confidence: float = 0.95) -> SpotOverhead:
     """Measure the overhead of preemption.
 
     The number of preemptions is taken to be Poisson distributed, with Jeffreys' prior of its rate. A preemption that no
@@ -63,6 +63,7 @@ def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
 
     Args:
         histories: All runs of the ledger on spot machines.
+        confidence: Confidence of the intervals, in (0, 1).
 
     Raises:
         ValueError: If no restart after a preemption was measured. The message says so.
@@ -76,9 +77,8 @@ def spot_overhead(histories: Sequence[SpotHistory]) -> SpotOverhead:
         )
     extra_s = math.fsum(each.extra_s for each in histories) * preemptions / restarts
     waits_s = [each.queue_s for each in histories if each.queue_s is not None]
-    low, high = np.quantile(
-        np.random.default_rng(0).gamma(preemptions + 0.5, size=_DRAWS) / preemptions, (0.025, 0.975)
-    )
+    rates = np.random.default_rng(0).gamma(preemptions + 0.5, size=_DRAWS) / preemptions
+    low, high = np.quantile(rates, ((1 - confidence) / 2, (1 + confidence) / 2))
 
     def factor(overhead_s: float) -> tuple[float, float, float]:
         share = overhead_s / useful_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +11,6 @@ from rich.console import Group
 from rich.text import Text
 
 from ledger_lab.recommend.choice import POSSIBLE, SURE, Choice, Goal, Limits, chance_within
-from ledger_lab.recommend.estimates import Estimate
 from ledger_lab.recommend.options import Configuration, Option
 from ledger_lab.recommend.recommendation import Recommendation
 from ledger_lab.reports.columns import Shown, figure, summarize
@@ -47,7 +47,7 @@ class OptionRow:
     )
     """Runs behind the figures that reached the target, and all of them."""
     time: str = _option(
-        lambda of: _time_words(of.option.time), Shown("to target", "median (95 %)", lambda row: row.time, priority=3)
+        lambda of: _time_words(of.option), Shown("to target", "median (95 %)", lambda row: row.time, priority=3)
     )
     """Median wall-clock time to the target, with its 95 % interval."""
     cost: str = _option(
@@ -114,7 +114,7 @@ def render_notes(found: Recommendation) -> list[Text]:
         f"left out: {count} {what}"
         for count, what in (
             (found.running, "that still run"),
-            (found.repeated, "that were interrupted from outside, and started again"),
+            (found.repeated, "that made the same trainings as others (their cost counts)"),
             (found.never_began, "that were declared, and never began"),
         )
         if count
@@ -138,17 +138,22 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, s
         limited = limits.are_set
         sure = f", and keeps the limits with a probability of {percent(SURE, 0)}" if limited else ""
         return [f"{goal}: no configuration {why}{sure}", *([] if choice.next_run is None else [following])]
-    best = choice.option
-    figures = f"{_time_words(best.time)}, {_cost_words(best)}, {best.basis}"
+    best, shown = choice.option, choice.together or choice.option
+    figures = f"{_time_words(shown)}, {_cost_words(shown)}, {best.basis}"
     sure = f"it is the best of {choice.among} with a probability of {percent(choice.chance_best, 0)}"
     which = "it is the only one that can be chosen" if choice.among == 1 else sure
     lines = [f"{goal}: {names[best.configuration]} ({figures}); {which}"]
+    if choice.together is not None:
+        lines.append(
+            f"  the best of {choice.among} probably owes a part of its lead to chance, so its {choice.goal} may be too "
+            f"low; these intervals hold for all {choice.among} together in 95 % of cases"
+        )
     if limits.are_set:
         lines.append(f"  it keeps the limits with a probability of {percent(chance_within(best, limits), 0)}")
     if (better := choice.unranked) is not None:
         lines.append(
             f"  better by its few runs, which do not suffice to rank it: {names[better.configuration]} "
-            f"({_time_words(better.time)}, {_cost_words(better)})"
+            f"({_time_words(better)}, {_cost_words(better)})"
         )
     return [*lines, following]
 
@@ -183,6 +188,7 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
                 "option": None if choice.option is None else places[id(choice.option)],
                 "among": choice.among,
                 "chance_best": choice.chance_best,
+                "together": None if choice.together is None else _figures_json(choice.together),
                 "unranked": None if choice.unranked is None else places[id(choice.unranked)],
                 "next_run": None
                 if choice.next_run is None
@@ -201,8 +207,7 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
                 "basis": str(option.basis),
                 "run_ids": list(option.run_ids),
                 "notes": list(option.notes),
-                "time": _estimate_json(option.time),
-                "cost": _estimate_json(option.cost),
+                **_figures_json(option),
                 "chance_within_limits": chance_within(option, found.limits) if found.limits.are_set else None,
             }
             for option in found.options
@@ -214,24 +219,35 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
     }
 
 
-def _estimate_json(found: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate as plain JSON values."""
-    if found is None:
-        return None
-    return {"value": found.value, "interval": list(found.interval), "run_spread": found.run_spread}
+def _figures_json(option: Option) -> dict[str, Any]:
+    """Return the time and the cost of an option as plain JSON values; there are no intervals without enough runs."""
+    return {
+        name: None
+        if found is None
+        else {
+            "value": found.value,
+            "interval": [end if math.isfinite(end) else None for end in found.interval] if option.ranked else None,
+            "run_spread": found.run_spread,
+        }
+        for name, found in (("time", option.time), ("cost", option.cost))
+    }
 
 
-def _time_words(found: Estimate | None) -> str:
-    """Return a time with its interval; seconds if it is short."""
-    if found is None:
+def _time_words(option: Option) -> str:
+    """Return a time, with its interval if there are enough runs; seconds if it is short."""
+    if (found := option.time) is None:
         return MISSING
-    short = found.interval[1] < _MINUTE_S
-    value, low, high = (f"{each:.3g} s" if short else duration(each) for each in (found.value, *found.interval))
-    return f"{value} [{low.removesuffix(' s')}, {high}]"
+    low, high = found.interval if option.ranked else (found.value, found.value)
+    short = (high if math.isfinite(high) else found.value) < _MINUTE_S
+    value, start, end = (
+        "∞" if each == math.inf else f"{each:.3g} s" if short else duration(each) for each in (found.value, low, high)
+    )
+    close = ")" if high == math.inf else "]"
+    return f"{value} [{start.removesuffix(' s')}, {end}{close}" if option.ranked else value
 
 
 def _cost_words(option: Option) -> str:
-    """Return a cost with its interval, which a measured one has only from enough runs on."""
+    """Return a cost, with its interval if there are enough runs."""
     if option.cost is None:
         return MISSING
     if not option.ranked:

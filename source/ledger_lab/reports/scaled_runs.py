@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ledger_lab.costs import Price, billable_usd
+from ledger_lab.costs import Price, billable_usd, sum_if_known
 from ledger_lab.ledger import Run, RunDeclared, Status
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import TRAINING_PHASES, Phase
@@ -39,18 +39,35 @@ def scaled_runs(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Pri
 
 
 def mark_repeated(runs: Sequence[Run], scaled: Sequence[ScaledRun]) -> list[ScaledRun]:
-    """Mark the runs that something outside of them ended, and that were started again later.
+    """Mark the runs for which another run stands, and add their cost to it.
+
+    As in :mod:`ledger_lab.reports.repeated`, but also for runs of different cohorts: something outside of a run ended
+    it, and the training was started again later, or an earlier run had made the same training.
 
     Args:
         runs: The runs.
         scaled: The same runs as points of scaling studies.
     """
-    latest = {_training(run): run.run_id for run in sorted(runs, key=lambda run: run.declared_at)}
+    oldest_first = sorted(runs, key=lambda run: run.declared_at)
+    latest = {_training(run): run.run_id for run in oldest_first}
+    first: dict[tuple[str, bool], str] = {}
+    stands: dict[str, str] = {}
+    for run in oldest_first:
+        if run.attempts and run.cohort is not None and not has_finished(run):
+            stands[run.run_id] = latest[_training(run)]
+        elif run.attempts:
+            stands[run.run_id] = first.setdefault((run.declared.training, run.attempts[-1].status.failed), run.run_id)
+    spent: dict[str, list[float | None]] = {}
+    for each in scaled:
+        if (standing := stands.get(each.run_id, each.run_id)) != each.run_id:
+            spent.setdefault(standing, []).append(each.billable_usd)
     return [
-        replace(each, repeated=True)
-        if run.attempts and run.cohort is not None and not has_finished(run) and latest[_training(run)] != run.run_id
-        else each
-        for run, each in zip(runs, scaled, strict=True)
+        replace(
+            each,
+            repeated=stands.get(each.run_id, each.run_id) != each.run_id,
+            repeated_usd=sum_if_known(spent.get(each.run_id, [])),
+        )
+        for each in scaled
     ]
 
 
@@ -133,9 +150,9 @@ def _noise(part: NoisePart) -> Figure:
 
 
 def _code(declared: RunDeclared) -> str | None:
-    """Return a hash of the code that trained a run."""
-    known = declared.code_sha256 or declared.versions.get("ledger_lab")
-    return hashlib.sha256(canonical_json(known)).hexdigest() if known else None
+    """Return a hash of the code that trained a run, and of the versions of its packages."""
+    known = [declared.code_sha256, declared.versions]
+    return hashlib.sha256(canonical_json(known)).hexdigest() if any(known) else None
 
 
 def _treatment(declared: RunDeclared) -> list[str]:

@@ -64,7 +64,7 @@ class RunSummary:
     seed: int = _figure(lambda of: of.declared.seed)
     """Seed of the training."""
     training: str = _figure(lambda of: of.declared.training)
-    """Hash of the seed, the configuration, the code and the machine. In a cohort, runs with the same hash count once."""
+    """Hash of seed, configuration, code and machine. In a cohort, runs with the same hash count once."""
     status: str = _figure(
         lambda of: str(of.last.status if of.last else Status.LOST),
         Shown("status", "of the last attempt", cells.status_cell, priority=1, align="left"),

@@ -93,7 +93,7 @@ class ScaledRun:
     physics: str
     seed: int
     code: str | None
-    """Hash of the code that trained it; ``None`` if unknown."""
+    """Hash of the code that trained it, and of the versions of its packages; ``None`` if unknown."""
     treatment: str
     """As :attr:`Setting.treatment`."""
     processes: int
@@ -155,7 +155,10 @@ class ScaledRun:
     interrupted: bool = False
     """Whether something outside of it ended it short of the target."""
     repeated: bool = False
-    """Whether something outside of it ended it, and the same training was started again."""
+    """Whether another run stands for it: something outside of it ended it, and the same training was started again, or
+    an earlier run had made the same training."""
+    repeated_usd: float | None = 0.0
+    """What the runs cost that it stands for [USD]; ``None`` if unknown."""
     gradient_noise: Figure | None = None
     """Gradient noise scale in the last third of the training [samples], infinite if the noise hides the gradient;
     ``None`` for a run of one process."""

@@ -1,0 +1,93 @@
+"""Cases of ``report.py --recommend``: medians, costs, and the figures of the best of several machines."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.random import Generator
+
+from benchmarks.coverage.case import Case, is_within, one_by_one
+from benchmarks.coverage.runs import DRAWS, RUNS, Draw
+from ledger_lab.costs import FEWEST_RUNS, Price
+from ledger_lab.recommend.choice import Goal, Limits
+from ledger_lab.recommend.options import PricedRun
+from ledger_lab.recommend.recommendation import recommend
+from ledger_lab.scaling import Identity, ScaledRun
+
+_MACHINES = (1, 20)
+_GIVEN_UP = 0.8
+"""Quantile of the times at which some runs are given up."""
+
+
+def _price(machine: int) -> Price:
+    return Price(
+        instance=f"machine-{machine}", market="custom", accelerators=1, billing_granularity_s=1e-3,
+        billing_minimum_s=0.0, usd_per_hour=36.0, source="a simulation", date="2026-01-01",
+    )  # fmt: skip
+
+
+def _run(machine: int, seed: int, time_s: float, limit_s: float) -> PricedRun:
+    """Return a run that is given up at a limit; a second costs a cent."""
+    wall_s, reached = min(time_s, limit_s), time_s <= limit_s
+    price, steps = _price(machine), round(1000 * wall_s)
+    run = ScaledRun(
+        run_id=f"{machine}-{seed}", cohort=None, task="T", rl_library="rsl_rl", physics="newton", seed=seed, code=None,
+        treatment="", processes=1, machines=1, num_envs=64, horizon=16, minibatches=1, instance=price.instance,
+        usd_per_hour=price.usd_per_hour, accelerators=0, device="cpu", hardware=None, panel="p", panel_id="p1-a",
+        target_success=0.9, fps_step=None, fps_step_inference=None, fps_total=1000.0, epoch_s=None, phases={},
+        identity=Identity(
+            time_s=wall_s, start_up_s=0.0, steps=steps, training_s=wall_s, scoring_s=0.0, interruptions_s=0.0,
+            split_s=0.0,
+        ),
+        status="target_reached" if reached else "interrupted", reached=reached, env_steps=steps,
+        limit_steps=10**6 * steps if reached else steps, wall_s=wall_s, cost_to_target_usd=None,
+        billable_usd=wall_s / 100, peak_gpu_memory_gb=None, peak_host_memory_gb=None, peak_device_memory_gb=(),
+        mean_power_w=(), mean_utilization=(), waits=(), interrupted=not reached,
+    )  # fmt: skip
+    return PricedRun(run=run, price=price)
+
+
+def _chosen(
+    draw: Draw, runs: int, machines: int, goal: Goal, limit_s: float, truth: float
+) -> Callable[[Generator, int], tuple[int, int]]:
+    """Simulate the figure of the best of several machines, which are all equal."""
+
+    def report(generator: Generator) -> bool | None:
+        own = [
+            _run(machine, seed, time_s, limit_s)
+            for machine in range(machines)
+            for seed, time_s in enumerate(draw(generator, runs).tolist())
+        ]
+        (choice,) = (each for each in recommend(own, {}, Limits()).choices if each.goal is goal)
+        best = choice.together or choice.option
+        if best is None:
+            return None
+        figure = best.time if goal is Goal.TIME else best.cost
+        return None if figure is None else is_within(truth, figure.interval)
+
+    return one_by_one(report)
+
+
+def _cases() -> Iterator[Case]:
+    """Yield all cases."""
+    for (name, draw), runs, machines in itertools.product(DRAWS.items(), (*RUNS, 20), _MACHINES):
+        if machines > 1 and runs not in (5, 10):
+            continue
+        many = draw(np.random.default_rng(0), 400_000)
+        given_up = float(np.quantile(many, _GIVEN_UP))
+        of = "one machine" if machines == 1 else f"best of {machines} equal machines"
+        times = 0.01 if runs < FEWEST_RUNS else 0.2 if machines == 1 else 0.05  # slow, and the first are never printed
+        for limit_s, end in ((np.inf, ""), (given_up, ", slow runs interrupted")):
+            ended = np.minimum(many, limit_s)
+            usd = float(ended.sum() / (many <= limit_s).sum()) / 100
+            for goal, figure, truth in (
+                (Goal.TIME, "recommended: median time", float(np.median(many))),
+                (Goal.MONEY, "recommended: cost", usd),
+            ):
+                simulate = _chosen(draw, runs, machines, goal, limit_s, truth)
+                yield Case(figure=figure, about=f"{name}, {of}{end}", n=runs, simulate=simulate, times=times)
+
+
+CASES = tuple(_cases())
