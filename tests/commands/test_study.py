@@ -18,7 +18,7 @@ from ledger_lab.commands.report import build_report
 from ledger_lab.commands.study import _aggregate, run_study
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_lock
-from ledger_lab.ledger import STATE_FILE, Status, read_ledger
+from ledger_lab.ledger import STATE_FILE, Status, declare_cohort, read_ledger
 from ledger_lab.studies import load_study
 from ledger_lab.training.request import TrainRequest
 from tests.conftest import ROOT
@@ -287,6 +287,8 @@ def test_all_arms_are_compared_as_report_compares_them_and_corrected_together(
     assert "too few" not in said
     assert "B reaches the target 5.7 × [" in said and "no difference in time to target shown: the interval" in said
     assert "p = 0.0079, by permutation of the runs; 0.032 with Holm's correction for 4 tests" in said
+    for cohort in ("s-a", "s-b"):
+        declare_cohort(tmp_path / "logs", cohort, 5)
     build_report(["--log_root", str(tmp_path / "logs"), "--compare", "s-a", "s-b"])
     alone = capfd.readouterr().out.splitlines()
     assert [line for line in alone if "Holm" not in line and "p = " not in line] == [

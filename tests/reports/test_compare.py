@@ -125,7 +125,7 @@ def test_fewer_than_five_runs_on_a_side_have_no_interval(tmp_path: Path, runs: i
     assert (finding.time.interval, finding.cost.interval) == (None, None)
     sentence = finding_sentence(finding)
     assert "sooner (no interval below 5 runs) and" in sentence and "[" not in sentence
-    assert sentence.endswith(f"n = {runs} each: no claim beyond these runs")
+    assert sentence.endswith(f"n = {runs} each: no claim beyond these runs, because each side needs at least 5 runs")
     notes = finding_notes(finding)
     assert sum("no interval below 5 runs on a side" in note for note in notes) == 2
 
@@ -160,7 +160,9 @@ def test_different_seeds_are_not_paired_and_no_run_is_dropped(tmp_path: Path) ->
     assert "1 only in A" in finding.pairing and "4, 5 only in B" in finding.pairing
     assert (finding.n_a, finding.n_b) == (3, 4)
     assert finding.time.ratio == pytest.approx(40 / (10 * 20**3) ** (1 / 4))
-    assert finding_sentence(finding).endswith("n = 3 (A) and 4 (B): no claim beyond these runs")
+    assert finding_sentence(finding).endswith(
+        "n = 3 (A) and 4 (B): no claim beyond these runs, because each side needs at least 5 runs"
+    )
 
 
 def test_a_difference_within_chance_is_reported_as_such(tmp_path: Path) -> None:
@@ -423,7 +425,8 @@ def test_an_unpriced_side_is_compared_by_time_only(tmp_path: Path) -> None:
     finding = finding_of(tmp_path)
     assert finding.cost.refusal is not None and "--usd_per_hour" in finding.cost.refusal
     assert finding_sentence(finding) == (
-        "B reaches the target 2.0 × sooner (no interval below 5 runs); n = 2 each: no claim beyond these runs"
+        "B reaches the target 2.0 × sooner (no interval below 5 runs); n = 2 each: no claim beyond these runs, because "
+        "each side needs at least 5 runs"
     )
 
 
@@ -467,6 +470,26 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
     assert any("3 declared runs are missing" in note for note in finding_notes(finding))
 
 
+def test_a_difference_is_claimed_once_all_declared_runs_were_made(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [60, 70, 80, 90, 100])
+    cohort_of(tmp_path, "b", [10, 12, 14, 16, 18])
+    runs = read_ledger(tmp_path).runs
+
+    def found(size: int | None) -> Finding:
+        sizes = {} if size is None else {"a": size, "b": size}
+        return compare(*(select_side(name, runs, summarize_run, sizes) for name in ("a", "b")))
+
+    early, whole, unplanned = found(6), found(5), found(None)
+    assert finding_sentence(early).endswith("no claim beyond these runs, because 2 declared runs are missing")
+    assert (early.time_p_value, early.cost_p_value) == (None, None)
+    assert finding_sentence(whole).endswith("cheaper; n = 5 each") and whole.time_p_value == pytest.approx(2 / 252)
+    said = "the number of runs of A and B was not declared in advance (--cohort_size)"
+    assert [any(said in note for note in finding_notes(each)) for each in (early, whole, unplanned)] == [
+        False, False, True,
+    ]  # fmt: skip
+    assert (found(4).unplanned_a, found(4).unplanned_b) == (1, 1), "added later"
+
+
 def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cohort_of(tmp_path, "a", [20, -40, 80, 40, 80])
     cohort_of(tmp_path, "b", [10, 20, 20, 20, 20])
@@ -501,7 +524,9 @@ def test_fewer_than_five_runs_on_a_side_are_not_tested(tmp_path: Path) -> None:
     cohort_of(tmp_path, "b", [10, 12, 14, 16, 18])
     finding = finding_of(tmp_path)
     assert (finding.time_p_value, finding.cost_p_value) == (None, None)
-    assert finding_sentence(finding).endswith("n = 4 (A) and 5 (B): no claim beyond these runs")
+    assert finding_sentence(finding).endswith(
+        "n = 4 (A) and 5 (B): no claim beyond these runs, because each side needs at least 5 runs"
+    )
 
 
 def test_equal_arms_of_one_seed_each_are_no_five_runs(tmp_path: Path) -> None:

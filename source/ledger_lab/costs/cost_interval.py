@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEWEST_RUNS: Final = 5
-"""Smallest number of runs of each cohort for a claim beyond these runs. With fewer, there are no intervals, because none
-is right for all kinds of times and costs, and no tests."""
+"""Smallest number of runs of each cohort for a claim beyond these runs. With fewer, there are no intervals, because
+none is right for all kinds of times and costs, and no tests."""
 
 _DRAWS: Final = 10_000
 _COST_OF_A_MISS: Final = 4.0

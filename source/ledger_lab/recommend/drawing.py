@@ -54,8 +54,8 @@ def draw_recommendation(found: Recommendation) -> Drawing | None:
             kind = [*Basis].index(option.basis)
             at = (time.value / seconds, cost.value)
             if option.ranked:
-                ends = [min(end, max(times)) / seconds for end in time.interval]  # an endless one ends at the edge
-                axes.plot(ends, [cost.value] * 2, color=SOFT, linewidth=1.0, zorder=2)
+                span = [min(end, max(times)) / seconds for end in time.interval]  # an endless one ends at the edge
+                axes.plot(span, [cost.value] * 2, color=SOFT, linewidth=1.0, zorder=2)
                 axes.plot([at[0]] * 2, cost.interval, color=SOFT, linewidth=1.0, zorder=2)
             axes.plot(
                 *[[each] for each in at], linestyle="none", marker=mark(kind), markersize=7.0, zorder=4,

@@ -36,6 +36,8 @@ class Side:
     runs: tuple[Run, ...]
     summaries: tuple[RunSummary, ...]
     """One per run, in the same order."""
+    is_cohort: bool = False
+    """Whether it is a cohort, and not a run."""
     declared_size: int | None = None
     """Declared size of the cohort; ``None`` for a run, and for a cohort without a declared size."""
     repeated: Repeated = field(default_factory=dict)
@@ -45,6 +47,11 @@ class Side:
     def missing(self) -> int:
         """Runs that were declared and never made."""
         return max(0, (self.declared_size or 0) - len(self.runs))
+
+    @property
+    def unplanned(self) -> int:
+        """Runs of a cohort whose number was not declared in advance."""
+        return len(self.runs) - (self.declared_size or 0) if self.is_cohort else 0
 
     @property
     def seeds(self) -> list[int]:
@@ -93,6 +100,9 @@ class Finding:
     reached_b: int
     missing_a: int
     missing_b: int
+    unplanned_a: int
+    """Runs of A whose number was not declared in advance; 0 for a single run."""
+    unplanned_b: int
     repeated_a: int
     """Further runs of A that made the same trainings, of which only the cost counts; see
     :mod:`ledger_lab.reports.repeated`."""
@@ -108,7 +118,7 @@ class Finding:
     """Cost per target-reaching checkpoint of A ÷ that of B."""
     time_p_value: float | None
     """Two-sided p-value of the log-rank test of the times to target, by permutation. ``None`` if a side has fewer than
-    :data:`~ledger_lab.costs.FEWEST_RUNS` runs, or nothing can be claimed."""
+    :data:`~ledger_lab.costs.FEWEST_RUNS` runs or declared runs are missing, or nothing can be claimed."""
     cost_p_value: float | None
     """The same for the cost, by a permutation test of the target-reaching runs per spent dollar."""
     success: FinalPolicies | None
@@ -163,6 +173,7 @@ def select_side(
         name=name,
         runs=tuple(by_id[summary.run_id] for summary in kept),
         summaries=tuple(kept),
+        is_cohort=bool(cohort),
         declared_size=size,
         repeated=repeated,
     )
@@ -201,7 +212,8 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False) -> Finding:
         outcomes_a.sort(key=lambda outcome: outcome.seed)
         outcomes_b.sort(key=lambda outcome: outcome.seed)
     time, cost = compare_outcomes(outcomes_a, outcomes_b, paired=paired)
-    time_p_value, cost_p_value = p_values_of(outcomes_a, outcomes_b)
+    whole = not (a.missing or b.missing)
+    time_p_value, cost_p_value = p_values_of(outcomes_a, outcomes_b) if whole else (None, None)
     single = len(a.runs) == len(b.runs) == 1
     return Finding(
         a=a.name,
@@ -212,6 +224,8 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False) -> Finding:
         reached_b=sum(outcome.reached_target for outcome in outcomes_b),
         missing_a=a.missing,
         missing_b=b.missing,
+        unplanned_a=max(0, a.unplanned),
+        unplanned_b=max(0, b.unplanned),
         repeated_a=sum(map(len, a.repeated.values())),
         repeated_b=sum(map(len, b.repeated.values())),
         paired=paired,

@@ -16,17 +16,18 @@ from ledger_lab.units import duration, usd
 def finding_sentence(finding: Finding, corrected: CorrectedTests | None = None) -> str:
     """Return the finding as one sentence.
 
-    The sentence says if a difference may be chance, and if a ratio is only a bound. With few runs on a side it claims
-    nothing beyond the runs compared; as one of several comparisons, it then claims nothing at all.
+    The sentence says if a difference may be chance, and if a ratio is only a bound. With few runs on a side, or while
+    declared runs are missing, it claims nothing beyond the runs compared; as one of several comparisons, it then claims
+    nothing at all.
 
     Args:
         finding: The finding.
         corrected: Its p-values, corrected for the number of tests, if it is one of several comparisons.
     """
     count = f"n = {finding.n_a} each" if finding.n_a == finding.n_b else f"n = {finding.n_a} (A) and {finding.n_b} (B)"
-    few = min(finding.n_a, finding.n_b) < FEWEST_RUNS
-    if corrected is not None and few:
-        return f"no claim about a difference; {count}, and each side needs at least {FEWEST_RUNS} runs"
+    lacking = _lacking(finding)
+    if corrected is not None and lacking:
+        return f"no claim about a difference; {count}, and {lacking}"
     p_values = corrected or CorrectedTests(time=finding.time_p_value, cost=finding.cost_p_value, tests=1)
     several = min(finding.n_a, finding.n_b) > 1
     clauses = [
@@ -42,8 +43,8 @@ def finding_sentence(finding: Finding, corrected: CorrectedTests | None = None) 
     text = _join(clauses)
     if not several:
         return f"{text}; {count}: no interval, and no claim beyond these runs"
-    if few:
-        return f"{text}; {count}: no claim beyond these runs"
+    if lacking:
+        return f"{text}; {count}: no claim beyond these runs, because {lacking}"
     return f"{text}; {count}"
 
 
@@ -55,7 +56,7 @@ def finding_notes(finding: Finding, corrected: CorrectedTests | None = None) -> 
         corrected: Its p-values, corrected for the number of tests, if it is one of several comparisons.
     """
     notes = [finding.pairing]
-    if corrected is not None and min(finding.n_a, finding.n_b) < FEWEST_RUNS:
+    if corrected is not None and _lacking(finding):
         return [*notes, *_side_notes(finding)]
     if finding.time.interval is not None:
         notes.append(
@@ -104,6 +105,15 @@ def outcome_lines(finding: Finding) -> list[tuple[str, str, str, str, str]]:
     ]
 
 
+def _lacking(finding: Finding) -> str | None:
+    """Return what a claim beyond the runs lacks; ``None`` if nothing."""
+    if min(finding.n_a, finding.n_b) < FEWEST_RUNS:
+        return f"each side needs at least {FEWEST_RUNS} runs"
+    if missing := finding.missing_a + finding.missing_b:
+        return f"{missing} declared run{'s are' if missing > 1 else ' is'} missing"
+    return None
+
+
 def _side_notes(finding: Finding) -> list[str]:
     """Return how many runs of each side reached the target, and how many are missing."""
     notes = []
@@ -114,6 +124,12 @@ def _side_notes(finding: Finding) -> list[str]:
         lost = f"; {missing} declared runs are missing, and are in no figure" if missing else ""
         lost += f"; further runs of the same trainings: {repeated} (only their cost counts)" if repeated else ""
         notes.append(f"{side}: {reached} of {n} runs reached the target{lost}")
+    unplanned = [side for side, runs in (("A", finding.unplanned_a), ("B", finding.unplanned_b)) if runs]
+    if unplanned and _lacking(finding) is None:
+        notes.append(
+            f"the number of runs of {' and '.join(unplanned)} was not declared in advance (--cohort_size): if you add "
+            "runs until a difference shows, its p-value is too small"
+        )
     return notes
 
 
