@@ -61,7 +61,7 @@ def test_known_laws_are_found_again_from_rows(log_root: Path, capsys: pytest.Cap
         assert all(each["coherency"] is None for each in others), "it needs more sizes"
         assert (fit["law"], fit["fits"]) == (law, True)
         assert holds(fit["contention"], CONTENTION) and holds(fit["single_rate"], SINGLE)
-        assert [each["extrapolated"] for each in fit["predictions"]] == [False] * 4 + [True]
+        assert [each["processes"] for each in fit["predictions"]] == fit["sizes"]
     weak = studies["weak"]
     assert weak["batch_fit"]["censored"] == 1
     assert holds(weak["batch_fit"]["critical_batch"], CRITICAL) and holds(weak["batch_fit"]["fewest_samples"], FEWEST)
@@ -81,8 +81,7 @@ def test_the_text_names_what_was_found(log_root: Path, capsys: pytest.CaptureFix
     for said in (
         "strong scaling: 512 environments in all",
         "weak scaling: 64 environments in each process",
-        "Amdahl's law, from 4 sizes: contention",
-        "extrapolated to 16 processes:",
+        "Amdahl's law, from 4 sizes, 1 to 8 processes: contention",
         "12 runs with batches of 1024 to 8192 samples, 1 of them short of the target",
         "not fitted: the coherency of the universal scalability law needs 6 sizes, and there are 4",
         "4 × 128: synchronize takes at least 2 % of the training loop of each process; rank 1",

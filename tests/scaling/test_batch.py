@@ -26,7 +26,6 @@ def test_the_critical_batch_doubles_the_samples() -> None:
     assert fit.fewest_samples.value == pytest.approx(1e6, rel=1e-3)
     assert fit.critical_batch.value == pytest.approx(4000, rel=1e-3)
     assert fit.at(4000).value == pytest.approx(2e6, rel=1e-3)
-    assert fit.at(16000).extrapolated and not fit.at(3000).extrapolated
 
 
 def test_runs_that_missed_the_target_count_as_censored() -> None:
@@ -52,8 +51,8 @@ def test_what_the_runs_cannot_tell_is_refused() -> None:
     with pytest.raises(ValueError, match="3 batches with runs that reached it, and there are 2"):
         BatchFit([run for run in runs(4000.0) if run.batch < 4000])
     fit = BatchFit(runs(4000.0))
-    for batch in (400, 17000):
-        with pytest.raises(ValueError, match="more than 2 times outside of the measured batches, 1000 to 8000"):
+    for batch in (999, 8001):
+        with pytest.raises(ValueError, match="outside of the measured batches, 1000 to 8000"):
             fit.at(batch)
 
 

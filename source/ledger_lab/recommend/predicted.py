@@ -19,7 +19,6 @@ from ledger_lab.recommend.estimates import FREE, Estimate, Z, samples_to_target
 from ledger_lab.recommend.options import Basis, Configuration, Option, PricedRun, configuration_of
 from ledger_lab.reports.scaling_rows import size_name
 from ledger_lab.scaling import Figure, Kind, ScalingPoint, ScalingStudy, find_studies
-from ledger_lab.scaling.laws import FARTHEST
 
 _DRAWS = 4000
 _DIFFER = 0.05
@@ -122,9 +121,9 @@ def _sizes(study: ScalingStudy) -> Iterator[int]:
     """Yield the numbers of processes to predict: measured ones, too, for machines on which they were not measured."""
     if study.kind is Kind.OTHER or any((point.machines or 1) > 1 for point in study.points):
         return
-    largest = FARTHEST * study.points[-1].processes
-    powers = {2**power for power in range(int(math.log2(largest)) + 1)}
-    yield from sorted(powers | {point.processes for point in study.points})
+    measured = {point.processes for point in study.points}
+    powers = {2**power for power in range(max(measured).bit_length())}
+    yield from sorted(measured | {each for each in powers if min(measured) <= each <= max(measured)})
 
 
 def _num_envs(study: ScalingStudy, processes: int) -> int | None:
@@ -200,7 +199,6 @@ def _predicted(
     time = Estimate(value=start_up_s + training_s, interval=(low, high), run_spread=_spread(study))
     cost = _cost(time, study, price, configuration, confidence)
     notes = [f"{law.full_name} from {len(law.sizes)} sizes, {behind}"]
-    notes += ["beyond the measured sizes"] if rate.extrapolated else []
     if cost is None:
         notes.append(f"no cost: {_why_no_cost(study, price)}")
     notes += ["nothing was measured on this machine"] if elsewhere else []

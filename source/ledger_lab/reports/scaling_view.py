@@ -39,7 +39,7 @@ from ledger_lab.reports.scaling_words import (
 )
 from ledger_lab.reports.terminal_table import table_lines
 from ledger_lab.scaling.batch import BatchFit
-from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
+from ledger_lab.scaling.laws import Figure, RateFit
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy
 from ledger_lab.scaling.published import Published
 from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
@@ -254,8 +254,7 @@ def _rate_fits_json(fits: Sequence[RateFit], refusals: Sequence[Refusal]) -> dic
 
 
 def _rate_fit_json(fit: RateFit) -> dict[str, Any]:
-    """Return a fit of a rate as plain JSON values, with its rates at each measured size and at the farthest one."""
-    sizes = [*fit.sizes, int(FARTHEST * fit.sizes[-1])] if fit.fits else []
+    """Return a fit of a rate as plain JSON values, with its rates at each measured size."""
     return {
         "law": str(fit.law),
         "full_name": fit.full_name,
@@ -265,11 +264,7 @@ def _rate_fit_json(fit: RateFit) -> dict[str, Any]:
         "contention": _figure_json(fit.contention),
         "coherency": _figure_json(fit.coherency),
         "single_rate": _figure_json(fit.single_rate),
-        "predictions": [
-            {"processes": size, **_figure_json(found), "extrapolated": found.extrapolated}
-            for size in sizes
-            for found in [fit.at(size)]
-        ],
+        "predictions": [{"processes": size, **_figure_json(fit.at(size))} for size in (fit.sizes if fit.fits else ())],
     }
 
 
@@ -281,11 +276,7 @@ def _batch_fit_json(fit: BatchFit) -> dict[str, Any]:
         "censored": fit.censored,
         "fewest_samples": _figure_json(fit.fewest_samples),
         "critical_batch": _figure_json(fit.critical_batch),
-        "predictions": [
-            {"batch": batch, **_figure_json(found), "extrapolated": found.extrapolated}
-            for batch in (*fit.batches, int(FARTHEST * fit.batches[-1]))
-            for found in [fit.at(batch)]
-        ],
+        "predictions": [{"batch": batch, **_figure_json(fit.at(batch))} for batch in fit.batches],
     }
 
 

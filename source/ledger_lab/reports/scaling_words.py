@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from ledger_lab.reports.scaling_rows import ROUNDING_S, median_noise, size_name
 from ledger_lab.scaling.batch import BatchFit
-from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
+from ledger_lab.scaling.laws import Figure, RateFit
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.scaling.rates import Refusal
 from ledger_lab.units import percent, quantity, target_share
@@ -124,7 +124,7 @@ def cautions(study: ScalingStudy) -> list[str]:
 
 
 def rate_fit_lines(fit: RateFit) -> list[str]:
-    """Return what a law of the rate says: its coefficients, whether it fits, and what it extrapolates to.
+    """Return what a law of the rate says: its coefficients, and whether it fits.
 
     Args:
         fit: The fit.
@@ -132,21 +132,20 @@ def rate_fit_lines(fit: RateFit) -> list[str]:
     found = [f"contention {_figure(fit.contention, percent)}"]
     if fit.coherency is not None:
         found.append(f"coherency {_figure(fit.coherency, _share_of_time)}")
-    found.append(f"one process {_figure(fit.single_rate, quantity)} steps/s")
+    if fit.single_rate is not None:
+        found.append(f"one process {_figure(fit.single_rate, quantity)} steps/s")
     found.append(f"largest deviation of a size {percent(fit.largest_deviation)}")
-    lines = [f"{fit.full_name}, from {len(fit.sizes)} sizes: {' · '.join(found)}"]
+    sizes = f"{len(fit.sizes)} sizes, {fit.sizes[0]} to {fit.sizes[-1]} processes"
+    lines = [f"{fit.full_name}, from {sizes}: {' · '.join(found)}"]
     if fit.misfit_p_value is None:
         lines.append("  no interval: no two runs have the same size, so the spread between runs is unknown")
-    farthest = int(FARTHEST * fit.sizes[-1])
-    try:
-        predicted = fit.at(farthest)
-    except ValueError as error:
-        return [*lines, f"  no prediction: {error}"]
-    return [*lines, f"  extrapolated to {farthest} processes: {_figure(predicted, quantity)} steps/s"]
+    if not fit.fits:
+        lines.append(f"  it does not fit the runs (p = {fit.misfit_p_value:.2g})")
+    return lines
 
 
 def batch_fit_lines(fit: BatchFit) -> list[str]:
-    """Return what the law of the steps to the target says, and what it extrapolates to.
+    """Return what the law of the steps to the target says.
 
     Args:
         fit: The fit.
@@ -162,8 +161,7 @@ def batch_fit_lines(fit: BatchFit) -> list[str]:
     ]
     if fit.fewest_samples.interval is None:
         lines.append("  no interval: no two runs with the same batch reached the target")
-    farthest = int(FARTHEST * largest)
-    return [*lines, f"  extrapolated to a batch of {farthest}: {_figure(fit.at(farthest), quantity)} steps"]
+    return lines
 
 
 def noise_line(runs: Sequence[ScaledRun]) -> str | None:

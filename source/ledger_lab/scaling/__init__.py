@@ -1,7 +1,7 @@
 """How rate, samples and time to the target change with the number of processes and the batch."""
 
 from ledger_lab.scaling.batch import BatchFit, TargetRun
-from ledger_lab.scaling.laws import Figure, Law, Prediction, RateFit
+from ledger_lab.scaling.laws import Figure, Law, RateFit
 from ledger_lab.scaling.noise_scale import gradient_noise_scale
 from ledger_lab.scaling.points import Identity, RankWait, ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.scaling.rates import Kind, Refusal, SizeRates
@@ -13,7 +13,6 @@ __all__ = [
     "Identity",
     "Kind",
     "Law",
-    "Prediction",
     "RankWait",
     "RateFit",
     "Refusal",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledger_lab.scaling.laws import FARTHEST, FEWEST_SIZES, Figure, Prediction
+from ledger_lab.scaling.laws import FEWEST_SIZES, Figure
 from ledger_lab.scaling.positive_fit import Floats, fit_positive
 
 _DRAWS = 2000
@@ -86,27 +86,21 @@ class BatchFit:
         """B_crit [samples]; infinite, as may be the end of its interval, if larger batches need no more samples."""
         return self._figure(self._critical(self._fit.coefficients[None])[0], self._critical(self._fit.draws))
 
-    def at(self, batch: int) -> Prediction:
+    def at(self, batch: int) -> Figure:
         """Return the samples to the target with a batch.
 
         Args:
-            batch: Samples per iteration.
+            batch: Samples per iteration, within the measured batches.
 
         Raises:
-            ValueError: If the batch is too far from the measured ones.
+            ValueError: If the batch is outside of the measured ones.
         """
-        if not self.batches[0] / FARTHEST <= batch <= self._largest * FARTHEST:
+        if not self.batches[0] <= batch <= self._largest:
             raise ValueError(
-                f"a batch of {batch} is more than {FARTHEST:g} times outside of the measured batches, "
-                f"{self.batches[0]} to {self._largest}"
+                f"a batch of {batch} is outside of the measured batches, {self.batches[0]} to {self._largest}"
             )
         terms = self._terms(np.array([float(batch)]))
-        figure = self._figure(self._fit.at(terms)[0], self._fit.drawn(terms)[:, 0])
-        return Prediction(
-            value=figure.value,
-            interval=figure.interval,
-            extrapolated=not self.batches[0] <= batch <= self._largest,
-        )
+        return self._figure(self._fit.at(terms)[0], self._fit.drawn(terms)[:, 0])
 
     def _terms(self, batches: Floats) -> Floats:
         """Return the terms of the sum, the second relative to the largest batch; shape (batches, 2)."""

@@ -21,7 +21,7 @@ from ledger_lab.reports.figures.look import (
     side_by_side,
     size_axis,
 )
-from ledger_lab.scaling.laws import FARTHEST, Figure, RateFit
+from ledger_lab.scaling.laws import Figure, RateFit
 from ledger_lab.scaling.rates import SizeRates
 from ledger_lab.units import percent
 
@@ -103,7 +103,7 @@ def _paint_rates(axes: Axes, runs: Sequence[RatedRun], fits: Sequence[RateFit], 
         known += [rate for _, rate in series]
     for place, fit in enumerate(fits):
         _paint_law(axes, fit, _law_hue(place), lambda processes: 1.0, f"rate-{place}")
-    size_axis(axes, _ticks(sizes, fits), "processes N")
+    size_axis(axes, sizes, "processes N")
     logarithmic(axes, "y", known, "environment steps per second of all processes [1/s]")
     axes.set_title("Rate")
 
@@ -124,39 +124,24 @@ def _paint_efficiency(axes: Axes, runs: Sequence[RatedRun], fits: Sequence[RateF
     axes.axhline(1.0, color=SOFT, linestyle=":", zorder=1, gid="ideal-efficiency")
     for place, fit in enumerate(fits):
         _paint_law(axes, fit, _law_hue(place), lambda processes: single * processes, f"efficiency-{place}")
-    size_axis(axes, _ticks(sizes, fits), "processes N")
+    size_axis(axes, sizes, "processes N")
     axes.set_ylim(0, max(1.08, axes.get_ylim()[1]))
     axes.set_ylabel(f"total rate per process ÷ that of N = {first}")
     axes.set_title("Efficiency of the total rate")
 
 
 def _paint_law(axes: Axes, fit: RateFit, colour: str, divisor: Callable[[float], float], name: str) -> None:
-    """Paint a fitted law with its band: solid between the measured sizes, and dashed where it extrapolates."""
-    smallest, largest = fit.sizes[0], fit.sizes[-1]
-    parts = (("measured", (smallest, largest), "-"), ("extrapolated", (largest, int(FARTHEST * largest)), "--"))
-    for part, ends, line in parts:
-        counts = between(*ends)
-        found = [fit.at(count) for count in counts]
-        axes.plot(
-            counts,
-            [each.value / divisor(n) for each, n in zip(found, counts, strict=True)],
-            color=colour,
-            linestyle=line,
-            zorder=3,
-            gid=f"law-{name}-{part}",
+    """Paint a fitted law with its band, between the measured sizes."""
+    counts = between(fit.sizes[0], fit.sizes[-1])
+    found = [fit.at(count) for count in counts]
+    values = [each.value / divisor(n) for each, n in zip(found, counts, strict=True)]
+    axes.plot(counts, values, color=colour, zorder=3, gid=f"law-{name}")
+    bands = [(n, each.interval) for each, n in zip(found, counts, strict=True) if each.interval is not None]
+    if bands:
+        lows, highs = ([interval[end] / divisor(n) for n, interval in bands] for end in (0, 1))
+        axes.fill_between(
+            [n for n, _ in bands], lows, highs, color=colour, alpha=0.16, linewidth=0, zorder=1, gid=f"band-{name}"
         )
-        bands = [(n, each.interval) for each, n in zip(found, counts, strict=True) if each.interval is not None]
-        if bands:
-            lows, highs = ([interval[end] / divisor(n) for n, interval in bands] for end in (0, 1))
-            axes.fill_between(
-                [n for n, _ in bands], lows, highs, color=colour, alpha=0.16, linewidth=0, zorder=1,
-                gid=f"band-{name}-{part}",
-            )  # fmt: skip
-
-
-def _ticks(sizes: Sequence[int], fits: Sequence[RateFit]) -> list[float]:
-    """Return the measured sizes, and the largest size that a law predicts."""
-    return [*sizes, *(FARTHEST * fit.sizes[-1] for fit in fits)]
 
 
 def _law_hue(place: int) -> str:

@@ -22,7 +22,7 @@ from ledger_lab.reports.figures.look import (
     time_unit,
 )
 from ledger_lab.scaling.batch import BatchFit
-from ledger_lab.scaling.laws import FARTHEST, Figure
+from ledger_lab.scaling.laws import Figure
 from ledger_lab.scaling.points import ScaledRun, ScalingPoint
 from ledger_lab.scaling.studies import Efficiency, efficiency
 from ledger_lab.units import quantity
@@ -172,22 +172,16 @@ def _paint_efficiencies(axes: Axes, points: Sequence[ScalingPoint], sizes: Seque
 
 
 def _paint_batch_law(axes: Axes, fit: BatchFit) -> None:
-    """Paint the law with its band: solid between the measured batches, and dashed where it extrapolates."""
+    """Paint the law with its band, between the measured batches."""
     smallest, largest = fit.batches[0], fit.batches[-1]
-    parts = (
-        (smallest, largest, "-"),
-        (math.ceil(smallest / FARTHEST), smallest, "--"),
-        (largest, int(largest * FARTHEST), "--"),
-    )
-    for first, last, line in parts:
-        found = [(batch, fit.at(batch)) for batch in between(first, last)]
-        axes.plot([x for x, _ in found], [y.value for _, y in found], color=hue(_LAW_HUE), linestyle=line, zorder=3)
-        bands = [(x, y.interval) for x, y in found if y.interval is not None]
-        if bands:
-            lows, highs = ([interval[end] for _, interval in bands] for end in (0, 1))
-            axes.fill_between([x for x, _ in bands], lows, highs, color=hue(_LAW_HUE), alpha=0.16, linewidth=0)
+    found = [(batch, fit.at(batch)) for batch in between(smallest, largest)]
+    axes.plot([x for x, _ in found], [y.value for _, y in found], color=hue(_LAW_HUE), zorder=3)
+    bands = [(x, y.interval) for x, y in found if y.interval is not None]
+    if bands:
+        lows, highs = ([interval[end] for _, interval in bands] for end in (0, 1))
+        axes.fill_between([x for x, _ in bands], lows, highs, color=hue(_LAW_HUE), alpha=0.16, linewidth=0)
     critical = fit.critical_batch.value
-    if smallest / FARTHEST <= critical <= largest * FARTHEST:
+    if smallest <= critical <= largest:
         axes.axvline(critical, color=hue(_LAW_HUE), linewidth=0.9, linestyle=":")
         axes.annotate(
             "B_crit", (critical, 1), xycoords=("data", "axes fraction"), xytext=(3, -9), textcoords="offset points",
