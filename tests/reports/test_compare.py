@@ -490,6 +490,29 @@ def test_a_difference_is_claimed_once_all_declared_runs_were_made(tmp_path: Path
     assert (found(4).unplanned_a, found(4).unplanned_b) == (1, 1), "added later"
 
 
+def test_an_uneven_mix_of_versions_of_the_code_claims_nothing(tmp_path: Path) -> None:
+    """With each version, B is faster; A has more runs of the faster one."""
+    old, new = {"code_sha256": {"x": "old"}}, {"code_sha256": {"x": "new"}}
+    cohort_of(tmp_path, "a", [100, 101], **old)
+    cohort_of(tmp_path, "a", [20, 21, 22, 23, 24, 25], first_seed=3, **new)
+    cohort_of(tmp_path, "b", [90, 91, 92, 93, 94, 95], **old)
+    cohort_of(tmp_path, "b", [15, 16], first_seed=7, **new)
+    finding = finding_of(tmp_path)
+    assert finding.mixes_code and finding.time_p_value is None
+    assert "no claim beyond these runs, because they were trained by several versions" in finding_sentence(finding)
+
+
+def test_versions_of_the_code_in_equal_shares_and_one_version_each_are_compared(tmp_path: Path) -> None:
+    old, new = {"code_sha256": {"x": "old"}}, {"code_sha256": {"x": "new"}}
+    for cohort, seconds in (("a", [60, 70, 80]), ("b", [10, 12, 14])):
+        cohort_of(tmp_path, cohort, seconds, **old)
+        cohort_of(tmp_path, cohort, seconds, first_seed=4, **new)
+    cohort_of(tmp_path, "c", [10, 12, 14, 16, 18], **old)
+    cohort_of(tmp_path, "d", [60, 70, 80, 90, 100], **new)
+    assert not finding_of(tmp_path).mixes_code and not finding_of(tmp_path, "c", "d").mixes_code
+    assert finding_of(tmp_path, "a", "c").mixes_code
+
+
 def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cohort_of(tmp_path, "a", [20, -40, 80, 40, 80])
     cohort_of(tmp_path, "b", [10, 20, 20, 20, 20])

@@ -171,6 +171,12 @@ class RunDeclared(Row):
         return sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @property
+    def code(self) -> str | None:
+        """Hash of the code that trains, and of the versions of its packages; ``None`` if they are unknown."""
+        known = (self.code_sha256, self.versions)
+        return sha256(orjson.dumps(known, option=orjson.OPT_SORT_KEYS)).hexdigest() if any(known) else None
+
+    @property
     def is_recorded(self) -> bool:
         """Whether another trainer recorded the run: ``train.py`` hashes a configuration of the environment, too."""
         return "env" not in self.config_sha256

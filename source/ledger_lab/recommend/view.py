@@ -144,8 +144,9 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, s
     which = "it is the only one that can be chosen" if choice.among == 1 else sure
     lines = [f"{goal}: {names[best.configuration]} ({figures}); {which}"]
     if choice.together is not None:
+        what = "time" if choice.goal is Goal.TIME else "cost"
         lines.append(
-            f"  the best of {choice.among} probably owes a part of its lead to chance, so its {choice.goal} may be too "
+            f"  the best of {choice.among} probably owes a part of its lead to chance, so its {what} may be too "
             f"low; these intervals hold for all {choice.among} together in 95 % of cases"
         )
     if limits.are_set:

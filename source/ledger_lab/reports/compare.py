@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +54,12 @@ class Side:
     def unplanned(self) -> int:
         """Runs of a cohort whose number was not declared in advance."""
         return len(self.runs) - (self.declared_size or 0) if self.is_cohort else 0
+
+    @property
+    def shares_of_code(self) -> dict[str | None, Fraction]:
+        """Share of the runs that each version of the code trained."""
+        counts = Counter(run.declared.code for run in self.runs)
+        return {code: Fraction(count, len(self.runs)) for code, count in counts.items()}
 
     @property
     def seeds(self) -> list[int]:
@@ -103,6 +111,9 @@ class Finding:
     unplanned_a: int
     """Runs of A whose number was not declared in advance; 0 for a single run."""
     unplanned_b: int
+    mixes_code: bool
+    """Whether the sides were trained by several versions of the code or its packages, in unequal shares: then one side
+    may look better only because more of its runs had the better code (Simpson 1951, J. R. Stat. Soc. B 13:238)."""
     repeated_a: int
     """Further runs of A that made the same trainings, of which only the cost counts; see
     :mod:`ledger_lab.reports.repeated`."""
@@ -118,7 +129,8 @@ class Finding:
     """Cost per target-reaching checkpoint of A ÷ that of B."""
     time_p_value: float | None
     """Two-sided p-value of the log-rank test of the times to target, by permutation. ``None`` if a side has fewer than
-    :data:`~ledger_lab.costs.FEWEST_RUNS` runs or declared runs are missing, or nothing can be claimed."""
+    :data:`~ledger_lab.costs.FEWEST_RUNS` runs, declared runs are missing, the sides mix versions of the code, or
+    nothing can be claimed."""
     cost_p_value: float | None
     """The same for the cost, by a permutation test of the target-reaching runs per spent dollar."""
     success: FinalPolicies | None
@@ -212,7 +224,9 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False) -> Finding:
         outcomes_a.sort(key=lambda outcome: outcome.seed)
         outcomes_b.sort(key=lambda outcome: outcome.seed)
     time, cost = compare_outcomes(outcomes_a, outcomes_b, paired=paired)
-    whole = not (a.missing or b.missing)
+    shares = [side.shares_of_code for side in (a, b)]
+    mixes_code = shares[0] != shares[1] and max(map(len, shares)) > 1
+    whole = not (a.missing or b.missing or mixes_code)
     time_p_value, cost_p_value = p_values_of(outcomes_a, outcomes_b) if whole else (None, None)
     single = len(a.runs) == len(b.runs) == 1
     return Finding(
@@ -226,6 +240,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False) -> Finding:
         missing_b=b.missing,
         unplanned_a=max(0, a.unplanned),
         unplanned_b=max(0, b.unplanned),
+        mixes_code=mixes_code,
         repeated_a=sum(map(len, a.repeated.values())),
         repeated_b=sum(map(len, b.repeated.values())),
         paired=paired,

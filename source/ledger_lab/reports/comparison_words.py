@@ -16,9 +16,9 @@ from ledger_lab.units import duration, usd
 def finding_sentence(finding: Finding, corrected: CorrectedTests | None = None) -> str:
     """Return the finding as one sentence.
 
-    The sentence says if a difference may be chance, and if a ratio is only a bound. With few runs on a side, or while
-    declared runs are missing, it claims nothing beyond the runs compared; as one of several comparisons, it then claims
-    nothing at all.
+    The sentence says if a difference may be chance, and if a ratio is only a bound. With few runs on a side, while
+    declared runs are missing, and with an uneven mix of versions of the code, it claims nothing beyond the runs
+    compared; as one of several comparisons, it then claims nothing at all.
 
     Args:
         finding: The finding.
@@ -109,6 +109,8 @@ def _lacking(finding: Finding) -> str | None:
     """Return what a claim beyond the runs lacks; ``None`` if nothing."""
     if min(finding.n_a, finding.n_b) < FEWEST_RUNS:
         return f"each side needs at least {FEWEST_RUNS} runs"
+    if finding.mixes_code:
+        return "they were trained by several versions of the code, in unequal shares: name runs of one version"
     if missing := finding.missing_a + finding.missing_b:
         return f"{missing} declared run{'s are' if missing > 1 else ' is'} missing"
     return None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ledger_lab.costs import Price, billable_usd, sum_if_known
 from ledger_lab.ledger import Run, RunDeclared, Status
-from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.recipes.libraries import replays
 from ledger_lab.reports.clock import target_moment
@@ -97,7 +95,7 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
         rl_library=summary.rl_library,
         physics=summary.physics,
         seed=summary.seed,
-        code=_code(declared),
+        code=declared.code,
         treatment=" ".join(_treatment(declared)),
         processes=summary.world_size,
         machines=declared.machines or (1 if declared.world_size == 1 else None),
@@ -147,12 +145,6 @@ def _noise(part: NoisePart) -> Figure:
         return Figure(value=value, interval=None)
     low, high = part.interval
     return Figure(value=value, interval=(low, math.inf if high is None else high))
-
-
-def _code(declared: RunDeclared) -> str | None:
-    """Return a hash of the code that trained a run, and of the versions of its packages."""
-    known = [declared.code_sha256, declared.versions]
-    return hashlib.sha256(canonical_json(known)).hexdigest() if any(known) else None
 
 
 def _treatment(declared: RunDeclared) -> list[str]:
