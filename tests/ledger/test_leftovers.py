@@ -66,3 +66,14 @@ def test_the_newest_journals_leave_traces(tmp_path: Path, more: Callable[[Path],
     cut = script("verify_ledger", "--log_root", tmp_path)
     assert (cut.returncode, cut.stdout.count("damaged:")) == (1, 1), "each trace is enough"
     assert len(read_ledger(tmp_path).runs) == 1, "reports read no other files"
+
+
+def test_a_run_without_journals_leaves_its_output(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    removed = write_run(tmp_path, "bb")
+    (removed / "console.log").touch()
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+    (removed / "journal-1-0.jsonl").unlink()
+    cut = script("verify_ledger", "--log_root", tmp_path)
+    assert cut.returncode == 1
+    assert f"{removed}/console.log:1: it is the output of a run, whose journals are missing\n" in cut.stdout

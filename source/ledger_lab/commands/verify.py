@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LedgerDamageError, read_ledger
-from ledger_lab.ledger.leftovers import leftovers
+from ledger_lab.ledger.leftovers import leftover_runs, leftovers
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.reports.audit import broken_verdicts, contradictions, unknown_rules
 from ledger_lab.terminal.console import make_console
@@ -67,6 +67,7 @@ def verify_ledger(argv: Sequence[str]) -> int:
         raise UserError(f"no journals under {request.log_root}: name the root of a ledger with --log_root")
     console = make_console()
     damaged = [*ledger.damage, *(each for run in ledger.runs for each in leftovers(run))]
+    damaged += leftover_runs(request.log_root)
     for damage in damaged:
         console.print(f"damaged: {damage}", soft_wrap=True)
     found = [(each.path / name, found) for each in ledger.directories for name, found in each.found.items()]

@@ -1,4 +1,4 @@
-"""Files that an attempt or an evaluation has left, although all of its journals are missing.
+"""Files that a run, an attempt or an evaluation has left, although all of its journals are missing.
 
 Rows reveal that a journal is missing only if they name it. The journals of the newest attempt are named by no row.
 """
@@ -22,8 +22,24 @@ _EVALUATION = re.compile(r"(journal-evaluation-\w+)\.log")
 """Output of an evaluation."""
 
 
+def leftover_runs(root: Path) -> Iterator[LedgerDamageError]:
+    """Find outputs of runs that have no journal at all. Links are not followed.
+
+    Args:
+        root: The root of the ledger.
+
+    Yields:
+        What is wrong with the first output in each directory.
+    """
+    for directory, _, names in os.walk(root):
+        outputs = sorted(name for name in names if _CONSOLE.fullmatch(name))
+        if outputs and not any(map(is_journal, names)):
+            path = Path(directory, outputs[0])
+            yield LedgerDamageError(path, 1, "it is the output of a run, whose journals are missing")
+
+
 def leftovers(run: Run) -> Iterator[LedgerDamageError]:
-    """Find outputs and a state whose journals are missing.
+    """Find outputs and a state whose journals are missing, although other journals of their run exist.
 
     Args:
         run: The run. If one of its attempts still runs, its state is not checked, because it changes.
