@@ -35,7 +35,7 @@ def start(root: Path, argument: str) -> subprocess.Popen[str]:
     (folder / "plan.jsonl").write_text(plan.to_lines())
     arguments = [str(folder), "kubernetes", "0", plan.sha256, sys.executable]
     command = ["bash", "-c", PART_SCRIPT, "job.yaml", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRON)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRON, umask=0)
 
 
 def test_a_training_that_is_asked_to_end_passes_its_exit_status_and_counts_its_parts(tmp_path: Path) -> None:
@@ -63,7 +63,9 @@ def test_a_training_that_is_asked_to_end_passes_its_exit_status_and_counts_its_p
 def test_the_exit_status_is_that_of_the_training(tmp_path: Path) -> None:
     part = start(tmp_path, "3")
     part.communicate(timeout=60)
-    assert part.returncode == 3 and (tmp_path / "it's $HOME" / "exits" / "0").read_text() == "3\n"
+    exits = tmp_path / "it's $HOME" / "exits" / "0"
+    assert part.returncode == 3 and exits.read_text() == "3\n"
+    assert not any(path.stat().st_mode & 0o002 for path in exits.parents[1].glob("*/0")), "whatever the umask"
 
 
 def test_a_folder_that_the_node_does_not_share_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import wandb
 
 from ledger_lab.errors import UserError, first_line
+from ledger_lab.files import make_folder
 from ledger_lab.ledger import Status
 from ledger_lab.mirrors.sink import Batch, RunInfo
 
@@ -44,6 +45,8 @@ class WandbSink:
         declared = facts.declared
         folder = self._dir or Path(os.environ.get("WANDB_DIR") or facts.run_dir)
         try:
+            if folder == facts.run_dir:  # W&B itself would follow a link
+                make_folder(folder / "wandb", root=folder)
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot write to --dir {folder}: {error.strerror}") from error

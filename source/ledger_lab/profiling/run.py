@@ -20,6 +20,7 @@ import torch
 from rich.console import Console
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
 from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.meters import PhaseClock, hardware_facts
@@ -231,10 +232,12 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
 def _write_trace(plan: TrainPlan, profiler: torch.profiler.profile, console: Console) -> list[Path]:
     """Write the trace of torch's profiler, and print the slowest operators."""
     trace = plan.run_dir / f"trace_{plan.run_id}.json.gz"
-    profiler.export_chrome_trace(str(trace))
+    with whole_file(trace) as unfinished:
+        profiler.export_chrome_trace(str(unfinished))
     order = "self_cpu_time_total" if plan.device == "cpu" else "self_device_time_total"
     table = profiler.key_averages().table(sort_by=order, row_limit=_TOP_OPERATORS, max_name_column_width=50)
     operators = plan.run_dir / f"operators_{plan.run_id}.txt"
-    operators.write_text(table + "\n", encoding="utf-8")
+    with whole_file(operators) as unfinished:
+        unfinished.write_text(table + "\n", encoding="utf-8")
     console.print(*table.splitlines(), sep="\n", soft_wrap=True)
     return [trace, operators]
