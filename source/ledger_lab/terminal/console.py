@@ -167,7 +167,7 @@ class PlainConsole(Console):
         """
         super().__init__(file=file, width=width, markup=False, emoji=False, highlight=False)
 
-    @property
+    @property  # type: ignore[misc]
     def size(self) -> ConsoleDimensions:
         """Columns and lines of the terminal behind the stream. Rich asks the standard streams, which lead elsewhere."""
         if self._width is not None or "COLUMNS" in self._environ or not self.file.isatty():
