@@ -151,7 +151,7 @@ def forecast_scenarios() -> list[ForecastScenario]:
     """Return all scenarios of forecasts."""
     return [
         ForecastScenario(ended=ended, missing=missing, spread=spread, misses=misses)
-        for ended, missing, spread, misses in itertools.product((2, 3, 5, 12), (1, 5, 20), _SPREADS, (0.0, 0.2))
+        for ended, missing, spread, misses in itertools.product((5, 12), (1, 5, 20), _SPREADS, (0.0, 0.2))
     ]
 
 

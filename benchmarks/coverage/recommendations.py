@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, is_within, one_by_one
-from benchmarks.coverage.runs import DRAWS, RUNS, Draw
+from benchmarks.coverage.runs import DRAWS, RUNS, SLOW, Draw, two_kinds
 from ledger_lab.costs import FEWEST_RUNS, Price
 from ledger_lab.recommend.choice import Goal, Limits
 from ledger_lab.recommend.options import PricedRun
@@ -71,7 +71,11 @@ def _chosen(
 
 
 def _cases() -> Iterator[Case]:
-    """Yield all cases."""
+    """Yield all cases.
+
+    An interval of a cost cannot allow for slow runs if none of a machine's runs is slow. That of the median of five
+    runs holds in 94 %.
+    """
     for (name, draw), runs, machines in itertools.product(DRAWS.items(), (*RUNS, 20), _MACHINES):
         if machines > 1 and runs not in (5, 10):
             continue
@@ -82,12 +86,14 @@ def _cases() -> Iterator[Case]:
         for limit_s, end in ((np.inf, ""), (given_up, ", slow runs interrupted")):
             ended = np.minimum(many, limit_s)
             usd = float(ended.sum() / (many <= limit_s).sum()) / 100
-            for goal, figure, truth in (
-                (Goal.TIME, "recommended: median time", float(np.median(many))),
-                (Goal.MONEY, "recommended: cost", usd),
+            unseen = 1 - (1 - (1 - SLOW) ** runs) ** machines if draw is two_kinds else 0.0
+            for goal, figure, truth, allowed in (
+                (Goal.TIME, "recommended: median time", float(np.median(many)), max(0.05, 0.5 ** (runs - 1))),
+                (Goal.MONEY, "recommended: cost", usd, 0.05 + 0.95 * unseen),
             ):
                 simulate = _chosen(draw, runs, machines, goal, limit_s, truth)
-                yield Case(figure=figure, about=f"{name}, {of}{end}", n=runs, simulate=simulate, times=times)
+                about = f"{name}, {of}{end}"
+                yield Case(figure=figure, about=about, n=runs, simulate=simulate, allowed=allowed, times=times)
 
 
 CASES = tuple(_cases())

@@ -18,6 +18,8 @@ type Draw = Callable[[Generator, int], Times]
 """Draws so many times to the target."""
 
 RUNS = (2, 3, 4, 5, 10)
+SLOW = 0.4
+"""Share of slow runs in :func:`two_kinds`."""
 
 
 def _lognormal(generator: Generator, runs: int) -> Times:
@@ -28,14 +30,15 @@ def _exponential(generator: Generator, runs: int) -> Times:
     return 1 + generator.exponential(size=runs)
 
 
-def _two_humps(generator: Generator, runs: int) -> Times:
-    return np.where(generator.random(runs) < 0.4, 10.0, 1.0) * np.exp(0.1 * generator.standard_normal(runs))
+def two_kinds(generator: Generator, runs: int) -> Times:
+    """Draw times of quick and of slow runs."""
+    return np.where(generator.random(runs) < SLOW, 10.0, 1.0) * np.exp(0.1 * generator.standard_normal(runs))
 
 
 DRAWS: dict[str, Draw] = {
     "lognormal, spread 30 %": _lognormal,
     "exponential tail": _exponential,
-    "40 % of the runs ten times as slow": _two_humps,
+    f"{SLOW:.0%} of the runs ten times as slow": two_kinds,
 }
 
 

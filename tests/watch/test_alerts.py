@@ -235,8 +235,8 @@ STUDY = 'version = 1\nseeds = [1, 2, 3, 4, 5]\narguments = ["--task", "T"]\n'
     ("budget", "kind", "severity"),
     [
         ("budget_usd = 1.00", None, None),
-        ("budget_usd = 0.676", AlertKind.BUDGET_AT_RISK, Severity.WARNING),
-        ("budget_usd = 0.60", AlertKind.OVER_BUDGET, Severity.CRITICAL),
+        ("budget_usd = 0.947", AlertKind.BUDGET_AT_RISK, Severity.WARNING),
+        ("budget_usd = 0.80", AlertKind.OVER_BUDGET, Severity.CRITICAL),
         ("budget_usd = 0.10", AlertKind.OVER_BUDGET, Severity.CRITICAL),
         ("budget_h = 0.5", AlertKind.OVER_BUDGET, Severity.CRITICAL),
         ("budget_h = 2", None, None),
@@ -245,15 +245,16 @@ STUDY = 'version = 1\nseeds = [1, 2, 3, 4, 5]\narguments = ["--task", "T"]\n'
 def test_a_study_that_cannot_finish_in_its_budget_is_told(
     budget: str, kind: AlertKind | None, severity: Severity | None, tmp_path: Path
 ) -> None:
-    for seed, took_s in ((1, 600), (2, 610), (3, 605)):
+    took = (600, 610, 605, 600, 610)
+    for seed, took_s in enumerate(took, start=1):
         make_run(tmp_path, f"e{seed}", took_s=took_s, status=DONE, ago_s=100.0, cohort="s", seed=seed, reached=True)
-    (tmp_path / "s.toml").write_text(f"{budget}\n{STUDY}")
+    (tmp_path / "s.toml").write_text(f"{budget}\n{STUDY.replace('5]', '5, 6, 7]')}")
     found = look(tmp_path, study=str(tmp_path / "s.toml"))
     (study,) = found.studies
-    assert (study.runs, study.live_runs, study.planned, study.missing) == (3, 0, 5, 2)
-    assert study.spent_usd == pytest.approx((600 + 610 + 605) / 3600 * (G6.usd_per_hour or 0))
+    assert (study.runs, study.live_runs, study.planned, study.missing) == (5, 0, 7, 2)
+    assert study.spent_usd == pytest.approx(sum(took) / 3600 * (G6.usd_per_hour or 0))
     assert study.forecast_usd is not None and study.forecast_usd.expected is not None
-    assert study.forecast_usd.expected == pytest.approx(study.spent_usd * 5 / 3)
+    assert study.forecast_usd.expected == pytest.approx(study.spent_usd * 7 / 5)
     assert [(each.kind, each.severity) for each in found.alerts] == ([] if kind is None else [(kind, severity)])
 
 

@@ -3,7 +3,8 @@
 The amount that one training takes is not known before it ends. What trainings of the same arm have taken tells how much
 it may be: the sum of ``k`` further ones has the mean ``k * m`` and the variance ``s**2 * (k + k**2 / n)``, where ``m``
 and ``s`` are mean and standard deviation of the ``n`` that have ended. The second part is the error of the mean, which
-all ``k`` share. ``python -m benchmarks time_left`` measures how often such an interval holds.
+all ``k`` share. With fewer than five ended trainings, there is no interval. ``python -m benchmarks time_left`` measures
+how often such an interval holds.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.watch.model import CONFIDENCE, Estimate
 
 _TAIL: Final = (1 - CONFIDENCE) / 2
@@ -48,7 +50,7 @@ def further_trainings(count: int, ended: Sequence[float], bound: float | None) -
     if not ended:
         return None if bound is None else Part(expected=None, variance=None, bound=count * bound)
     mean = statistics.fmean(ended)
-    if len(ended) == 1:
+    if len(ended) < FEWEST_RUNS:
         return Part(expected=count * mean, variance=None)
     variance = statistics.variance(ended) * (count + count**2 / len(ended))
     return Part(expected=count * mean, variance=variance, freedom=len(ended) - 1)

@@ -111,8 +111,6 @@ class RunProgress:
     """Confirmations so far, passed or not."""
     best_score: float | None
     """Largest share of successes of a screening, or of a confirmation if one was made."""
-    best_interval: tuple[float, float] | None
-    """95 % interval of that share. It does not allow for the choice of the best of several scores."""
     iterations: int
     """Iterations done."""
     max_iterations: int | None

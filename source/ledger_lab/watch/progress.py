@@ -106,8 +106,8 @@ def run_time(run: Run) -> RunTime:
 def _progress(watched: WatchedRun) -> RunProgress:
     """Return the progress of a run."""
     run, facts, declared = watched.run, watched.facts, watched.run.declared
+    proof = facts.proof
     judged = [row for _, row in facts.judged if row.invalid is None]
-    best = facts.success if facts.proof is not None else _best(judged, declared.panel_id)
     return RunProgress(
         run_id=run.run_id,
         name=run.run_id,
@@ -123,11 +123,10 @@ def _progress(watched: WatchedRun) -> RunProgress:
         seed=declared.seed,
         attempts=len(run.attempts),
         target_success=declared.target_success,
-        target_reached=facts.proof is not None,
+        target_reached=proof is not None,
         screenings=sum(row.purpose == "screening" for row in judged),
         confirmations=len({row.confirmation for row in judged if row.purpose == "confirmation"}),
-        best_score=None if best is None else best[0],
-        best_interval=None if best is None else best[1],
+        best_score=_best(judged, declared.panel_id) if proof is None else proof.share(declared.target_success).share,
         iterations=facts.updates,
         max_iterations=declared.max_iterations,
         wall_s=facts.wall_s,
@@ -165,7 +164,6 @@ def waiting_training(job: QueuedTraining, study: str | None) -> RunProgress:
         screenings=0,
         confirmations=0,
         best_score=None,
-        best_interval=None,
         iterations=0,
         max_iterations=None,
         wall_s=0.0,
@@ -183,9 +181,8 @@ def _since(watched: WatchedRun) -> datetime:
     return watched.last_row_at
 
 
-def _best(judged: Sequence[PanelResult], panel_id: str) -> tuple[float, tuple[float, float]] | None:
-    """Return the best score of a confirmation, or without one, of a screening; with its 95 % interval."""
+def _best(judged: Sequence[PanelResult], panel_id: str) -> float | None:
+    """Return the best score of a confirmation, or without one, of a screening."""
     confirmations = [row for row in judged if row.purpose == "confirmation"]
     screenings = [row for row in judged if row.purpose == "screening" and row.panel_id == panel_id]
-    scores = [share_of(row.outcomes) for row in confirmations or screenings]
-    return max(scores, default=None)
+    return max((share_of(row.outcomes)[0] for row in confirmations or screenings), default=None)

@@ -25,7 +25,7 @@ from ledger_lab.watch.words import (
 
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: ""}
 _STATE_STYLES = {State.RUNNING: "cyan", State.HUNG: "red", State.SILENT: "red", State.LOST: "red"}
-_TITLES = ("run", "state", "time left", "cost left", "per hour", "cost", "iterations", "best score (95 %)", "spent")
+_TITLES = ("run", "state", "time left", "cost left", "per hour", "cost", "iterations", "best score", "spent")
 """Columns, the most important ones first: a narrow terminal cuts the last ones."""
 _GAP = "  "
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ledger_lab.units import MISSING, duration, percent, share_within, usd
+from ledger_lab.units import MISSING, duration, percent, usd
 from ledger_lab.watch.model import Alert, Estimate, RunProgress, Severity, Spend
 
 SIGNS = {Severity.CRITICAL: "!!", Severity.WARNING: "!", Severity.NOTICE: "·"}
@@ -52,13 +52,11 @@ def state_words(progress: RunProgress) -> str:
 
 
 def score_words(progress: RunProgress) -> str:
-    """Return the best score of a run with its interval, and the target."""
+    """Return the best score of a run, and the target."""
     if progress.target_success is None:
         return MISSING
     target = f"of {percent(progress.target_success, 0)}"
-    if progress.best_score is None or progress.best_interval is None:
-        return f"{MISSING} {target}"
-    return f"{share_within(progress.best_score, progress.best_interval)} {target}"
+    return f"{MISSING if progress.best_score is None else percent(progress.best_score)} {target}"
 
 
 def iteration_words(progress: RunProgress) -> str:
