@@ -13,8 +13,20 @@ PART_STARTED = "LEDGER_LAB_PART_STARTED"
 """Environment variable with the start of the part of a job that a process belongs to [ns since boot]. The machine is
 occupied from then on, and not only from the start of the process, which launchers start later."""
 
-_LOADED_NS, _USED_NS = time.perf_counter_ns(), time.process_time_ns()
-"""When this module was loaded, and how much processor time the process had used until then [ns]."""
+
+def starved_ns() -> int:
+    """Return how long the main thread of this process was ready to run, and waited for a processor core [ns].
+
+    The kernel counts it in ``/proc/self/schedstat`` (second field). 0 if it does not, or the file can't be read.
+    """
+    try:
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+_LOADED_NS, _BUSY_NS = time.perf_counter_ns(), time.process_time_ns() + starved_ns()
+"""When this module was loaded, and how long the process had used a core or waited for one until then [ns]."""
 
 
 def python_started_ns() -> int:
@@ -22,16 +34,16 @@ def python_started_ns() -> int:
 
     A shell may have installed packages, and then replaced itself by Python (``exec``). It stays the same process, and
     the kernel keeps when the process began, and not when its program did. So the start is computed: when LedgerLab was
-    loaded, less the processor time that the process had used until then. A shell uses next to none, because the
-    programs that it starts are other processes. Time in which Python waited for a disk or a core before LedgerLab was
-    loaded is left out.
+    loaded, less the time for which the process had used a core or waited for one until then. A shell does so only for
+    moments, because the programs that it starts are other processes. Time in which Python waited for a disk before
+    LedgerLab was loaded is left out.
 
     Returns:
         Nanoseconds on the clock of :func:`time.perf_counter_ns`.
     """
     fields_after_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     began_ns = int(fields_after_name[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")  # field 22 in proc(5)
-    return max(time.perf_counter_ns() - _since_boot_ns() + began_ns, _LOADED_NS - _USED_NS)
+    return max(time.perf_counter_ns() - _since_boot_ns() + began_ns, _LOADED_NS - _BUSY_NS)
 
 
 def part_environ() -> dict[str, str]:
@@ -63,14 +75,3 @@ def part_started_ns(environ: MutableMapping[str, str]) -> int:
 def _since_boot_ns() -> int:
     """Return the time since the machine started, with the time that it slept [ns]."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-def starved_ns() -> int:
-    """Return how long the main thread of this process was ready to run, and waited for a processor core [ns].
-
-    The kernel counts it in ``/proc/self/schedstat`` (second field). 0 if it does not, or the file can't be read.
-    """
-    try:
-        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
