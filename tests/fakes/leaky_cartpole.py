@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
+from datetime import datetime
+from time import time as clock
 from typing import Any
 
 import isaaclab.envs.mdp as mdp
@@ -284,8 +288,28 @@ MIXING_OBSERVATIONS: dict[str, Any] = {
 }
 """Observations that depend on other environments or on the training, each in a way that no operation of torch shows."""
 
-KICKS = {"fixed": fixed_kick, "spread": spread_kick, "centred": centred_kick, "hourly": hourly_kick}
-"""Reset events whose result depends on the batch or the clock."""
+
+def kick_by(number: Callable[[], float]) -> Callable[..., None]:
+    """Return an event that kicks by a number."""
+
+    def event(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+        numbered_kick(env, env_ids, np.full(env.num_envs, 0.1 * number()))
+
+    return event
+
+
+KICKS: dict[str, Any] = {
+    "fixed": fixed_kick,
+    "spread": spread_kick,
+    "centred": centred_kick,
+    "hourly": hourly_kick,
+    "imported_clock": kick_by(lambda: clock() // 3600 % 24),
+    "dated": kick_by(lambda: datetime.now().hour),
+    "process": kick_by(lambda: os.getpid() % 7),
+    "hashed": kick_by(lambda: hash("cart-pole") % 101),
+    "threads": kick_by(lambda: torch.get_num_threads() + 0),
+}
+"""Reset events whose result depends on the batch, the clock or the process."""
 
 
 def climb(env: ManagerBasedRLEnv, env_ids: Any) -> float:

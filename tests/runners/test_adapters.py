@@ -18,10 +18,10 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import FIGURES
 from ledger_lab.meters import Phase, PhaseClock
+from ledger_lab.panels.capture import Capture
 from ledger_lab.recipes import CARTPOLE, LIBRARIES, PpoRecipe, dialect_of, dialects
 from ledger_lab.runners.adapter import Adapter, load_adapter
 from ledger_lab.runners.recorded_calls import recorded_calls
-from ledger_lab.training.capture import Capture
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
 

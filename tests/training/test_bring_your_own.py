@@ -401,10 +401,6 @@ def test_a_checkpoint_is_not_scored_by_a_function_of_the_wrong_type(parking: Pat
         ("(x > 0.0).all()", r"torch.bool of shape \(\)"),
         ("(x[:, 0] > 0.0).tolist()", "returns a list: it must return a tensor"),
         ("x[:, 3] > 0.0", "fails in Acme-Park-v0: IndexError"),
-        ("x[:, 0] > x[:, 0].mean()", "mixes environments: torch.mean"),
-        ("x[:, 0] >= x[:, 0].max()", "mixes environments: torch.max"),
-        ("x.softmax(dim=0)[:, 0] > 0.5", "mixes environments: torch.softmax"),
-        ("(x.T @ x)[0, 0] > x[:, 0]", "mixes environments: torch.mm"),
     ],
 )
 def test_a_success_function_must_return_one_value_per_environment(

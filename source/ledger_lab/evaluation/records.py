@@ -46,8 +46,9 @@ def _differences(result: PanelResult, run: Run) -> Iterator[str]:
         of = f"in the training, when {row.checkpoint} was scored on the same seeds"
         for name in changed_starts(row.starts, result.starts):
             yield f"{result.checkpoint} is scored from other starts than {of}: {name}"
-        others = _episodes(row.outcomes, result.outcomes)
-        if row.checkpoint_sha256 == result.checkpoint_sha256 and others:
+        if row.starts is None or row.checkpoint_sha256 != result.checkpoint_sha256:
+            continue  # its fingerprints contain rewards, or it has other episodes
+        if others := _episodes(row.outcomes, result.outcomes):
             yield (
                 f"{len(others)} of {result.outcomes.episodes} episodes of {result.checkpoint} are not those that the "
                 f"training recorded; the first is {others[0]}"

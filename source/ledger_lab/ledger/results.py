@@ -30,7 +30,8 @@ class Outcomes:
     ended_by: list[str]
     """``horizon``, ``non_finite``, ``capacity`` or the name of the termination term that fired."""
     fingerprint: list[str]
-    """Hash of all observations and rewards of the episode; equal if two episodes are equal bit for bit."""
+    """Hash of all observations of the episode; equal if two episodes are equal bit for bit. In rows without hashes of
+    the starts, and in those of other frameworks, it may contain rewards, too."""
 
     def __post_init__(self) -> None:
         """Refuse columns that do not describe each episode exactly once."""

@@ -58,7 +58,8 @@ class EpisodeLog:
         """
         self._base = base = env.unwrapped
         self._panel, self._first = panel, first
-        self._success = checked_success(panel, env)
+        self.success = checked_success(panel, env)
+        """The success function of the panel."""
         manager = base.termination_manager
         ends = {name: manager.get_term_cfg(name).time_out for name in manager.active_terms}
         self._terms = sorted(ends, key=lambda name: ends[name])  # a failure decides if both end an episode at once
@@ -115,7 +116,7 @@ class EpisodeLog:
 
     def succeeds(self) -> torch.Tensor:
         """Return the value of the success function now; boolean tensor of shape (num_envs,)."""
-        return self._success(self._base, **self._panel.success_params)
+        return self.success(self._base, **self._panel.success_params)
 
     def observe(self) -> None:
         """Record the results of the terminations, which have just been computed, and of the success function."""
@@ -153,10 +154,11 @@ class EpisodeLog:
         """
         counted = self._steps == self.steps_done  # all episodes begin together: these took part in this step
         self._return += torch.where(counted, rewards, 0.0)
-        figures = torch.cat([rewards.unsqueeze(1), *(group.flatten(1).float() for group in observations)], dim=1)
-        finite = torch.isfinite(figures).all(dim=1)
+        figures = torch.cat([group.flatten(1).float() for group in observations], dim=1)
+        finite = torch.isfinite(figures).all(dim=1) & torch.isfinite(rewards)
         self._state.masked_fill_(counted & ~finite, SlotState.NON_FINITE)
-        # A hash of every bit that the policy saw: equal fingerprints mean equal episodes.
+        # A hash of all that the policy saw: equal fingerprints mean equal episodes. Rewards change no episode, and a
+        # curriculum may change their weights.
         digest = row_digests(figures)
         self._fingerprint = torch.where(counted, (self._fingerprint ^ digest) * HASH_PRIME, self._fingerprint)
         if unstable is not None:

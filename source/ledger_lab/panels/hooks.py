@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
-from ledger_lab.panels.starts import COUNTERS
 from ledger_lab.panels.streams import DrawWatch, GlobalStreams, drawing_with_torch
+from ledger_lab.panels.surroundings import COUNTERS
 from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
 from ledger_lab.panels.transfers import to_device
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,19 +16,18 @@ from ledger_lab.errors import FirstErrorStack
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.native.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
-from ledger_lab.panels.company import require_own_rows
 from ledger_lab.panels.conditions import Conditions
 from ledger_lab.panels.configured import ConfiguredTerms
 from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
 from ledger_lab.panels.policy import Policy
+from ledger_lab.panels.rehearsal import Rehearsal
 from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
 from ledger_lab.panels.starts import (
     combined,
     different_start,
-    require_repeatable_starts,
     row_digests,
     same_values,
     start_quantities,
@@ -137,6 +135,7 @@ class HeldOutSlots:
         self._unequal: str | None = None
         """How a replay or a start in the last panel differed."""
         self._state: PanelState = "idle"
+        self._rehearsal = Rehearsal(self._base, self.first, self._cells(), self._log.success)
         self._hooks = Hooks(self._base, self.first)
         self._configured, self._ground = ConfiguredTerms(self._base), GroundWatch(self._base, first)
         self._startup, self._intervals = StartupEvents(self._base), IntervalEvents(self._base, self.first)
@@ -162,10 +161,8 @@ class HeldOutSlots:
             if self._capacity is not None:
                 undo.callback(self._capacity.detach)
             self._prepare()
-            self._start(self._all[:1])  # refuses a shared draw that has by chance a row per slot
-            require_repeatable_starts(self._base, self._held_out, self._restart)
-            self._require_own_rows()
-            self._restart()
+            self._rehearsal.require_own_episodes(self, f"success function {self._panel.success_function!r}")
+            self.start(self._all)
             self._ground.require_apart()
             yield self
 
@@ -432,28 +429,39 @@ class HeldOutSlots:
         if self._conditions is not None:
             self._conditions.assign(keys("condition", own_cell=True))
 
-    def _require_own_rows(self) -> None:
-        """Refuse success functions and observations that mix environments; training draws the same numbers after it."""
-        base, panel = self._base, self._panel
-        manager = base.observation_manager
-        observations = {
-            f"observation {name!r}": functools.partial(term.func, base, **term.params)
-            for group, terms in manager._group_obs_term_cfgs.items()
-            for name, term in zip(manager.active_terms[group], terms, strict=True)
-        }
-        success = f"panel {panel.name}: success function {panel.success_function!r}", self._log.succeeds
-        training = GlobalStreams()
-        require_own_rows(base, self.first, self._cells(), self._restart, success, observations)
-        training.restore()
-
-    def _restart(self, order: NDArray[np.int64] | None = None) -> None:
+    def start(self, order: NDArray[np.int64]) -> None:
         """Draw the start-up values again, and start an episode in each slot.
 
         Args:
-            order: Number of the episode for each slot; by default the slots' own order.
+            order: Number of the episode for each slot.
         """
         self._prepare(order)
         self._start(self._all)
+
+    def start_one(self) -> None:
+        """Start the episode of the first slot."""
+        self._start(self._all[:1])
+
+    def play(self, actions: torch.Tensor) -> None:
+        """Step all slots, as :meth:`step` does, but with given actions of the held-out slots, too.
+
+        Args:
+            actions: Shape (num_envs, actions).
+        """
+        if self._conditions is not None:
+            actions = torch.cat([actions[: self.first], self._conditions.delayed(actions[self.first :])])
+        with self._hooks.step(), torch.no_grad():
+            self._base.step(actions)
+        if self._conditions is not None:
+            self._conditions.after_step()
+
+    def succeeds(self) -> torch.Tensor:
+        """Return the value of the success function now; boolean tensor of shape (num_envs,)."""
+        return self._log.succeeds()
+
+    def overflowed(self) -> bool:
+        """Tell whether the physics engine dropped contacts or constraints since the last call."""
+        return self._capacity is not None and bool(self._capacity.overflowed().any())
 
     def _start(self, slots: NDArray[np.int64]) -> None:
         """Start the slots' episodes: restore all defaults, then run the task's own reset."""

@@ -27,10 +27,10 @@ _COMPARED = {
     "ended_by": "its end",
     "steps": "its length",
     "success_any": "its success at the best moment",
-    "episode_return": "its return",
-    "fingerprint": "its observations or rewards",
+    "fingerprint": "its observations",
 }
-"""Columns of the outcomes that must repeat, and what a message calls them."""
+"""Columns of the outcomes that must repeat, and what a message calls them. The return need not: a curriculum may change
+the weights of rewards."""
 
 
 @dataclass(frozen=True)

@@ -16,24 +16,14 @@ import torch
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
+from ledger_lab.panels.whole import refresh_properties, whole_simulation
 from ledger_lab.physics import is_mujoco, physics_name
 from ledger_lab.runners.recorded_calls import replaced
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
-    from ledger_lab.training.capture import Capture, Place
-
-_SOLVER = frozenset(
-    {
-        *("time", "qpos", "qvel", "act", "history", "qacc_warmstart"),
-        *("ctrl", "qfrc_applied", "xfrc_applied", "eq_active", "mocap_pos", "mocap_quat", "userdata"),
-        *("tree_asleep", "tree_awake", "body_awake", "body_awake_ind", "dof_awake_ind"),
-        *("ntree_awake", "nbody_awake", "nv_awake"),
-    }
-)
-"""MuJoCo's integration state, as its documentation calls it: the inputs of a step. Each step recomputes all other
-arrays."""
+    from ledger_lab.panels.capture import Capture, Place
 
 _COUNTERS = ("common_step_counter", "_sim_step_counter", "episode_length_buf")
 _MANAGERS = ("command", "event", "curriculum", "reward", "termination", "action", "observation")
@@ -137,28 +127,13 @@ class _Whole(SimulationState):
         loop: Sequence[tuple[object, Sequence[str]]],
     ) -> None:
         """Remember all values right after construction."""
-        from isaaclab.physics import PhysicsManager
-        from isaaclab_newton.physics import NewtonManager
-        from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
-        from mujoco_warp import Data
-        from newton import ModelBuilder
-
-        from ledger_lab.native.step import Stepper
-        from ledger_lab.training.capture import Capture
-
         self._slots = slots
-        physics = {kind.__name__: kind for kind in (PhysicsManager, NewtonManager, NewtonMJWarpManager)}
         carriers = {f"loop{number}": carrier for number, (carrier, _) in enumerate(loop)}
         only: dict[type, frozenset[str]] = {type(carrier): frozenset(names) for carrier, names in loop}
-        model = NewtonManager.backend.model
-        # Skip its tables of pairs and labels: they are longer than everything else, and never change.
-        short = (name for name, value in vars(model).items() if not isinstance(value, (dict, list, set, tuple)))
-        only |= {Data: _SOLVER, type(model): frozenset(short), ModelBuilder: frozenset()}
-        only[Stepper] = frozenset({"status"})  # the rest is memory of its threads, or belongs to MuJoCo-Warp
-        self._stepper: Stepper | None = getattr(NewtonManager._solver, "stepper", None)
         if slots is not None:
-            only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies", "_twins"}  # the judge restores them
-        super().__init__(env, view, Capture({"env": env.unwrapped, "slots": slots, **carriers, **physics}, only=only))
+            # the judge restores policies and replays; a rehearsal is over
+            only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies", "_twins", "_rehearsal"}
+        super().__init__(env, view, whole_simulation(env.unwrapped, {"slots": slots, **carriers}, only))
 
     def take(self) -> dict[str, Any]:
         """Copy every value that has changed since construction."""
@@ -172,8 +147,7 @@ class _Whole(SimulationState):
             stepped, slots = (base, base.num_envs) if self._view is None else (self._view, self._view.num_envs)
             stepped.step(torch.zeros(slots, base.action_manager.total_action_dim, device=base.device))
             missed = self._capture.put({**built, **state["places"]})
-        if self._stepper is not None:
-            self._stepper.refresh()  # it has not been told of the restored properties
+        refresh_properties()
         GlobalStreams.from_data(state["streams"]).restore()
         return _describe(missed)
 
@@ -189,7 +163,7 @@ class _Outlasting(SimulationState):
 
     def __init__(self, env: ManagerBasedRLEnv, view: TrainingView | None, inexact: str) -> None:
         """Remember the environment's values right after construction."""
-        from ledger_lab.training.capture import Capture
+        from ledger_lab.panels.capture import Capture
 
         base = env.unwrapped
         scene, terrain = base.scene, base.scene.terrain

@@ -13,7 +13,7 @@ import torch
 import warp as wp
 from isaaclab.utils.warp import ProxyArray
 
-from ledger_lab.training.capture import Capture
+from ledger_lab.panels.capture import Capture
 
 
 @dataclass

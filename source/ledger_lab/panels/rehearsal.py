@@ -1,0 +1,468 @@
+"""Plays held-out episodes twice before a panel counts, and compares the two plays.
+
+An episode may depend on its seed alone. So the second play puts the episodes into other slots, beside copies that act
+wildly, after other episodes, and into other surroundings: step counters, clocks, the process id, hashes and random
+streams differ. What differs between the two plays depends on one of these. Further plays with a single difference, or
+without one event, find out on which.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels.capture import Capture
+from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
+from ledger_lab.panels.streams import GlobalStreams
+from ledger_lab.panels.surroundings import other_surroundings
+from ledger_lab.panels.whole import refresh_properties, whole_simulation
+from ledger_lab.physics import exactness
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+_STEPS = 16
+"""Steps of each play, if the engine repeats episodes bit for bit. On other engines, only starts and functions of
+scattered states are compared."""
+
+_LIBRARIES = ("isaaclab", "torch", "numpy", "warp", "functools", "builtins", "ledger_lab.panels")
+"""Beginnings of the names of modules that remember nothing of a task."""
+
+_ROUNDING = 1e-3
+"""Largest difference, relative and absolute, that rounding may make on other engines, whose slots have different places
+in the world."""
+
+_WILD = 10.0
+"""How much larger the actions of the other slots are in the second play."""
+
+
+class Stage(Protocol):
+    """The held-out slots, as a rehearsal needs them."""
+
+    def start(self, order: NDArray[np.int64]) -> None:
+        """Start an episode in each slot.
+
+        Args:
+            order: Number of the episode for each slot; shape (slots,).
+        """
+
+    def start_one(self) -> None:
+        """Start an episode in a single slot, which refuses a draw that has by chance a row per slot."""
+
+    def play(self, actions: torch.Tensor) -> None:
+        """Step all slots of the environment.
+
+        Args:
+            actions: Shape (num_envs, actions).
+        """
+
+    def succeeds(self) -> torch.Tensor:
+        """Return the value of the success function now; boolean tensor of shape (num_envs,)."""
+
+    def overflowed(self) -> bool:
+        """Tell whether the physics engine dropped contacts or constraints since the last call."""
+
+    def on_interval_events(self, dt: float) -> None:
+        """Let the interval events of held-out slots happen."""
+
+
+@dataclass(frozen=True)
+class _Circumstances:
+    """What is different in the second play."""
+
+    company: bool = True
+    """Whether episodes are in other slots, beside copies that act wildly."""
+    surroundings: bool = True
+    """Whether counters, clocks, the process id, hashes and random streams differ."""
+
+
+_DEPENDS_ON = (
+    (_Circumstances(company=False, surroundings=False), "what happened before the episode"),
+    (
+        _Circumstances(company=False),
+        "step counters, the clock, the process id, a hash, or random numbers that no seed of an episode determines",
+    ),
+    (_Circumstances(surroundings=False), "other environments, or on the slot"),
+)
+
+type _Recording = dict[str, torch.Tensor]
+"""What a play showed, in order: by quantity and moment, a value per held-out slot."""
+
+
+class Rehearsal:
+    """Plays of the held-out episodes of one environment; all of them leave the environment as it was."""
+
+    def __init__(self, base: ManagerBasedRLEnv, first: int, cells: Sequence[str], success: object) -> None:
+        """Choose who plays where. Call it before any hook is attached.
+
+        Args:
+            base: The environment, unwrapped.
+            first: The first held-out slot.
+            cells: The cell of each held-out slot. Slots of different cells are never exchanged.
+            success: The success function.
+        """
+        self._base, self._first = base, first
+        self._rows = slice(first, first + len(cells))
+        self._slots = np.arange(len(cells))
+        self._order, self._kept = _exchanged(cells)
+        self._functions = [*_functions(base), success]
+        self._modules = _modules(self._functions)
+        self._bitwise = exactness(base.cfg) == "bitwise"
+
+    def require_own_episodes(self, stage: Stage, success_name: str) -> None:
+        """Refuse a task whose episodes depend on more than their seeds. Training draws the same numbers after it.
+
+        Args:
+            stage: The held-out slots, attached.
+            success_name: What a message calls the success function.
+
+        Raises:
+            UserError: If two plays differ. The message names the first quantity that differs, the event that makes the
+                difference if one alone does, and what the episode depends on.
+        """
+        base = self._base
+        streams, log = GlobalStreams(), base.extras.get("log")
+        self._memory, self._before = _Memory(base, self._functions), base.scene.get_state()
+        try:
+            stage.start_one()
+            # The first pair finds what terms remember since their first call, which the second play makes anew.
+            for steps, forgets in ((0, True), (_STEPS if self._bitwise else 0, False)):
+                differs = functools.partial(self._difference, stage, success_name, steps, forgets)
+                found = differs(_Circumstances())
+                if found is not None and steps and stage.overflowed():  # the engine drops contacts of other slots, too
+                    differs = functools.partial(self._difference, stage, success_name, 0, forgets)
+                    found = differs(_Circumstances())
+                if found is not None:
+                    raise UserError(self._describe(found, differs))
+        finally:
+            streams.restore()
+            self._memory.restore()
+            if not self._bitwise:
+                _write(base, self._before)
+            if log is None:
+                base.extras.pop("log", None)
+            else:
+                base.extras["log"] = log
+
+    def _describe(self, found: str, differs: Callable[[_Circumstances], str | None]) -> str:
+        """Return the message: what differs, what makes the difference, and on what it depends."""
+        several = "several circumstances together"
+        what = next((words for only, words in _DEPENDS_ON if differs(only) is not None), several)
+        for mode, name, term in _events(self._base):
+            function = term.func
+            term.func = _NoEvent()
+            try:
+                if differs(_Circumstances()) is None:
+                    found = f"{mode} event {name!r} changes {found}"
+                    break
+            finally:
+                term.func = function
+        return (
+            f"a held-out episode was played twice with the same seed, and differs: {found}. It depends on {what}. An "
+            "episode may depend only on its own state, and on numbers that torch draws with one row per environment"
+        )
+
+    def _difference(
+        self, stage: Stage, success_name: str, steps: int, forgets: bool, second: _Circumstances
+    ) -> str | None:
+        """Play the episodes twice; return the first quantity that differs."""
+        base, order = self._base, self._order if second.company else self._slots
+        if forgets:
+            self._memory.restore()
+        expected = self._played(stage, success_name, steps, self._slots, wild=False)
+        if forgets:
+            self._memory.restore()
+        else:
+            self._look_elsewhere(stage, success_name)
+        surroundings: AbstractContextManager[None] = nullcontext()
+        if second.surroundings:
+            surroundings = other_surroundings(base, self._modules)
+        with surroundings:
+            found = self._played(stage, success_name, steps, order, wild=second.company)
+        place, own = order, np.ones(len(order), dtype=bool)
+        if second.company:
+            own = self._kept
+        rows = torch.as_tensor(np.flatnonzero(own), device=base.device)
+        then = torch.as_tensor(place[own], device=base.device)
+        same = same_numbers if self._bitwise else functools.partial(same_values, tolerance=_ROUNDING)
+        return next((name for name, value in found.items() if not same(value[rows], expected[name][then])), None)
+
+    def _played(
+        self, stage: Stage, success_name: str, steps: int, order: NDArray[np.int64], *, wild: bool
+    ) -> _Recording:
+        """Play episodes, and return what there was to see: at the start, in each step, and in scattered states."""
+        base, recording = self._base, _Recorder(self._rows)
+        base.scene.write_data_to_sim()  # Isaac Lab publishes limits of joint velocities, which resets read, only here
+        stage.start(order)
+        recording.add(" at the start", start_quantities(base, self._rows, is_relative=not self._bitwise))
+        probes = self._probes(steps, order, wild=wild)
+        with self._held(stage, success_name, recording):
+            for step in range(steps):
+                recording.when = f" in step {step + 1}"
+                stage.play(probes[step])
+                recording.add(recording.when, itertools.chain(start_quantities(base, self._rows), self._observed()))
+        _scatter(base, self._before, self._first, order, self._kept if wild else None)
+        recording.add(" in a state far from the start", self._look(stage, success_name))
+        return recording.seen
+
+    @contextmanager
+    def _held(self, stage: Stage, success_name: str, recording: _Recorder) -> Iterator[None]:
+        """Record the terminations and successes of steps; within the context, no slot resets, and training waits.
+
+        Curricula and interval events of training slots don't run.
+        """
+        base = self._base
+        compute = base.termination_manager.compute
+
+        def compute_terminations() -> torch.Tensor:
+            done: torch.Tensor = compute()
+            recording.add(recording.when, self._judged(stage, success_name))
+            return torch.zeros_like(done)
+
+        def apply_events(mode: str, **arguments: Any) -> None:  # noqa: ANN401 - what Isaac Lab passes
+            if mode == "interval":
+                stage.on_interval_events(arguments["dt"])
+
+        with ExitStack() as undo:
+            for owner, name, value in (
+                (base.termination_manager, "compute", compute_terminations),
+                (base.event_manager, "apply", apply_events),
+            ):
+                undo.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, value)
+            yield
+
+    def _judged(self, stage: Stage, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the success and the terminations of the step."""
+        manager = self._base.termination_manager
+        yield success_name, stage.succeeds()[self._rows]
+        for name in manager.active_terms:
+            yield f"termination {name!r}", manager.get_term(name)[self._rows]
+
+    def _observed(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the observations of the step by their terms."""
+        manager = self._base.observation_manager
+        for group, terms in manager.active_terms.items():
+            seen = self._base.obs_buf[group]
+            if isinstance(seen, torch.Tensor):
+                widths = [int(np.prod(shape)) for shape in manager.group_obs_term_dim[group]]
+                whole = seen.dim() == 2 and sum(widths) == seen.shape[1]
+                parts = seen.split(widths, dim=1) if whole else [seen]
+                names = terms if whole else [group]
+                seen = dict(zip(names, parts, strict=True))
+            yield from ((f"observation {name!r}", part[self._rows]) for name, part in seen.items())
+
+    def _look(self, stage: Stage, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
+        """Compute rewards, success, terminations and observations of the present state; yield all but the rewards."""
+        base = self._base
+        for name in base.reward_manager.active_terms:
+            term = base.reward_manager.get_term_cfg(name)
+            term.func(base, **term.params)
+        yield success_name, stage.succeeds()[self._rows]
+        for name in base.termination_manager.active_terms:
+            term = base.termination_manager.get_term_cfg(name)
+            yield f"termination {name!r}", term.func(base, **term.params)[self._rows]
+        manager = base.observation_manager
+        for group, terms in manager._group_obs_term_cfgs.items():
+            for name, term in zip(manager.active_terms[group], terms, strict=True):
+                yield f"observation {name!r}", term.func(base, **term.params)[self._rows]
+
+    def _look_elsewhere(self, stage: Stage, success_name: str) -> None:
+        """Let all terms see states far from the start, late in an episode; twice, so that few calls are a period."""
+        base = self._base
+        for _ in range(2):
+            _scatter(base, self._before, self._first, self._order, self._kept)
+            base.episode_length_buf.fill_(base.max_episode_length - 1)
+            for _ in self._look(stage, success_name):
+                pass
+
+    def _probes(self, steps: int, order: NDArray[np.int64], *, wild: bool) -> torch.Tensor:
+        """Return the actions of all slots: those of an episode are its own; shape (steps, num_envs, actions)."""
+        base = self._base
+        actions = base.action_manager.total_action_dim
+        own = [np.random.default_rng([0x9807E, int(each)]).uniform(-1.0, 1.0, (steps, actions)) for each in order]
+        held_out = np.stack(own, axis=1)
+        training = np.random.default_rng(0x9807E).uniform(-1.0, 1.0, (steps, self._first, actions))
+        if wild:
+            held_out[:, ~self._kept] *= _WILD
+        training *= _WILD if wild else 0.0
+        return torch.as_tensor(np.concatenate([training, held_out], axis=1), dtype=torch.float32, device=base.device)
+
+
+class _Recorder:
+    """Collects what a play shows."""
+
+    def __init__(self, rows: slice) -> None:
+        """Begin.
+
+        Args:
+            rows: The held-out slots.
+        """
+        self.seen: _Recording = {}
+        self.when = ""
+
+    def add(self, when: str, values: Iterator[tuple[str, torch.Tensor]]) -> None:
+        """Copy values of the held-out slots."""
+        for name, value in values:
+            self.seen[name + when] = value.clone()
+
+
+class _Memory:
+    """What the simulation, its terms and their modules remember."""
+
+    def __init__(self, base: ManagerBasedRLEnv, functions: Sequence[object]) -> None:
+        """Copy everything.
+
+        Args:
+            base: The environment, unwrapped.
+            functions: The functions and objects of all terms.
+        """
+        self._base, self._bitwise = base, exactness(base.cfg) == "bitwise"
+        if self._bitwise:
+            self._capture = whole_simulation(base, {}, {})
+        else:
+            entities = [base.scene[name] for name in base.scene.keys()]  # noqa: SIM118 - no dict
+            self._capture = Capture({"env": base}, closed=[base.sim, *entities])
+        self._values = self._capture.take_all()
+        objects = [base, *(each for each in functions if not isinstance(each, FunctionType))]
+        self._attributes = [(vars(each), set(vars(each))) for each in objects if hasattr(each, "__dict__")]
+        modules = [vars(sys.modules[name]) for name in _modules(functions)]
+        self._globals = [
+            (names, {name: value for name, value in names.items() if _is_plain(value)}) for names in modules
+        ]
+
+    def restore(self) -> None:
+        """Restore all values; remove attributes that have been added since, apart from functions."""
+        with torch.no_grad():
+            self._capture.put(self._values)
+        for names, known in self._attributes:
+            for name in [name for name, value in names.items() if name not in known and not callable(value)]:
+                del names[name]
+        for names, values in self._globals:
+            names.update(values)
+        if self._bitwise:
+            refresh_properties()
+
+
+def _is_plain(value: Any) -> bool:  # noqa: ANN401 - any value
+    """Tell whether assigning a value is enough to restore it."""
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _exchanged(cells: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the number of the episode for each slot in the second play, and which slots are compared.
+
+    Half of the episodes of each cell are in other slots of the cell. All other slots hold copies of its last episode.
+
+    Args:
+        cells: The cell of each slot.
+    """
+    order, kept = np.arange(len(cells)), np.zeros(len(cells), dtype=bool)
+    for cell in dict.fromkeys(cells):
+        group = np.flatnonzero(np.array(cells) == cell)
+        half = (len(group) + 1) // 2
+        places = group[::-1][:half]
+        order[group] = group[-1]
+        order[places], kept[places] = group[:half], True
+    return order, kept
+
+
+def _functions(base: ManagerBasedRLEnv) -> list[Any]:
+    """Return the functions and objects of all terms."""
+    terms = [term for each in base.event_manager._mode_term_cfgs.values() for term in each]
+    terms += [term for each in base.observation_manager._group_obs_term_cfgs.values() for term in each]
+    for manager in (base.reward_manager, base.termination_manager, base.curriculum_manager):
+        terms += manager._term_cfgs
+    own = [*base.action_manager._terms.values(), *base.command_manager._terms.values()]
+    return [*own, *(term.func for term in terms)]
+
+
+def _modules(functions: Sequence[Any]) -> set[str]:
+    """Return the names of the modules that define the functions and the classes of the objects."""
+    whole = (getattr(each, "func", each) if isinstance(each, functools.partial) else each for each in functions)
+    names = {each.__module__ for each in whole if each.__module__ in sys.modules}
+    return {name for name in names if not name.startswith(_LIBRARIES)}
+
+
+def _events(base: ManagerBasedRLEnv) -> Iterator[tuple[str, str, Any]]:
+    """Yield mode, name and configuration of the reset and interval events."""
+    manager = base.event_manager
+    for mode in ("reset", "interval"):
+        terms = manager._mode_term_cfgs.get(mode, [])
+        yield from ((mode, *each) for each in zip(manager.active_terms.get(mode, []), terms, strict=True))
+
+
+class _NoEvent:
+    """An event that does nothing."""
+
+    def __call__(self, *_: Any, **params: Any) -> None:  # noqa: ANN401 - whatever the event takes
+        """Do nothing."""
+
+    def reset(self, *_: Any, **ids: Any) -> None:  # noqa: ANN401 - the manager resets events that are classes
+        """Do nothing."""
+
+
+def _scatter(
+    base: ManagerBasedRLEnv,
+    before: Mapping[str, Any],
+    first: int,
+    order: NDArray[np.int64],
+    kept: NDArray[np.bool_] | None,
+) -> None:
+    """Move the scene of each slot: held-out slots by distances that the number of the episode determines.
+
+    Some episodes stay close to their state, others end up far from it. Slots that are not kept, and training slots
+    beside them, go a hundred times as far.
+    """
+    state = base.scene.get_state()
+    draws = [np.random.default_rng([0x5CA77E2, int(episode)]) for episode in order]
+    reach = np.array([10.0 ** draw.uniform(-3.0, 0.0) for draw in draws])
+    if kept is not None:
+        reach[~kept] = 100.0
+    training = np.random.default_rng(0x5CA77E3)
+    for kind, entities in state.items():
+        for name, entity in entities.items():
+            fixed = getattr(base.scene[name], "is_fixed_base", False)
+            for quantity, value in entity.items():
+                if fixed and quantity.startswith("root"):
+                    continue
+                shape = value.shape[1:]
+                own = np.stack([r * draw.uniform(-1.0, 1.0, shape) for draw, r in zip(draws, reach, strict=True)])
+                away = 0.0 if kept is None else 100.0
+                others = away * training.uniform(-1.0, 1.0, (first, *shape))
+                value[:first] = before[kind][name][quantity][:first]
+                rows = value[: first + len(order)]
+                rows += torch.as_tensor(np.concatenate([others, own]), dtype=value.dtype, device=value.device)
+                if quantity == "root_pose":
+                    rows[:, 3:] = torch.nn.functional.normalize(rows[:, 3:], dim=1)
+    _write(base, state)
+
+
+def _write(base: ManagerBasedRLEnv, state: Mapping[str, Any]) -> None:
+    """Write the state of a scene, and nothing else.
+
+    Isaac Lab's own ``reset_to`` also sets the targets of joints, and moves fixed bases by rounding. Both would reach
+    the training.
+    """
+    for name, entity in state["articulation"].items():
+        articulation = base.scene[name]
+        if not articulation.is_fixed_base:
+            articulation.write_root_pose_to_sim_index(root_pose=entity["root_pose"])
+            articulation.write_root_velocity_to_sim_index(root_velocity=entity["root_velocity"])
+        articulation.write_joint_position_to_sim_index(position=entity["joint_position"])
+        articulation.write_joint_velocity_to_sim_index(velocity=entity["joint_velocity"])
+    for name, entity in state["rigid_object"].items():
+        base.scene[name].write_root_pose_to_sim_index(root_pose=entity["root_pose"])
+        base.scene[name].write_root_velocity_to_sim_index(root_velocity=entity["root_velocity"])
+    base.sim.forward()
