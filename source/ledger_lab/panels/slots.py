@@ -32,7 +32,7 @@ from ledger_lab.panels.starts import (
     same_values,
     start_quantities,
 )
-from ledger_lab.panels.streams import GlobalStreams, OwnDraws, SlotStreams, drawing_with_torch
+from ledger_lab.panels.streams import OwnDraws, SlotStreams, drawing_with_torch
 from ledger_lab.panels.terrain import (
     GroundWatch,
     on_held_out_ground,
