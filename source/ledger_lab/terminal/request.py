@@ -171,7 +171,9 @@ class SimulationRequest(Request):
         else:
             parsed, overrides = parser.parse_intermixed_args(list(argv)), []
         if "headless" in parsed:
-            print("--headless changes nothing: no viewer opens without --visualizer", file=sys.stderr)
+            from ledger_lab.terminal.console import make_console  # rich is not needed to refuse a command line
+
+            make_console(sys.stderr).print("--headless changes nothing: no viewer opens without --visualizer")
         return cls.of(vars(parsed), overrides)
 
     @classmethod
