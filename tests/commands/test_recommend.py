@@ -98,7 +98,10 @@ def test_interrupted_runs_are_paid(tmp_path: Path, capsys: pytest.CaptureFixture
     found = json.loads(report(capsys, tmp_path, "--json", "-"))
     (option,) = found["options"]
     assert (option["reached"], len(option["run_ids"]), found["repeated"]) == (5, 6, 1)
-    assert option["notes"] == ["interrupted from outside, and counted as short of the target: 1 of its runs"]
+    assert option["notes"] == [
+        "interrupted from outside, and counted as short of the target: 1 of its runs",
+        "its runs differ in max_iterations",
+    ]
     assert "left out: 1 that made the same trainings as others (their cost counts)" in report(capsys, tmp_path)
 
 
@@ -181,7 +184,7 @@ def test_spot_machines_are_priced_from_preempted_runs(tmp_path: Path, capsys: py
     (option,) = [each for each in found["options"] if each["basis"] == "spot"]
     assert option["configuration"]["instance"] == "m-spot"
     overhead = "overhead from 1 preemption in 0.00139 h on spot machines"
-    assert option["notes"] == [f"{overhead}, without the time in queues of 1 run, which is unknown"]
+    assert option["notes"][1:] == [f"{overhead}, without the time in queues of 1 run, which is unknown"]
     here_usd, spot_usd = (each["cost"]["value"] for each in (found["options"][0], option))
     assert spot_usd == pytest.approx(here_usd * 0.9 / 3.6 * (5 + 2) / 5)
 

@@ -314,12 +314,12 @@ def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
     [
         ({"task": "U"}, "task", '"U"'),
         ({"target_success": 0.8}, "target_success", "0.8"),
-        ({"error_budget": 0.01}, "error_budget", "0.01"),
-        ({"stop_at_target": False}, "cost window: stop_at_target", "false"),
-        ({"timing": "synchronized"}, "cost window: timing", '"synchronized"'),
+        ({"verdict_rule": 2}, "verdict_rule", "2"),
+        ({"stop_at_target": False}, "stop_at_target", "false"),
+        ({"timing": "synchronized"}, "timing", '"synchronized"'),
         (
             {"panel_id": "p1-bb", "panel_fields": {"success": {"params": {"rad": 0.3}}}},
-            "panel.success.params.rad",
+            "panel_fields.success.params.rad",
             "0.3",
         ),
     ],
@@ -357,7 +357,7 @@ def test_long_values_are_cut_where_they_differ(tmp_path: Path, capsys: pytest.Ca
     cohort_of(tmp_path, "b", [20], panel_id="p1-2", panel_fields={"seeds": [*seeds[:-1], 4711]})
     with pytest.raises(UserError):
         build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("panel.seeds")]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("panel_fields.seeds")]
     assert "999]" in line and "4711]" in line and len(line) < 400
 
 
@@ -366,7 +366,7 @@ def test_hardware_may_differ_and_is_named(tmp_path: Path) -> None:
     cohort_of(tmp_path, "b", [20], device="cuda:0", hardware={"accelerator": "H200"}, versions={"torch": "2.11.0"})
     differs = {each.field: (each.a, each.b) for each in finding_of(tmp_path).differs}
     assert differs["device"] == (('"cpu"',), ('"cuda:0"',))
-    assert differs["hardware"] == (('"Xeon"',), ('"H200"',))
+    assert differs["hardware.machine"] == (('"Xeon"',), ('"H200"',))
     assert differs["versions.torch"] == (("absent",), ('"2.11.0"',))
 
 
@@ -374,7 +374,7 @@ def test_a_limit_on_the_threads_counts_as_other_hardware(tmp_path: Path) -> None
     cohort_of(tmp_path, "a", [20], device="cpu", hardware={"cpu": "Xeon"}, request={"cpu_threads": None})
     cohort_of(tmp_path, "b", [20], device="cpu", hardware={"cpu": "Xeon"}, request={"cpu_threads": 1})
     differs = {each.field: (each.a, each.b) for each in finding_of(tmp_path).differs}
-    assert differs["hardware"] == (('"Xeon"',), ('"Xeon (--cpu_threads 1)"',))
+    assert differs["hardware.machine"] == (('"Xeon"',), ('"Xeon (--cpu_threads 1)"',))
 
 
 @pytest.mark.parametrize(

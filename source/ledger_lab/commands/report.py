@@ -192,7 +192,8 @@ def summarize_selected(
     by_id = {run.run_id: run for run in ledger.runs}
     found = summarize(find_earlier_runs(summaries, partial(_begun_with, by_id)), price)
     earlier = EarlierRuns(known | {summary.run_id: summary for summary in found}, repriced=price is not None)
-    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, earlier)
+    declarations = {run.run_id: run.declared for run in together}
+    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, earlier, declarations)
 
 
 def _begun_with(by_id: Mapping[str, Run], began: Mapping[str, Any]) -> Run | None:

@@ -24,7 +24,7 @@ from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
-from ledger_lab.reports.compare import select_side
+from ledger_lab.reports.compare import require_pooled, select_side
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.studies import Study, Training, check_arguments, is_made, load_study
 from ledger_lab.terminal.console import EXIT_USER_ERROR, make_console
@@ -334,12 +334,13 @@ def _aggregate(study: Study, runs: Sequence[Run]) -> None:
     times: dict[str, list[list[float | None]]] = {}
     for arm in (arm for arms in tasks for arm in arms):
         try:
-            counted = select_side(arm.cohort, runs, summarize_run).summaries  # as in the comparisons
+            side = select_side(arm.cohort, runs, summarize_run)  # as in the comparisons
+            require_pooled(side)
         except UserError as error:
             console.print("", f"no figures over all tasks: {error}", sep="\n", markup=False, soft_wrap=True)
             return
         name = "-".join(arm.setting) or study.name
-        times.setdefault(name, []).append([each.wall_to_target_s for each in counted])
+        times.setdefault(name, []).append([each.wall_to_target_s for each in side.summaries])
     arms = aggregate_arms(times)
     console.print()
     if arms is None:

@@ -8,8 +8,12 @@ from enum import StrEnum
 
 from ledger_lab.costs import FEWEST_RUNS, Price
 from ledger_lab.ledger import Status
+from ledger_lab.ledger.comparability import differing
 from ledger_lab.recommend.estimates import Estimate, cost_per_target, time_to_target
 from ledger_lab.scaling.points import ScaledRun
+
+_TOLD = ("code_sha256", "git", "price")
+"""Fields whose differences have notes of their own."""
 
 
 class Basis(StrEnum):
@@ -144,6 +148,8 @@ def _measured(configuration: Configuration, runs: Sequence[ScaledRun], confidenc
     notes += [] if cost is None else _cost_notes(runs)
     if interrupted := sum(run.interrupted for run in runs):
         notes.append(f"interrupted from outside, and counted as short of the target: {interrupted} of its runs")
+    if names := differing([run.settings for run in runs], without=_TOLD):
+        notes.append(f"its runs differ in {', '.join(names)}")
     if len(runs) < FEWEST_RUNS:
         notes.append(f"not ranked: {len(runs)} of at least {FEWEST_RUNS} runs")
     return Option(

@@ -26,6 +26,8 @@ class Yardstick:
     panel: str
     panel_id: str
     target_success: float
+    measured_by: str = ""
+    """As :attr:`~ledger_lab.scaling.ScaledRun.measured_by`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ def of_one_yardstick(runs: Sequence[PricedRun], target: float | None) -> list[Pr
                 ("panel", {each.panel_id for each in groups}),
             )
             if len(values) > 1
-        ]
+        ] or ["rule of the verdict, end or clock"]
         way = "give --target" if differs == ["target"] else "name the runs or cohorts of one group"
         listed = "; ".join(_group_words(yardstick, own) for yardstick, own in groups.items())
         raise UserError(
@@ -163,7 +165,12 @@ def recommend(
 
 
 def _yardstick(run: PricedRun) -> Yardstick:
-    return Yardstick(panel=run.run.panel, panel_id=run.run.panel_id, target_success=run.run.target_success)
+    return Yardstick(
+        panel=run.run.panel,
+        panel_id=run.run.panel_id,
+        target_success=run.run.target_success,
+        measured_by=run.run.measured_by,
+    )
 
 
 def _group_words(yardstick: Yardstick, runs: Sequence[PricedRun]) -> str:

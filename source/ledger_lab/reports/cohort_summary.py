@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ledger_lab import costs
-from ledger_lab.ledger import Cohort, Status
+from ledger_lab.ledger import Cohort, RunDeclared, Status
+from ledger_lab.ledger.comparability import differing, settings
 from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.reports import cells
 from ledger_lab.reports.columns import Shown, figure, summarize
@@ -23,17 +24,23 @@ class _CohortFacts:
     """
 
     def __init__(
-        self, members: Sequence[RunSummary], declared: Cohort | None, missing: int | None, earlier: EarlierRuns
+        self,
+        members: Sequence[RunSummary],
+        declared: Cohort | None,
+        missing: int | None,
+        earlier: EarlierRuns,
+        differs_in: Sequence[str] = (),
     ) -> None:
-        """Add up the runs of one cohort, task, panel and target.
+        """Add up the runs of one cohort and yardstick.
 
         Args:
             members: All runs, oldest first.
             declared: The cohort; ``None`` if it was declared without a size.
             missing: Runs of the whole cohort that were declared and never made; ``None`` without a declared size.
             earlier: Runs whose checkpoints the runs began with.
+            differs_in: Declared fields in which the runs differ.
         """
-        self.earlier = earlier
+        self.earlier, self.differs_in = earlier, list(differs_in)
         self.members, self.declared, self.missing, self.first = members, declared, missing, members[0]
         kept, repeated = split_repeated(members)
         self.repeated_runs = len(members) - len(kept)
@@ -79,13 +86,15 @@ def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | 
 
 @dataclass(frozen=True, kw_only=True)
 class CohortSummary:
-    """Cost of the runs that were declared together, per task, panel and target."""
+    """Cost of the runs that were declared together, per yardstick."""
 
     cohort: str | None = _cohort_figure(
         lambda of: of.first.cohort, Shown("cohort", "task", cells.cohort_cell, priority=0, align="left")
     )
     """Name of the cohort; ``None`` for runs without a cohort."""
     task: str = _cohort_figure(lambda of: of.first.task)
+    measured_by: str = _cohort_figure(lambda of: of.first.measured_by)
+    """As that of its runs."""
     panel_id: str = _cohort_figure(lambda of: of.first.panel_id)
     target_success: float = _cohort_figure(lambda of: of.first.target_success)
     runs: int = _cohort_figure(
@@ -95,6 +104,9 @@ class CohortSummary:
     """Declared number of runs, over all tasks; ``None`` if no size was declared."""
     missing_runs: int | None = _cohort_figure(lambda of: of.missing)
     """Declared runs that are missing from the ledger, over all tasks."""
+    differs_in: list[str] = _cohort_figure(lambda of: of.differs_in)
+    """Declared fields in which its runs differ, although their figures are pooled; those of their seeds and names are
+    left out."""
     repeated_runs: int = _cohort_figure(lambda of: of.repeated_runs)
     """Further runs of the same trainings: those that were ended from outside and later repeated with the same training
     seed, and those that made a training again with the same seed and configuration. ``runs`` and the figures of times
@@ -187,25 +199,31 @@ def missing_runs(declared: Sequence[Cohort], summaries: Sequence[RunSummary]) ->
 
 
 def summarize_cohorts(
-    summaries: Sequence[RunSummary], declared: Sequence[Cohort] = (), earlier: EarlierRuns | None = None
+    summaries: Sequence[RunSummary],
+    declared: Sequence[Cohort] = (),
+    earlier: EarlierRuns | None = None,
+    declarations: Mapping[str, RunDeclared] | None = None,
 ) -> list[CohortSummary]:
-    """Compute the cost of each cohort. Runs on different tasks or panels are never added up.
+    """Compute the cost of each cohort. Runs with different yardsticks are never added up.
 
     Args:
         summaries: Runs of a ledger.
         declared: The ledger's cohorts of declared size. They list all their runs, so that a run outside the summaries
             does not count as missing.
         earlier: Runs whose checkpoints the runs began with; by default, only what the declarations record.
+        declarations: Declarations of the runs by run id, to name in what they differ; ``None`` to leave that out.
 
     Returns:
-        One summary per cohort, task and panel, in the order of their first runs.
+        One summary per cohort and yardstick, in the order of their first runs.
     """
     groups = cohort_groups(summaries)
     by_name, missing = {cohort.name: cohort for cohort in declared}, missing_runs(declared, summaries)
-    return [
-        summarize(
-            CohortSummary,
-            _CohortFacts(members, by_name.get(name or ""), missing.get(name or ""), earlier or EarlierRuns()),
+    found = []
+    for (name, _), members in groups.items():
+        known = {} if declarations is None or name is None else declarations
+        named = [settings(known[each.run_id]) for each in members if each.run_id in known]
+        facts = _CohortFacts(
+            members, by_name.get(name or ""), missing.get(name or ""), earlier or EarlierRuns(), differing(named)
         )
-        for (name, *_), members in groups.items()
-    ]
+        found.append(summarize(CohortSummary, facts))
+    return found

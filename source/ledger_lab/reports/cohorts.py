@@ -44,6 +44,8 @@ def cohort_line(cohort: CohortSummary) -> Text:
             mean_s, limit_s = cohort.restricted_mean_wall_to_target_s, cohort.restricted_mean_limit_s
             parts.append(f"mean up to {duration(limit_s)}: {duration(mean_s)}")
             parts.append(f"chance of a false pass in at least one run {false_pass_cell(cohort)}")
+    if cohort.differs_in:
+        parts.append(f"its runs differ in {', '.join(cohort.differs_in)}")
     name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
     return Text(name + " · ".join(parts), style="yellow" if cohort.missing_runs else "")
 

@@ -20,7 +20,7 @@ from ledger_lab.costs import (
 )
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run, Status
-from ledger_lab.reports.construct import Difference, construct_differences, named_differences
+from ledger_lab.ledger.comparability import Difference, named_differences, refused_differences
 from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
 from ledger_lab.reports.repeated import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.summary import RunSummary
@@ -200,7 +200,18 @@ def refusals(a: Side, b: Side) -> list[Difference]:
     both = {run.run_id for run in a.runs} & {run.run_id for run in b.runs}
     if both:
         raise UserError(f"run {min(both)} is on both sides: name two different runs or cohorts")
-    return construct_differences([run.declared for run in a.runs], [run.declared for run in b.runs])
+    return refused_differences([run.declared for run in a.runs], [run.declared for run in b.runs])
+
+
+def require_pooled(side: Side) -> None:
+    """Refuse to pool runs that measure different things.
+
+    Raises:
+        UserError: If runs of the side do.
+    """
+    declared = [run.declared for run in side.runs]
+    if differences := refused_differences(declared, declared):
+        raise UserError(f"runs of {side.name} do not measure the same thing: {differences[0].field} differs")
 
 
 def compare(a: Side, b: Side, *, priced_alike: bool = False) -> Finding:

@@ -17,19 +17,19 @@ Repeated = Mapping[str, tuple[RunSummary, ...]]
 """Runs that do not count, by the id of the run that stands for them."""
 
 
-type Group = tuple[str | None, str, str, float]
-"""Cohort, task, panel and target of runs."""
+type Group = tuple[str | None, str]
+"""Cohort and yardstick of runs."""
 
 
 def cohort_groups(runs: Sequence[RunSummary]) -> dict[Group, list[RunSummary]]:
-    """Return the runs by cohort, task, panel and target, in their order.
+    """Return the runs by cohort and yardstick, in their order.
 
     Args:
         runs: Runs of a ledger.
     """
     groups: dict[Group, list[RunSummary]] = {}
     for run in runs:
-        groups.setdefault((run.cohort, run.task, run.panel_id, run.target_success), []).append(run)
+        groups.setdefault((run.cohort, run.measured_by), []).append(run)
     return groups
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ledger_lab.costs import Price, billable_usd, sum_if_known
 from ledger_lab.ledger import Run, RunDeclared, Status
+from ledger_lab.ledger.comparability import settings
 from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.recipes.libraries import replays
 from ledger_lab.reports.clock import target_moment
@@ -134,6 +135,8 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
             if each.synchronize_share is not None
         ),
         interrupted=bool(run.attempts) and moment is None and not has_finished(run),
+        measured_by=summary.measured_by,
+        settings=settings(declared),
         gradient_noise=_noise(summary.gradient_noise[-1]) if summary.gradient_noise else None,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any, overload
 
@@ -27,6 +27,7 @@ from ledger_lab.reports.scaling_words import (
     batch_fit_lines,
     cautions,
     code_line,
+    differing_line,
     few_iterations_line,
     identity_lines,
     noise_line,
@@ -65,7 +66,7 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
             single.append(f"{setting_line(setting)}: {len(runs)} of size {size}{f'; {why}' if why else ''}")
             continue
         blocks.append(Text(setting_line(setting), style="bold"))
-        notes = [apart_line(setting, settings), code_line(runs), price_line(runs)]
+        notes = [apart_line(setting, settings), code_line(runs), price_line(runs), differing_line(own)]
         blocks += [Text(note, style="yellow") for note in notes if note is not None]
         for study in own:
             blocks += _study(study, width)
@@ -227,7 +228,7 @@ def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]
     target = summarize(TargetRow, facts)
     runs = [
         {
-            **asdict(run),
+            **asdict(replace(run, settings={})),
             "gradient_noise": _figure_json(run.gradient_noise),
             "batch": run.batch,
             "minibatch": run.minibatch,

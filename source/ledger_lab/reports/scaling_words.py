@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 
+from ledger_lab.ledger.comparability import differing
 from ledger_lab.reports.scaling_rows import ROUNDING_S, median_noise, size_name
 from ledger_lab.scaling.batch import BatchFit
 from ledger_lab.scaling.laws import Figure, RateFit
@@ -24,6 +25,7 @@ _NAMES = {
     "device": "device",
     "hardware": "hardware",
     "instance": "instance",
+    "measured_by": "rule of the verdict, end or clock",
 }
 """Fields of :class:`Setting`, in words."""
 
@@ -52,6 +54,10 @@ def setting_line(setting: Setting) -> str:
     return " · ".join([*parts, setting.treatment] if setting.treatment else parts)
 
 
+_TOLD = ("code_sha256", "git", "price")
+"""Fields whose differences have lines of their own."""
+
+
 def apart_line(setting: Setting, others: Sequence[Setting]) -> str | None:
     """Return why the runs of a setting are shown apart from those of the most similar one.
 
@@ -77,6 +83,17 @@ def code_line(runs: Sequence[ScaledRun]) -> str | None:
     """
     versions = len({run.code for run in runs})
     return f"trained by {versions} versions of the code, which may also differ in speed" if versions > 1 else None
+
+
+def differing_line(studies: Sequence[ScalingStudy]) -> str | None:
+    """Return in what else runs of one size differ, whose figures are pooled; ``None`` if there is nothing.
+
+    Args:
+        studies: Studies of one setting.
+    """
+    points = [[run.settings for run in point.runs] for study in studies for point in study.points]
+    names = dict.fromkeys(name for point in points for name in differing(point, without=_TOLD))
+    return f"pooled runs of one size differ in {', '.join(names)}" if names else None
 
 
 def price_line(runs: Sequence[ScaledRun]) -> str | None:
@@ -254,7 +271,9 @@ def _size(sized: ScaledRun | ScalingPoint) -> str:
 
 def _differences(setting: Setting, other: Setting) -> list[str]:
     """Return the fields in which two settings differ."""
-    return [each.name for each in fields(Setting) if getattr(setting, each.name) != getattr(other, each.name)]
+    names = [each.name for each in fields(Setting) if getattr(setting, each.name) != getattr(other, each.name)]
+    told = {"panel_id", "target_success"} & set(names)  # these are in measured_by, too
+    return [name for name in names if not (told and name == "measured_by")]
 
 
 def _figure(figure: Figure, show: Callable[[float], str]) -> str:

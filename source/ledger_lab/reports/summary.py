@@ -9,6 +9,7 @@ from typing import Any
 from ledger_lab import costs
 from ledger_lab.costs import Price
 from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger.comparability import yardstick
 from ledger_lab.reports import cells
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import seconds_to_target
@@ -48,6 +49,9 @@ class RunSummary:
     cohort: str | None = _figure(lambda of: of.declared.cohort)
     """Runs that were declared together carry the same name; ``None`` for a run without a cohort."""
     task: str = _figure(lambda of: of.declared.task)
+    measured_by: str = _figure(lambda of: yardstick(of.declared))
+    """Fields that forbid a comparison if they differ, as JSON: task, panel id, target, and the rules of the verdict, of
+    the end and of the clock. Figures of runs that differ in one of them are never pooled."""
     rl_library: str = _figure(
         lambda of: of.declared.rl_library, Shown("library", "", cells.library_cell, priority=6, align="left")
     )

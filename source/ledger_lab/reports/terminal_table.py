@@ -34,7 +34,7 @@ def render_report(
     width: int,
     bottlenecks: Mapping[str, Bottleneck] | None = None,
 ) -> Group:
-    """Draw all runs, grouped by task, panel and target.
+    """Draw all runs, grouped by yardstick.
 
     Args:
         summaries: The runs.
@@ -43,21 +43,23 @@ def render_report(
         bottlenecks: Bottlenecks of the runs, by run id.
 
     Returns:
-        One block per task, panel and target, with a line per cohort below.
+        One block per yardstick, with a line per cohort below.
     """
     blocks: list[Text] = []
     for yardstick, members in by_yardstick(summaries):
-        task, panel_id, target = yardstick.task, yardstick.panel_id, yardstick.target_success
-        heading = f"task {task} · panel {yardstick.panel} ({panel_id[:11]}…) · target {target_share(target)} of "
+        heading = (
+            f"task {yardstick.task} · panel {yardstick.panel} ({yardstick.panel_id[:11]}…) · target "
+            f"{target_share(yardstick.target_success)} of "
+        )
+        rules = f" · {yardstick.rules}" if yardstick.rules else ""
         any_proven = any(member.target_reached for member in members)
         blocks += [
-            Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes{_ASSUMED if any_proven else ''}"),
+            Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes{rules}{_ASSUMED if any_proven else ''}"),
             *table_lines(RunSummary, members, width),
             *_reason_lines(members),
             *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
         ]
-        own = [c for c in cohorts if (c.task, c.panel_id, c.target_success) == (task, panel_id, target)]
-        blocks += [cohort_line(cohort) for cohort in own]
+        blocks += [cohort_line(cohort) for cohort in cohorts if cohort.measured_by == yardstick.fields]
         for member in members:
             blocks += _beginning_line(member)
             blocks += [_time_line(member)] if member.phases and member.wall_s else []

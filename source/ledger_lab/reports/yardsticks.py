@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ledger_lab.reports.summary import RunSummary
@@ -10,12 +11,16 @@ from ledger_lab.reports.summary import RunSummary
 
 @dataclass(frozen=True, kw_only=True)
 class Yardstick:
-    """Task, panel and target of a group of runs. Figures of two yardsticks are never mixed."""
+    """What a group of runs is measured with. Figures of two yardsticks are never mixed."""
 
+    fields: str
+    """As :attr:`~ledger_lab.reports.summary.RunSummary.measured_by`."""
     task: str
     panel: str
     panel_id: str
     target_success: float
+    rules: str
+    """In which other rules it differs from yardsticks with the same task, panel and target; empty if there are none."""
     episodes: int | None
     """Held-out episodes of a panel; ``None`` if none was ever scored."""
 
@@ -26,19 +31,28 @@ def by_yardstick(summaries: Sequence[RunSummary]) -> list[tuple[Yardstick, list[
     Args:
         summaries: The runs.
     """
-    groups: dict[tuple[str, str, float], list[RunSummary]] = {}
+    groups: dict[str, list[RunSummary]] = {}
     for summary in summaries:
-        groups.setdefault((summary.task, summary.panel_id, summary.target_success), []).append(summary)
+        groups.setdefault(summary.measured_by, []).append(summary)
     return [
         (
             Yardstick(
-                task=task,
+                fields=fields,
+                task=members[0].task,
                 panel=members[0].panel,
-                panel_id=panel_id,
-                target_success=target,
+                panel_id=members[0].panel_id,
+                target_success=members[0].target_success,
+                rules=_rules(fields, groups),
                 episodes=next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None),
             ),
             members,
         )
-        for (task, panel_id, target), members in groups.items()
+        for fields, members in groups.items()
     ]
+
+
+def _rules(fields: str, groups: Iterable[str]) -> str:
+    """Return the rules of a yardstick in which it differs from others with the same task, panel and target."""
+    own, *others = map(json.loads, (fields, *groups))
+    alike = [each for each in others if all(each[name] == own[name] for name in ("task", "panel_id", "target_success"))]
+    return ", ".join(f"{name} {value}" for name, value in own.items() if any(each[name] != value for each in alike))

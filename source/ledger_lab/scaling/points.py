@@ -7,7 +7,7 @@ Everything here is plain figures. :mod:`ledger_lab.reports.scaled_runs` reads th
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledger_lab.scaling.batch import BatchFit
@@ -80,6 +80,8 @@ class Setting:
     """The machine of :attr:`~ledger_lab.ledger.RunDeclared.machine`; ``None`` if unknown."""
     instance: str
     """Entry of the price book."""
+    measured_by: str = ""
+    """As :attr:`ScaledRun.measured_by`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +161,10 @@ class ScaledRun:
     an earlier run had made the same training."""
     repeated_usd: float | None = 0.0
     """What the runs cost that it stands for [USD]; ``None`` if unknown."""
+    measured_by: str = ""
+    """Fields of its declaration that forbid a comparison if they differ, as JSON; empty if unknown."""
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Fields whose differences a comparison names, as JSON, by their names; empty if unknown."""
     gradient_noise: Figure | None = None
     """Gradient noise scale in the last third of the training [samples], infinite if the noise hides the gradient;
     ``None`` for a run of one process."""
@@ -177,6 +183,7 @@ class ScaledRun:
             device=self.device.partition(":")[0],
             hardware=self.hardware,
             instance=self.instance,
+            measured_by=self.measured_by,
         )
 
     @property

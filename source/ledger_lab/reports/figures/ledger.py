@@ -30,7 +30,7 @@ def by_scaled_target(
     groups: dict[Target, list[tuple[Run, RunSummary]]] = {}
     for run, each in zip(runs, summaries, strict=True):
         if run.attempts:  # others have measured nothing
-            groups.setdefault((each.task, each.physics, each.panel_id, each.target_success), []).append((run, each))
+            groups.setdefault((each.measured_by, each.physics), []).append((run, each))
     return {
         target: members
         for target, members in groups.items()

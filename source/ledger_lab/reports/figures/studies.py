@@ -46,7 +46,7 @@ def draw_studies(studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
     by_target: dict[tuple[object, ...], dict[Setting, list[ScalingStudy]]] = {}
     for study in studies:
         setting = study.setting
-        target = (setting.task, setting.physics, setting.panel_id, setting.target_success)
+        target = (setting.task, setting.physics, setting.panel_id, setting.target_success, setting.measured_by)
         by_target.setdefault(target, {}).setdefault(setting, []).append(study)
     groups = []
     for settings in by_target.values():

@@ -15,7 +15,6 @@ from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import shown_columns
-from ledger_lab.reports.construct import CONSTRUCT
 from ledger_lab.reports.page.curves import CurveKeeper
 from ledger_lab.reports.page.episodes import OutcomeCollector, PanelEpisodes, PolicyOutcomes
 from ledger_lab.reports.page.live import Link
@@ -68,8 +67,6 @@ class PageRun:
     """Index into :attr:`PageModel.yardsticks`."""
     repeated: bool
     """Whether another run of its cohort stands for it, because it made the same training."""
-    construct: dict[str, Any]
-    """Fields that must be equal before runs are compared: :data:`~ledger_lab.reports.construct.CONSTRUCT`."""
     scores: list[CheckpointScore]
     returns: Curve | None
     """Training return over time."""
@@ -183,7 +180,6 @@ def build_model(
                 machine=run.declared.machine,
                 yardstick=places[summary.run_id],
                 repeated=summary.run_id in repeated,
-                construct={name: read(run.declared) for name, read in CONSTRUCT.items()},
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
                 returns=curves.returns,
                 telemetry=curves.telemetry,

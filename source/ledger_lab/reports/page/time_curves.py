@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ledger_lab.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
 from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger.comparability import refused_differences
 from ledger_lab.reports.cohort_summary import CohortSummary
-from ledger_lab.reports.construct import construct_differences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def time_curves(cohorts: Sequence[CohortSummary]) -> list[TimeCurve | None]:
 
 
 def log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> list[LogRankTest]:
-    """Test between the two cohorts of each task, panel and target that has exactly two cohorts.
+    """Test between the two cohorts of each yardstick that has exactly two cohorts.
 
     Cohorts that ``report.py --compare`` refuses to compare are not tested. With more cohorts, one test per pair would
     find differences by chance; ``study.py`` corrects for their number. With fewer than
@@ -43,10 +43,10 @@ def log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> lis
         cohorts: The cohorts.
         runs: All runs.
     """
-    groups: dict[tuple[str, str, float], list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for place, cohort in enumerate(cohorts):
         if cohort.cohort is not None:
-            groups.setdefault((cohort.task, cohort.panel_id, cohort.target_success), []).append(place)
+            groups.setdefault(cohort.measured_by, []).append(place)
     tests = []
     for places in groups.values():
         if len(places) != 2 or min(cohorts[place].runs for place in places) < FEWEST_RUNS:
@@ -54,7 +54,7 @@ def log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> lis
         a, b = places
         ours, theirs = ([run for run in runs if run.cohort == cohorts[place].cohort] for place in places)
         running = any(run.attempts and run.attempts[-1].status is Status.RUNNING for run in (*ours, *theirs))
-        if running or construct_differences([run.declared for run in ours], [run.declared for run in theirs]):
+        if running or refused_differences([run.declared for run in ours], [run.declared for run in theirs]):
             continue
         p_value = log_rank_p_value(cohorts[a].times, cohorts[b].times)
         if p_value is not None:

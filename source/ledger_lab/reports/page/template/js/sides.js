@@ -152,13 +152,12 @@ function drawSides(node) {
   fillSides();
   const [a, b] = ["side-a", "side-b"].map((id) => sideOptions[Number(byId(id).value)]);
   if (!a || !b) return emptyNote(node, "No run passes the filters.");
-  const differs = Object.keys(a.members[0].construct).filter(
-    (field) => new Set([...a.members, ...b.members].map((run) => run.construct[field])).size > 1,
+  const measured = (side) => side.members.map((run) => JSON.parse(run.measured_by));
+  const differs = Object.keys(measured(a)[0]).filter(
+    (field) => new Set([...measured(a), ...measured(b)].map((fields) => fields[field])).size > 1,
   );
   for (const field of differs) {
-    const values = [a, b].map((side) =>
-      [...new Set(side.members.map((run) => String(run.construct[field])))].join(", "),
-    );
+    const values = [a, b].map((side) => [...new Set(measured(side).map((fields) => String(fields[field])))].join(", "));
     node.append(
       element(
         "p",

@@ -2,9 +2,7 @@
 
 /** Finds the summary of a cohort under a yardstick; -1 if there is none. */
 const cohortPlace = (cohort, yardstick) =>
-  model.cohorts.findIndex(
-    (c) => c.cohort === cohort && ["task", "panel_id", "target_success"].every((field) => c[field] === yardstick[field]),
-  );
+  model.cohorts.findIndex((c) => c.cohort === cohort && c.measured_by === yardstick.fields);
 
 function drawTimeCurves(node, yardstick, groups, longest) {
   const data = [],

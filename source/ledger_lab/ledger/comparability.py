@@ -1,0 +1,239 @@
+"""What a difference between the declarations of two runs means for their comparison, field by field."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ledger_lab.ledger.declarations import RunDeclared
+from ledger_lab.ledger.encoding import canonical_json
+
+_SYNCHRONIZED = "synchronized"
+_MEMORY = ("memory_bytes", "accelerator_memory_bytes")
+"""Facts of the hardware that differ between equal machines by what the system reserves."""
+_FLAGS = ("limit_s", "save_replay")
+"""Flags that no other field of a declaration tells."""
+
+
+class Effect(StrEnum):
+    """What a difference means."""
+
+    FORBIDS = "forbids"
+    """The runs measure different things: nothing is compared or pooled."""
+    NAMED = "named"
+    """The runs are compared, and the difference is named, because it may be the reason of what is found."""
+    IGNORED = "ignored"
+    """It does not matter."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a difference in one field means."""
+
+    field: str
+    """Name of a field of :class:`~ledger_lab.ledger.RunDeclared`."""
+    effect: Effect
+    why: str
+    read: Callable[[RunDeclared], Any] | None = None
+    """Returns what is compared; ``None`` for the field as it is."""
+
+    def value(self, declared: RunDeclared) -> Any:  # noqa: ANN401 - any JSON value
+        """Return what is compared."""
+        return getattr(declared, self.field) if self.read is None else self.read(declared)
+
+
+def _synchronized(declared: RunDeclared) -> str:
+    return _SYNCHRONIZED if declared.timing == _SYNCHRONIZED else f"not {_SYNCHRONIZED}"
+
+
+def _machine(declared: RunDeclared) -> dict[str, Any]:
+    facts = {name: value for name, value in declared.hardware.items() if name not in _MEMORY}
+    return {"machine": declared.machine, **facts}
+
+
+def _flags(declared: RunDeclared) -> dict[str, Any]:
+    return {name: (declared.request or {}).get(name) for name in _FLAGS}
+
+
+RULES = (
+    Rule("run_id", Effect.IGNORED, "names the run"),
+    Rule("cohort", Effect.IGNORED, "names the runs that are pooled"),
+    Rule("task", Effect.FORBIDS, "another task is learned"),
+    Rule("panel_id", Effect.FORBIDS, "success is judged on other episodes, in another simulation or by other code"),
+    Rule("panel_fields", Effect.IGNORED, "the id is their hash"),
+    Rule("target_success", Effect.FORBIDS, "a higher target takes longer to reach"),
+    Rule("verdict_rule", Effect.FORBIDS, "another rule proves the target at another time"),
+    Rule("stop_at_target", Effect.FORBIDS, "a run that trains on after its target costs more"),
+    Rule("timing", Effect.FORBIDS, "a synchronized clock slows the training down", _synchronized),
+    Rule("timing", Effect.NAMED, "clocks of the host and of the device divide the time in other phases"),
+    Rule("rl_library", Effect.NAMED, "a comparison may be about it"),
+    Rule("agent", Effect.NAMED, "a comparison may be about it"),
+    Rule("recipe", Effect.NAMED, "a comparison may be about it"),
+    Rule("overrides", Effect.NAMED, "a comparison may be about them"),
+    Rule("physics", Effect.NAMED, "the panel id tells the engine of a run of LedgerLab; other trainers name any"),
+    Rule("device", Effect.NAMED, "devices differ in speed"),
+    Rule("hardware", Effect.NAMED, "machines differ in speed", _machine),
+    Rule("price", Effect.NAMED, "the cost follows from it"),
+    Rule("world_size", Effect.NAMED, "the size of the batch and the speed follow from it"),
+    Rule("machines", Effect.NAMED, "processes on several machines wait for the network"),
+    Rule("num_envs", Effect.NAMED, "the size of the batch and the speed follow from it"),
+    Rule("horizon", Effect.NAMED, "the size of the batch follows from it"),
+    Rule("epochs", Effect.NAMED, "a comparison may be about them"),
+    Rule("minibatches", Effect.NAMED, "a comparison may be about them"),
+    Rule("max_iterations", Effect.NAMED, "it may end a run short of its target"),
+    Rule("request", Effect.NAMED, "a limit of time may end a run short of its target", _flags),
+    Rule("stop_on", Effect.NAMED, "it may end a run short of its target"),
+    Rule("held_out_slots", Effect.NAMED, "they take a part of each step"),
+    Rule("eval_every", Effect.NAMED, "rare scores find the target later"),
+    Rule("save_state_every", Effect.NAMED, "saving takes time"),
+    Rule("error_budget", Effect.NAMED, "a stricter proof takes longer; with a checkpoint, a run has what was left"),
+    Rule("began_from", Effect.NAMED, "a trained network needs less", lambda of: (of.began_from or {}).get("sha256")),
+    Rule("config_sha256", Effect.NAMED, "a comparison may be about it"),
+    Rule("versions", Effect.NAMED, "packages that can change an episode are in the panel id; others differ in speed"),
+    Rule("code_sha256", Effect.NAMED, "code that scores is in the panel id; other code may learn or run differently"),
+    Rule("scoring_code", Effect.NAMED, "code that scores is in the panel id; the rest is that of the policy"),
+    Rule("git", Effect.NAMED, "it leads to the code", lambda of: of.git.get("commit")),
+    Rule("seed", Effect.IGNORED, "runs are repetitions with other seeds; a comparison tells how it pairs them"),
+    Rule("panel", Effect.IGNORED, "the id tells what the panel is, wherever its file is"),
+    Rule("experiment", Effect.IGNORED, "names a folder"),
+    Rule("command", Effect.IGNORED, "what it asks for is in the other fields"),
+)
+"""What a difference in each field means; a field may have two rules, of which the first decides."""
+
+IDENTITY = {
+    "task": "another task is judged",
+    "seeds": "other episodes are played",
+    "fresh_seeds": "other episodes are played",
+    "cells": "episodes are played under other conditions",
+    "episode_length_s": "episodes are longer or shorter",
+    "success": "something else is a success",
+    "policy_mode": "the policy acts otherwise",
+    "observation_noise": "the policy sees otherwise",
+    "physics": "bodies move otherwise",
+    "time_step": "bodies move otherwise",
+    "environment_sha256": "the environment is another one",
+    "order": "observations, actions and events have another order",
+    "task_episode_length_s": "terms of the task may depend on it",
+    "env_spacing_m": "terms of the task may depend on it",
+    "ground": "robots walk on other ground",
+    "packages": "another version may move bodies otherwise",
+    "code": "other code decides what happens in an episode, and what a success is",
+}
+"""Fields of a panel's identity, with the reason why each of them forbids a comparison."""
+
+_LONGEST = 160
+_ABSENT = "absent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A field in which the runs of a comparison do not all agree."""
+
+    field: str
+    """Dotted path."""
+    a: tuple[str, ...]
+    """Different values on side A, as JSON."""
+    b: tuple[str, ...]
+    """Values on side B."""
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        return f"{self.field}: A {' and '.join(self.a)} | B {' and '.join(self.b)}"
+
+
+def yardstick(declared: RunDeclared) -> str:
+    """Return what a run is measured with: the fields that forbid a comparison, as JSON. It must be equal in a pool."""
+    return canonical_json({rule.field: rule.value(declared) for rule in _rules(Effect.FORBIDS)}).decode()
+
+
+def settings(declared: RunDeclared) -> dict[str, str]:
+    """Return the fields whose differences are named, as JSON."""
+    return {rule.field: canonical_json(rule.value(declared)).decode() for rule in _rules(Effect.NAMED)}
+
+
+def differing(found: Sequence[Mapping[str, str]], *, without: Sequence[str] = ()) -> list[str]:
+    """Return the names of the fields in which pooled runs differ.
+
+    Args:
+        found: The :func:`settings` of each run.
+        without: Fields that may differ.
+    """
+    names = found[0] if found else {}
+    return [name for name in names if name not in without and len({each.get(name) for each in found}) > 1]
+
+
+def refused_differences(a: Sequence[RunDeclared], b: Sequence[RunDeclared]) -> list[Difference]:
+    """Return every field that forbids the comparison of two sides, with its values.
+
+    If panels differ, their ids come first, then the fields of their identities that differ.
+
+    Args:
+        a: Declarations of side A, at least one.
+        b: Declarations of side B, at least one.
+
+    Returns:
+        The differences; empty if the sides can be compared.
+    """
+    found = _differences(_rules(Effect.FORBIDS), a, b)
+    if any(difference.field == "panel_id" for difference in found):
+        found += _differences([Rule("panel_fields", Effect.FORBIDS, "")], a, b)
+    return found
+
+
+def named_differences(
+    a: Sequence[RunDeclared], b: Sequence[RunDeclared], *, priced_alike: bool = False
+) -> list[Difference]:
+    """Return every other field that may explain a difference between two sides, with its values.
+
+    Args:
+        a: Declarations of side A, at least one.
+        b: Declarations of side B, at least one.
+        priced_alike: Whether one price replaces the declared prices. If so, differences between declared prices do not
+            matter.
+    """
+    rules = [rule for rule in _rules(Effect.NAMED) if not (priced_alike and rule.field == "price")]
+    return _differences(rules, a, b)
+
+
+def _rules(effect: Effect) -> list[Rule]:
+    """Return the rules with an effect."""
+    return [rule for rule in RULES if rule.effect is effect]
+
+
+def _differences(rules: Sequence[Rule], a: Sequence[RunDeclared], b: Sequence[RunDeclared]) -> list[Difference]:
+    """Return the innermost fields whose values are not the same in all runs, in the order of the rules."""
+    ours, theirs = ([_flat(rules, declared) for declared in side] for side in (a, b))
+    found = []
+    for path in dict.fromkeys(path for flat in (*ours, *theirs) for path in flat):
+        left, right = ([*dict.fromkeys(flat.get(path, _ABSENT) for flat in side)] for side in (ours, theirs))
+        if len({*left, *right}) > 1:
+            shown = _shorten([*left, *right])
+            found.append(Difference(field=path, a=tuple(shown[: len(left)]), b=tuple(shown[len(left) :])))
+    return found
+
+
+def _flat(rules: Sequence[Rule], declared: RunDeclared) -> dict[str, str]:
+    """Return the innermost values of some fields as JSON, by their dotted paths."""
+    flat: dict[str, str] = {}
+    stack = [(rule.field, rule.value(declared)) for rule in reversed(rules)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, dict) and value:
+            stack += [(f"{path}.{key}", value[key]) for key in sorted(value, reverse=True)]
+        else:
+            flat[path] = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return flat
+
+
+def _shorten(texts: Sequence[str]) -> list[str]:
+    """Cut long texts to the part in which they begin to differ."""
+    if max(map(len, texts)) <= _LONGEST:
+        return list(texts)
+    same = len(os.path.commonprefix(list(texts)))
+    begin = max(0, same - _LONGEST // 4)
+    end = begin + _LONGEST
+    return [f"{'…' if begin else ''}{text[begin:end]}{'…' if len(text) > end else ''}" for text in texts]
