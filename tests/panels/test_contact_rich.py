@@ -67,7 +67,9 @@ def test_training_slots_do_not_change_episodes(alone: Outcomes, training: int) -
 def test_without_a_common_origin_coordinates_round_differently(
     alone: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from ledger_lab.panels import slots
     from ledger_lab.runners import session
 
+    monkeypatch.setattr(slots.Rehearsal, "require_own_episodes", lambda *_: None)
     monkeypatch.setattr(session, "is_newton", lambda _: False)
     assert TRIAL.in_company() != alone

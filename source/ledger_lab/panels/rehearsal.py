@@ -205,6 +205,7 @@ class Rehearsal:
         base, recording = self._base, _Recorder(self._rows)
         base.scene.write_data_to_sim()  # Isaac Lab publishes limits of joint velocities, which resets read, only here
         stage.start(order)
+        base.command_manager.compute(dt=base.step_dt)  # some commands are in the robot's frame
         recording.add(" at the start", start_quantities(base, self._rows, is_relative=not self._bitwise))
         probes = self._probes(steps, order, wild=wild)
         with self._held(stage, success_name, recording):

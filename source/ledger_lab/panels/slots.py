@@ -329,6 +329,9 @@ class HeldOutSlots:
         running = self._state == "running"  # episodes that begin within this step have no reward yet
         with self._hooks.step():
             result = self._env.step(actions)
+        if self._state == "running" and not running:
+            with self._window():
+                self._note_starts()
         if running:
             with self._window(), torch.no_grad():
                 held_out = rows_of(result[0], self._held_out)
@@ -339,6 +342,15 @@ class HeldOutSlots:
                 if self._conditions is not None:
                     self._conditions.after_step()
         return result
+
+    def _note_starts(self) -> None:
+        """Note what the episodes start with, at the end of the step in which they began.
+
+        Some commands are in the robot's frame, and are computed only after the reset.
+        """
+        self._starts = dict(start_quantities(self._base, self._held_out))
+        if self._exactness == "bitwise":
+            self._starts = {name: row_digests(value) for name, value in self._starts.items()}
 
     def on_terminations(self) -> bool:
         """Record the step of a running panel; reset all held-out slots if a panel is due."""
@@ -358,9 +370,6 @@ class HeldOutSlots:
                 self._state = "running"
                 running = np.arange(len(self._taken_policies) * self._episodes)
                 self._log.restart([*running, *self._all[self._replays]])
-                self._starts = dict(start_quantities(self._base, self._held_out))
-                if self._exactness == "bitwise":
-                    self._starts = {name: row_digests(value) for name, value in self._starts.items()}
                 if self._capacity is not None:
                     self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
 
