@@ -156,12 +156,15 @@ def _outcomes(runs: Sequence[_Run]) -> list[Outcome]:
 
 
 def _ratio_words(estimate: RatioEstimate) -> str:
-    """Return a ratio with its interval; a bound where runs of an arm missed the target."""
-    if estimate.ratio is None or estimate.interval is None:
+    """Return a ratio, with its interval if there are enough runs; a bound where runs of an arm missed the target."""
+    if estimate.ratio is None:
         return "–"
-    low, high = estimate.interval
     bound = {"exact": "", "at_least": "> ", "at_most": "< "}[estimate.bound]
-    return f"{bound}{estimate.ratio:.2f} [{low:.2f}, {'∞' if high is None else f'{high:.2f}'}]"
+    ratio = f"{bound}{estimate.ratio:.2f}"
+    if estimate.interval is None:
+        return ratio
+    low, high = estimate.interval
+    return f"{ratio} [{low:.2f}, {'∞' if high is None else f'{high:.2f}'}]"
 
 
 def _range(figures: Sequence[float], written: Callable[[float], str]) -> str:

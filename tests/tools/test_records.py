@@ -87,8 +87,8 @@ def test_a_row_shows_the_lowest_success_and_the_median_of_all_runs(tmp_path: Pat
     folder = tmp_path / "t-cpu"
     declare_cohort(folder, "c", 4)
     recorded(folder, "a", scores=(5, 10), confirmation=10, status=Status.TARGET_REACHED)
-    recorded(folder, "b", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
-    recorded(folder, "d", scores=(), status=Status.CRASHED)
+    recorded(folder, "b", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, seed=2)
+    recorded(folder, "d", scores=(), status=Status.CRASHED, seed=3)
     ((task, panel, reached, success, time, steps, cost, hardware, elsewhere),) = rows(tmp_path)
     assert (task, panel, reached) == ("`LedgerLab-T`", "`p`, 90 %", "2 of 4")
     assert success == "90.0 % [90.0, 99.9]"
