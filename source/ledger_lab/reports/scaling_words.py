@@ -129,13 +129,13 @@ def few_iterations_line(point: ScalingPoint) -> str | None:
 
 
 def cautions(study: ScalingStudy) -> list[str]:
-    """Return what may mislead about the figures of a study: other code, other prices, and runs that are too short.
+    """Return what may mislead about the figures of a study: other code, prices or settings, and runs that are too short.
 
     Args:
         study: The study.
     """
     short = [(_size(point), few_iterations_line(point)) for point in study.points]
-    told = [code_line(study.runs), price_line(study.runs)]
+    told = [code_line(study.runs), price_line(study.runs), differing_line([study])]
     told += [None if line is None else f"{size}: {line}" for size, line in short]
     return [line for line in told if line is not None]
 
