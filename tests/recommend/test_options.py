@@ -15,6 +15,8 @@ from ledger_lab.recommend.choice import Goal, Limits, choose
 from ledger_lab.recommend.estimates import FREE, time_to_target
 from ledger_lab.recommend.options import Basis, PricedRun, measured_options
 from ledger_lab.recommend.predicted import predicted_options
+from ledger_lab.recommend.recommendation import recommend
+from ledger_lab.recommend.view import choice_lines, names_of
 from tests.fakes.scaled import PRICE, scaled
 
 TRUTH = Truth(contention=0.1, critical_batch=8000.0, spread=0.1, discount=0.9, held_back=4)
@@ -97,6 +99,29 @@ def test_a_machine_is_not_the_cheapest_if_its_hopeless_runs_were_given_up() -> N
     cheapest = choose(measured_options([*steady, *erratic]), Goal.MONEY, Limits()).option
     assert cheapest is not None and cheapest.configuration.instance == "dear"
     assert choose(measured_options([*steady, *priced(6)]), Goal.MONEY, Limits()).option != cheapest
+
+
+def test_the_figures_of_the_best_of_several_have_intervals_that_hold_for_all() -> None:
+    own = [
+        PricedRun(
+            run=replace(each.run, run_id=f"{machine}-{each.run.run_id}", instance=f"{machine}"),
+            price=replace(PRICE, instance=f"{machine}"),
+        )
+        for machine in range(4)
+        for each in priced(6 + machine)
+    ]
+    alone, *_ = recommend(own[:6], {}, Limits()).choices
+    assert (alone.among, alone.together) == (1, None)
+    found = recommend(own, {}, Limits())
+    for choice in found.choices:
+        best, wider = choice.option, choice.together
+        assert choice.among == 4 and best is not None and wider is not None and best.run_ids == wider.run_ids
+        for narrow, wide in ((best.time, wider.time), (best.cost, wider.cost)):
+            assert narrow is not None and wide is not None and narrow.value == wide.value
+            assert wide.interval[0] < narrow.interval[0] and narrow.interval[1] < wide.interval[1]
+        assert any(
+            "hold for all 4 together" in line for line in choice_lines(choice, Limits(), names_of(found.options))
+        )
 
 
 def test_interrupted_runs_of_predicted_sizes_are_paid() -> None:

@@ -288,10 +288,8 @@ def test_confirmed_policies_are_compared_by_their_independent_confirmations(tmp_
     )
     assert found.interval == pytest.approx((theirs[0] - ours[1], theirs[1] - ours[0]))
     note = finding_notes(finding)[-1]
-    assert (
-        f"success of B − A: {found.points} if both reach their targets, by the confirmations of model_2.pt (A, 9 of 10) and"
-        in note
-    )
+    assert f"success of B − A: {found.points} if both reach their targets, by the confirmations of " in note
+    assert "model_2.pt (A, 9 of 10) and" in note
     assert "evaluate.py aa --versus bb compares them on the same fresh episodes" in note
 
 
