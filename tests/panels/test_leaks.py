@@ -112,10 +112,10 @@ def test_without_own_streams_episodes_depend_on_other_slots(leak: str, monkeypat
 def test_without_restored_terms_a_curriculum_changes_held_out_episodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ledger_lab.panels import configured
+    from ledger_lab.panels import declared
 
     expected = trial("curriculum").alone()
-    monkeypatch.setattr(configured.ConfiguredTerms, "restored", lambda _: nullcontext())
+    monkeypatch.setattr(declared.Declared, "playing", lambda _: nullcontext())
     assert trial("curriculum").beside_training() != expected
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class Conditions:
         actions = self._base.action_manager.total_action_dim
         self._history = torch.zeros(longest + 1, count, actions, device=device)
         self._bias: list[tuple[str, Any, torch.Tensor]] = []
+        self._writes: list[Callable[[], None]] = []
         for part, _ in self._of("push"):
             _require_joints(self._base, part)
         self._pushes = [(part, slots, np.zeros(len(slots))) for part, slots in self._of("push")]
@@ -131,15 +133,28 @@ class Conditions:
             self._physical.restore()
 
     def assign(self, keys: NDArray[np.uint64]) -> None:
-        """Draw the constants of each slot's episodes, and write them into the restored physics.
+        """Draw the constants of each slot's episodes, and apply them to the restored physics.
 
         Args:
             keys: Keys of the slots' streams; shape (slots,).
         """
         self._fixed.restart(np.arange(len(keys)), keys)
-        self._bias = []
+        self._bias, self._writes = [], []
         for part, slots in self._parts:
             self._assign(part, slots)
+        for write in self._writes:
+            write()
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Within the context, the physics is as the task's events made it. Afterwards, the drawn constants apply again.
+
+        Does not ask the device.
+        """
+        self.restore()
+        yield
+        for write in self._writes:
+            write()
 
     def start(self, slots: NDArray[np.int64], keys: NDArray[np.uint64]) -> None:
         """Begin episodes, after the task's own reset.
@@ -207,11 +222,11 @@ class Conditions:
         rows = to_device(slots, self._base.device)
 
         def drawn(limits: Range, width: int = 1) -> torch.Tensor:
-            return to_device(self._draw(self._fixed, slots, limits, width), self._base.device, torch.float32)
+            return torch.as_tensor(self._draw(self._fixed, slots, limits, width), dtype=torch.float32)
 
         def everywhere(values: torch.Tensor, otherwise: float) -> torch.Tensor:
-            all_slots = torch.full((len(self._delay), *values.shape[1:]), otherwise, device=values.device)
-            all_slots[rows] = values
+            all_slots = torch.full((len(self._delay), *values.shape[1:]), otherwise)
+            all_slots[torch.as_tensor(slots)] = values
             return all_slots
 
         match part.kind:
@@ -223,42 +238,45 @@ class Conditions:
                 self._latency[rows] = self._whole(slots, params["physics_steps"])
             case "observation_bias":
                 for (group, place, width), most in self._terms(part, "range"):
-                    self._bias.append((group, place, everywhere(drawn((-most, most), width), 0.0)))
+                    bias = to_device(everywhere(drawn((-most, most), width), 0.0), self._base.device)
+                    self._bias.append((group, place, bias))
             case kind if kind in _PHYSICAL:
-                self._write(kind, params, drawn, everywhere)
+                self._writes += self._physical_writes(kind, params, drawn, everywhere)
 
-    def _write(
+    def _physical_writes(
         self,
         kind: str,
         params: Any,  # noqa: ANN401 - a perturbation's parameters
         drawn: Callable[..., torch.Tensor],
         everywhere: Callable[[torch.Tensor, float], torch.Tensor],
-    ) -> None:
-        """Write one physical perturbation."""
+    ) -> Iterator[Callable[[], None]]:
+        """Draw one physical perturbation, and yield what applies it."""
         physical = self._physical
         assert physical is not None
         if kind == "gravity_tilt":
             angles = everywhere(drawn(params["angle_rad"]), 0.0)[:, 0]
-            physical.tilt_gravity(angles, everywhere(drawn((0.0, 2 * np.pi)), 0.0)[:, 0])
+            yield partial(physical.tilt_gravity, angles, everywhere(drawn((0.0, 2 * np.pi)), 0.0)[:, 0])
             return
         asset = params["asset"]
         if kind == "center_of_mass":
-            physical.shift_center_of_mass(asset, params["bodies"], everywhere(drawn(params["offset_m"], 3), 0.0))
+            offsets = everywhere(drawn(params["offset_m"], 3), 0.0)
+            yield partial(physical.shift_center_of_mass, asset, params["bodies"], offsets)
         elif kind == "joint_friction":
-            physical.add_joint_friction(asset, params["joints"], everywhere(drawn(params["add"]), 0.0)[:, 0])
+            added = everywhere(drawn(params["add"]), 0.0)[:, 0]
+            yield partial(physical.add_joint_friction, asset, params["joints"], added)
         else:
             factors = everywhere(drawn(params["scale"]), 1.0)[:, 0]
             if kind == "mass":
-                physical.scale_mass(asset, params["bodies"], factors)
+                yield partial(physical.scale_mass, asset, params["bodies"], factors)
             elif kind == "friction":
-                physical.scale_friction(asset, params["bodies"], factors)
+                yield partial(physical.scale_friction, asset, params["bodies"], factors)
             elif kind == "actuator_damping":
-                physical.scale_gains(asset, params["joints"], torch.ones_like(factors), factors)
+                yield partial(physical.scale_gains, asset, params["joints"], torch.ones_like(factors), factors)
             else:
-                physical.scale_gains(asset, params["joints"], factors, factors)
-                physical.scale_effort_limit(asset, params["joints"], factors)
+                yield partial(physical.scale_gains, asset, params["joints"], factors, factors)
+                yield partial(physical.scale_effort_limit, asset, params["joints"], factors)
                 if self._drives_by_effort(asset):
-                    physical.scale_effort(asset, params["joints"], factors)
+                    yield partial(physical.scale_effort, asset, params["joints"], factors)
 
     def _drives_by_effort(self, asset: str) -> bool:
         """Tell whether the task commands the efforts of an asset; a weaker motor must scale these commands down."""

@@ -23,6 +23,7 @@ from ledger_lab.panels.parameter_tables import (
     newton_ground_friction_table,
     physx_friction_table,
 )
+from ledger_lab.panels.transfers import to_device
 from ledger_lab.physics import is_mujoco, physics_name
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class PhysicalParameters:
             slots: Environments that may be changed; shape (n,).
         """
         self._base = base = env.unwrapped
-        self._slots = slots.to(base.device, torch.int32)
+        self._slots = slots.to("cpu", torch.int32)
+        """On the host, like all values of perturbations, so that it knows what changes without asking a GPU."""
         self._engine, self._is_mujoco = physics_name(base.cfg), is_mujoco(base.cfg)
         self._built: dict[str, tuple[ParameterTable, torch.Tensor, torch.Tensor]] = {}
         self._hooked: dict[str, ParameterTable] = {}
@@ -61,8 +63,9 @@ class PhysicalParameters:
         On Newton, motion then repeats bit for bit. OvPhysX converts each inertia to principal axes of its own choice,
         so there motion repeats up to rounding.
         """
-        for table, rows, changed in reversed(self._built.values()):
-            table.write(rows[changed], self._slots[changed])
+        for table, rows, changes in reversed(self._built.values()):
+            changed = changes.nonzero().squeeze(1)
+            table.write(rows[self._there(changed)], self._there(self._slots[changed]))
         self._built.clear()
 
     def scale_mass(self, asset: str, bodies: Names, factors: torch.Tensor) -> None:
@@ -88,10 +91,10 @@ class PhysicalParameters:
         """
         entity, columns = self._bodies("center_of_mass", asset, bodies)
         attribute = "body_com_pos_b" if self._is_mujoco else "body_com_pose_b"
-        offsets = offsets_m.to(self._slots.device)
+        offsets = offsets_m.cpu()
 
         def shift(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            rows[:, columns, :3] += offsets[changed].unsqueeze(1)
+            rows[:, columns, :3] += self._there(offsets[changed]).unsqueeze(1)
 
         table = asset_table(entity, attribute, "set_coms_index", "coms")
         self._change(f"{asset}/center_of_mass", table, (offsets != 0.0).any(dim=-1), shift)
@@ -135,10 +138,10 @@ class PhysicalParameters:
             values: Force or torque that resists motion [N or N m]; shape (n,).
         """
         entity, columns = self._joints("joint_friction", asset, joints)
-        values = values.to(self._slots.device)
+        values = values.cpu()
 
         def add(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            rows[:, columns] += values[changed].unsqueeze(1)
+            rows[:, columns] += self._there(values[changed]).unsqueeze(1)
 
         for kind in ["joint_friction"] if self._is_mujoco else ["joint_friction", "joint_dynamic_friction"]:
             table = asset_table(entity, f"{kind}_coeff", f"write_{kind}_coefficient_to_sim_index", f"{kind}_coeff")
@@ -192,10 +195,10 @@ class PhysicalParameters:
             directions_rad: Horizontal direction of the tilt, from +x towards +y [rad]; shape (n,).
         """
         self._require("gravity_tilt")
-        angles, directions = angles_rad.to(self._slots.device), directions_rad.to(self._slots.device)
+        angles, directions = angles_rad.cpu(), directions_rad.cpu()
 
         def tilt(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            angle, direction = angles[changed], directions[changed]
+            angle, direction = self._there(angles[changed]), self._there(directions[changed])
             vector = [angle.sin() * direction.cos(), angle.sin() * direction.sin(), -angle.cos()]
             rows[:] = rows.norm(dim=1, keepdim=True) * torch.stack(vector, dim=1)
 
@@ -223,10 +226,10 @@ class PhysicalParameters:
 
     def _scale(self, name: str, table: ParameterTable, columns: list[int] | slice, factors: torch.Tensor) -> None:
         """Multiply columns of a table by a factor per slot."""
-        factors = factors.to(self._slots.device)
+        factors = factors.cpu()
 
         def scale(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            rows[:, columns] *= factors[changed].reshape(-1, *[1] * (rows.dim() - 1))
+            rows[:, columns] *= self._there(factors[changed]).reshape(-1, *[1] * (rows.dim() - 1))
 
         self._change(name, table, factors != 1.0, scale)
 
@@ -242,8 +245,9 @@ class PhysicalParameters:
         Args:
             name: Name of the table.
             table: The table.
-            changes: Which slots change; shape (n,).
-            edit: Edits a copy of the rows in place; called with the rows and their places among the slots.
+            changes: Which slots change, on the host; shape (n,).
+            edit: Edits a copy of the rows in place; called with the rows, and with their places among the slots, on the
+                host.
         """
         if changes.shape != self._slots.shape:
             raise ValueError(f"{name}: values of shape {tuple(changes.shape)} for {len(self._slots)} slots")
@@ -253,12 +257,16 @@ class PhysicalParameters:
             table, built, changed_before = self._built[name]
             self._built[name] = table, built, changed_before | changes
         else:
-            self._built[name] = table, table.read()[self._slots].clone(), changes
+            self._built[name] = table, table.read()[self._there(self._slots)].clone(), changes
         changed = changes.nonzero().squeeze(1)
-        slots = self._slots[changed]
+        slots = self._there(self._slots[changed])
         rows = table.read()[slots].clone()
         edit(rows, changed)
         table.write(rows, slots)
+
+    def _there(self, values: torch.Tensor) -> torch.Tensor:
+        """Copy values of the host to the device of the simulation, without waiting for it."""
+        return to_device(values, self._base.device)
 
     def _hook(self, name: str, build: Callable[[], ParameterTable]) -> ParameterTable:
         """Return a table that hooks into the simulation; create it at the first call only."""

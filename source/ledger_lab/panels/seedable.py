@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
+from ledger_lab.physics import is_newton, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -37,6 +38,9 @@ OF_ALL_ENVIRONMENTS = {
     ),
 }
 """Terms of Isaac Lab that no hook can divide between training slots and held-out slots, with the reason."""
+
+_GRAVITY = "isaaclab.envs.mdp.events:randomize_physics_scene_gravity"
+"""An event that changes each world of Newton by itself, and all environments of other engines."""
 
 
 def require_seedable(env_cfg: ManagerBasedRLEnvCfg) -> None:
@@ -80,7 +84,11 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
         yield "choice among env.scene.clone_cfg.clone_combinations"
     for part in ("actions", "commands", "events", "observations", "terminations"):
         for path, called in _called(getattr(env_cfg, part, None), part):
-            if (reason := OF_ALL_ENVIRONMENTS.get(_place(called))) is not None:
+            place = _place(called)
+            reason = OF_ALL_ENVIRONMENTS.get(place)
+            if place == _GRAVITY and not is_newton(env_cfg):
+                reason = f"all environments of {physics_name(env_cfg)} have the same gravity"
+            if reason is not None:
                 yield f"{path} ({called.rpartition(':')[2] if isinstance(called, str) else called.__name__}: {reason})"
 
 
@@ -99,7 +107,7 @@ def _place(called: Any) -> str:
     from isaaclab.utils.string import string_to_callable
 
     if isinstance(called, str):
-        known = {place.rpartition(":")[2] for place in OF_ALL_ENVIRONMENTS}
+        known = {place.rpartition(":")[2] for place in (*OF_ALL_ENVIRONMENTS, _GRAVITY)}
         if called.rpartition(":")[2] not in known:
             return called
         called = string_to_callable(str(called))

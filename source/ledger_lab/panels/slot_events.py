@@ -1,15 +1,18 @@
-"""Start-up and interval events of a task, run for held-out slots."""
+"""The task's events as held-out slots run them: as they were configured, and with objects of their own."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ledger_lab.panels.private_values import PrivateValues
 from ledger_lab.panels.seeds import stream_key
 from ledger_lab.panels.streams import GlobalStreams, drawing_with_torch
 from ledger_lab.panels.transfers import to_device
@@ -21,47 +24,100 @@ _NEVER_S = 1.0e9
 """Waiting time that Isaac Lab's own interval timers get in held-out slots [s]."""
 
 
-class StartupEvents:
-    """The task's start-up events, which can be run again for some slots."""
+@dataclass
+class _OwnEvent:
+    """An event of the task, and what held-out slots run in its place."""
 
-    def __init__(self, base: ManagerBasedRLEnv) -> None:
-        """Rebuild the events that drew random numbers when Isaac Lab built them.
+    term: Any
+    """Isaac Lab's configuration of the event."""
+    found: Callable[..., None]
+    """The function or the object that training slots run."""
+    own: Callable[..., None]
+    """The same for held-out slots."""
+    params: dict[str, Any]
+    interval_range_s: tuple[float, float] | None
+    values: PrivateValues | None
+    """The values of an object, right after its construction."""
+
+
+class OwnEvents:
+    """The task's events for held-out slots.
+
+    An event that is an object has a twin, whose values are those after construction whenever episodes start. So neither
+    training slots nor earlier episodes change what the event does.
+    """
+
+    def __init__(self, base: ManagerBasedRLEnv, first: int) -> None:
+        """Build the twins, while the parameters of the held-out slots are as declared.
 
         Args:
             base: The environment, unwrapped.
+            first: The first held-out slot.
         """
-        self._base = base
+        self._base, self._first = base, first
         manager = base.event_manager
-        terms = zip(manager.active_terms.get("startup", []), manager._mode_term_cfgs.get("startup", []), strict=True)
-        self._calls = [(name, *self._call_of(term)) for name, term in terms]
+        self._terms = {mode: list(terms) for mode, terms in manager._mode_term_cfgs.items() if mode != "prestartup"}
+        self._events = {id(term): self._event(term) for terms in self._terms.values() for term in terms}
 
-    def apply(self, ids: torch.Tensor) -> None:
-        """Run the events.
+    def attach(self) -> None:
+        """Note what training slots run from now on, which may be a hook in front of the task's own function."""
+        for event in self._events.values():
+            event.found = event.term.func
+
+    def begin(self) -> None:
+        """Give all twins the values that they had after construction."""
+        for event in self._events.values():
+            if event.values is not None:
+                event.values.restore()
+
+    def start_up(self, ids: torch.Tensor) -> None:
+        """Run the start-up events, within :meth:`as_configured`.
 
         Args:
             ids: Environment ids; shape (n,).
         """
-        for name, call, params in self._calls:
+        names = self._base.event_manager.active_terms.get("startup", [])
+        for name, term in zip(names, self._terms.get("startup", []), strict=True):
             with drawing_with_torch(f"start-up event {name!r}", naming=True):
-                call(self._base, ids, **params)
+                term.func(self._base, ids, **term.params)
 
-    def _call_of(self, term: Any) -> tuple[Callable[..., None], dict[str, Any]]:  # noqa: ANN401 - an event's config
-        """Return an event's function and parameters; rebuild a function that draws random numbers when it is built."""
+    @contextmanager
+    def as_configured(self) -> Iterator[None]:
+        """Within the context, Isaac Lab runs the events as they were configured, with the twins."""
+        lists, events = self._base.event_manager._mode_term_cfgs, list(self._events.values())
+        listed = {mode: list(lists[mode]) for mode in self._terms}
+        values = [(event.term.func, event.term.params, event.term.interval_range_s) for event in events]
+        for mode, terms in self._terms.items():
+            lists[mode][:] = terms
+        for event in events:
+            if event.term.func is event.found:
+                event.term.func = event.own
+            event.term.params, event.term.interval_range_s = event.params, event.interval_range_s
+        try:
+            yield
+        finally:
+            for event, (func, params, interval_range_s) in zip(events, values, strict=True):
+                event.term.func, event.term.params, event.term.interval_range_s = func, params, interval_range_s
+            for mode, terms in listed.items():
+                lists[mode][:] = terms
+
+    def _event(self, term: Any) -> _OwnEvent:  # noqa: ANN401 - an event's configuration
+        """Return an event with a twin; one that draws random numbers when it is built draws the same ones each time."""
         from isaaclab.managers import ManagerTermBase
 
-        call, params = term.func, copy.deepcopy(term.params)
+        call, params, values = term.func, copy.deepcopy(term.params), None
         if isinstance(call, ManagerTermBase):
+            cfg = copy.copy(term)
+            cfg.params = params
             training = GlobalStreams()
             torch.manual_seed(stream_key("startup", type(call).__name__, 0) % 2**63)
-            before = GlobalStreams()
-            rebuilt = type(call)(term, self._base)
-            if before.moved():
-                call = rebuilt
+            call = type(call)(cfg, self._base)
             training.restore()
-        return call, params
+            values = PrivateValues(call, self._base.num_envs, self._first)
+        return _OwnEvent(term, term.func, call, params, term.interval_range_s, values)
 
 
-class IntervalEvents:
+class IntervalTimers:
     """The task's interval events, with a timer per event and held-out slot in place of Isaac Lab's timers."""
 
     def __init__(self, base: ManagerBasedRLEnv, first: int) -> None:
@@ -72,7 +128,7 @@ class IntervalEvents:
             first: The first held-out slot.
         """
         self._base, self._first = base, first
-        self._events = base.event_manager._mode_term_cfgs.get("interval", [])
+        self._events = list(base.event_manager._mode_term_cfgs.get("interval", []))
         self._left_s = np.zeros((len(self._events), base.num_envs - first), dtype=np.float32)
         """Times to the next events [s]. The host has them, so that it knows what is due without asking a GPU."""
 

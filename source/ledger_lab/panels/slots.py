@@ -17,14 +17,14 @@ from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.native.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.conditions import Conditions
-from ledger_lab.panels.configured import ConfiguredTerms
+from ledger_lab.panels.declared import Declared
 from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
 from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.rehearsal import Rehearsal
 from ledger_lab.panels.seeds import Purpose, stream_key
-from ledger_lab.panels.slot_events import IntervalEvents, StartupEvents
+from ledger_lab.panels.slot_events import IntervalTimers
 from ledger_lab.panels.starts import (
     combined,
     different_start,
@@ -137,8 +137,8 @@ class HeldOutSlots:
         self._state: PanelState = "idle"
         self._rehearsal = Rehearsal(self._base, self.first, self._cells(), self._log.success)
         self._hooks = Hooks(self._base, self.first)
-        self._configured, self._ground = ConfiguredTerms(self._base), GroundWatch(self._base, first)
-        self._startup, self._intervals = StartupEvents(self._base), IntervalEvents(self._base, self.first)
+        self._declared, self._ground = Declared(self._base, first), GroundWatch(self._base, first)
+        self._intervals = IntervalTimers(self._base, self.first)
         self._capacity: CapacityWatch | None = None
         self._conditions: Conditions | None = None
         if any(cell.perturbations for cell in panel.cells):
@@ -152,7 +152,9 @@ class HeldOutSlots:
         with FirstErrorStack() as undo:
             _FIRST[self._base] = self.first
             undo.callback(_FIRST.pop, self._base)
+            self._declared.attach(undo)
             self._hooks.attach(undo, self)
+            self._declared.begin()
             spread_over_types(self._base, self.first)
             separate_grids(self._base, self.first, undo)
             if self._conditions is not None:
@@ -164,6 +166,7 @@ class HeldOutSlots:
             self._rehearsal.require_own_episodes(self, f"success function {self._panel.success_function!r}")
             self.start(self._all)
             self._ground.require_apart()
+            self._declared.watch_parameters(undo)
             yield self
 
     def reset(self) -> None:
@@ -272,9 +275,17 @@ class HeldOutSlots:
         steps = self._log.overflow_steps
         return f"the physics engine dropped contacts or constraints in {steps} steps: {self._capacity.advice()}"
 
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Return the physical parameters with which the held-out slots play now.
+
+        Returns:
+            Copies by name, with the rows of all held-out slots.
+        """
+        return {name: rows.clone() for name, rows in self._declared.parameters.now()}
+
     def outcomes(self) -> list[Outcomes]:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
-        self._configured.require_as_configured()
+        self._declared.require_kept()
         self._ground.require_apart()
         self._hooks.require_own_commands()
         panel, policies = self._panel_taken, self._taken_policies
@@ -387,7 +398,11 @@ class HeldOutSlots:
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
-            with self.own_draws(due, f"interval event {self._intervals.name(event)!r}"), self._scoring_conditions():
+            with (
+                nullcontext() if self._conditions is None else self._conditions.lifted(),
+                self.own_draws(due, f"interval event {self._intervals.name(event)!r}"),
+                self._scoring_conditions(),
+            ):
                 self._intervals.apply(event, due)
 
     def own_draws(self, rows: NDArray[np.int64], what: str) -> OwnDraws:
@@ -414,7 +429,7 @@ class HeldOutSlots:
         return actions.masked_fill(self._log.parked.unsqueeze(1), 0.0)
 
     def _prepare(self, order: NDArray[np.int64] | None = None) -> None:
-        """Assign an episode to each slot; draw the physical properties that the task draws at start-up.
+        """Assign an episode to each slot.
 
         Args:
             order: Number of the episode for each slot; by default the slots' own order.
@@ -429,17 +444,11 @@ class HeldOutSlots:
             own = np.array(each, dtype=np.uint64)
             return own if order is None else own[order]
 
-        self._keys, self._condition_keys = keys("episode"), keys("disturbance", own_cell=True)
-        if self._conditions is not None:
-            self._conditions.restore()  # before the task redraws its start-up values: restoring later would undo them
-        self._startup_streams.restart(self._all, keys("startup"))
-        with self._drawing(self._startup_streams, self._all, "the task's start-up randomization"):
-            self._startup.apply(self._ids(self._all))
-        if self._conditions is not None:
-            self._conditions.assign(keys("condition", own_cell=True))
+        self._keys, self._startup_keys = keys("episode"), keys("startup")
+        self._condition_keys = keys("condition", own_cell=True), keys("disturbance", own_cell=True)
 
     def start(self, order: NDArray[np.int64]) -> None:
-        """Draw the start-up values again, and start an episode in each slot.
+        """Assign an episode to each slot, and start it.
 
         Args:
             order: Number of the episode for each slot.
@@ -473,24 +482,33 @@ class HeldOutSlots:
         return self._capacity is not None and bool(self._capacity.overflowed().any())
 
     def _start(self, slots: NDArray[np.int64]) -> None:
-        """Start the slots' episodes: restore all defaults, then run the task's own reset."""
+        """Start the slots' episodes: put back what the task declares, run its events, and apply the cells at last."""
         from isaaclab.envs.mdp import reset_scene_to_default
 
-        self._streams.restart(slots, self._keys[slots])
         ids = self._ids(slots)
-        with self._drawing(self._streams, slots, "the task's reset"), self._scoring_conditions():
-            place_on_patches(self._base, ids)
-            reset_scene_to_default(self._base, ids, reset_joint_targets=True)
-            self._hooks.reset(ids)
-            self._intervals.restart(slots)
+        if self._conditions is not None:
+            self._conditions.restore()
+        self._declared.restore()
+        with self._scoring_conditions():
+            self._startup_streams.restart(self._all, self._startup_keys)
+            with self._drawing(self._startup_streams, self._all, "the task's start-up randomization"):
+                self._declared.events.start_up(self._ids(self._all))
+            self._streams.restart(slots, self._keys[slots])
+            with self._drawing(self._streams, slots, "the task's reset"):
+                place_on_patches(self._base, ids)
+                reset_scene_to_default(self._base, ids, reset_joint_targets=True)
+                self._hooks.reset(ids)
+                self._intervals.restart(slots)
         self._ground.look(ids)
         if self._conditions is not None:
-            self._conditions.start(slots, self._condition_keys[slots])
+            fixed, varying = self._condition_keys
+            self._conditions.assign(fixed)
+            self._conditions.start(slots, varying[slots])
 
     @contextmanager
     def _scoring_conditions(self) -> Iterator[None]:
         """Within the context, terms are as they were configured, and patches are those of the held-out ground."""
-        with self._configured.restored(), on_held_out_ground(self._base):
+        with self._declared.playing(), on_held_out_ground(self._base):
             yield
 
     def _ids(self, slots: NDArray[np.int64]) -> torch.Tensor:

@@ -27,6 +27,7 @@ from ledger_lab.ledger.endings import is_device_fault, status_of
 from ledger_lab.native.choose import require_fit
 from ledger_lab.native.unstable import ended_when_unstable
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
+from ledger_lab.panels.parameter_rows import remembered_parameters
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.panels.twins import least_twins
 from ledger_lab.physics import is_newton, physics_name
@@ -227,7 +228,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
         _gpu_faults_raised(env_cfg.sim.device),
         FirstErrorStack() as closing,
     ):
-        env = gym.make(task, cfg=env_cfg)
+        with remembered_parameters():
+            env = gym.make(task, cfg=env_cfg)
         closing.callback(env.close)
         _require_unwrapped(task, env)
         if env_cfg.sim.device == "cpu":

@@ -1,0 +1,432 @@
+"""Physical parameters of held-out slots: put back to what the task declares, and kept from changes for all slots."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import warp as wp
+
+from ledger_lab.panels.parameter_tables import ParameterTable, asset_table, physx_friction_table
+from ledger_lab.physics import is_mujoco, is_newton, physics_name
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
+
+_STATE = frozenset(
+    ("body_q", "body_qd", "body_f", "joint_q", "joint_qd", "joint_f", "joint_act", "joint_target_q", "joint_target_qd")
+    + ("joint_X_p",)
+)
+"""Arrays of Newton's model that hold a state or a command; ``joint_X_p`` is the pose of an asset with a fixed base."""
+
+_TYPES = (wp.float32, wp.float64, wp.int32, wp.bool)
+"""Types of the numbers in an array that can be compared; the others are addresses."""
+
+_MOTOR_PARAMETER = re.compile("stiffness|damping|limit|_lim$|armature|friction|saturation|strength")
+"""Attributes of an actuator that Isaac Lab computes, which are parameters and no states."""
+
+_ASSET_TABLES = (
+    ("body_mass", "set_masses_index", "masses"),
+    ("body_inertia", "set_inertias_index", "inertias"),
+    ("body_com_pose_b", "set_coms_index", "coms"),
+    ("joint_stiffness", "write_joint_stiffness_to_sim_index", "stiffness"),
+    ("joint_damping", "write_joint_damping_to_sim_index", "damping"),
+    ("joint_armature", "write_joint_armature_to_sim_index", "armature"),
+    *(
+        (
+            f"joint_{kind}friction_coeff",
+            f"write_joint_{kind}friction_coefficient_to_sim_index",
+            f"joint_{kind}friction_coeff",
+        )
+        for kind in ("", "dynamic_", "viscous_")
+    ),
+    ("joint_pos_limits", "write_joint_position_limit_to_sim_index", "limits"),
+    ("joint_vel_limits", "write_joint_velocity_limit_to_sim_index", "limits"),
+    ("joint_effort_limits", "write_joint_effort_limit_to_sim_index", "limits"),
+)
+"""Parameters that an asset reads and writes: attribute, writer and argument of :func:`asset_table`."""
+
+_ROUNDING = 1e-5
+"""Largest relative difference that reading a parameter back from an engine other than Newton may make."""
+
+
+@dataclass(frozen=True)
+class _Live:
+    """Rows of an array that the simulation reads."""
+
+    name: str
+    rows: Callable[[], torch.Tensor]
+    change: int
+    """Newton's flags for the solver; 0 if the solver does not read the array."""
+
+
+_BEFORE_EVENTS: weakref.WeakKeyDictionary[ManagerBasedRLEnv, dict[str, torch.Tensor]] = weakref.WeakKeyDictionary()
+"""Parameters of all slots before the first start-up event, by name."""
+
+
+@contextmanager
+def remembered_parameters() -> Iterator[None]:
+    """Remember the parameters of environments that are created within the context, before a start-up event runs."""
+    from isaaclab.managers import EventManager
+
+    apply = EventManager.apply
+
+    def remember_and_apply(self: Any, mode: str, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passes through
+        if mode == "startup" and self._env not in _BEFORE_EVENTS:
+            _BEFORE_EVENTS[self._env] = _values(self._env)
+        apply(self, mode, *args, **kwargs)
+
+    EventManager.apply = remember_and_apply
+    try:
+        yield
+    finally:
+        EventManager.apply = apply
+
+
+class ParameterRows:
+    """All physical parameters of the held-out slots, and the default states of their assets."""
+
+    def __init__(self, base: ManagerBasedRLEnv, first: int) -> None:
+        """Remember the declared values; nothing is changed yet.
+
+        Args:
+            base: The environment, unwrapped.
+            first: The first held-out slot.
+        """
+        self._base, self._first = base, first
+        self._model, self._assets, self._tables = _model_rows(base, first), _asset_rows(base, first), _tables(base)
+        self._ids = torch.arange(first, base.num_envs, dtype=torch.int32, device=base.device)
+        before = _BEFORE_EVENTS.get(base) or _values(base)
+        now = dict(self.now())
+        self._declared = {name: before[name][len(before[name]) - len(rows) :].clone() for name, rows in now.items()}
+        self._kept = {name: rows.clone() for name, rows in now.items()}
+        self._shared = [(name, rows, rows.clone()) for name, rows in _shared_rows(base)]
+        self._gravity = self._shared_gravity()
+        self._stale, self._training, self._noted = True, False, False
+        """Whether held-out slots have changed their own parameters since they were kept; whether a call for training
+        slots is running; and whether it has changed any parameters."""
+        self._told: set[int] = set()
+        """Flags of changes that the call has told Newton's solver about by itself."""
+
+    def attach(self, undo: ExitStack) -> None:
+        """Watch for changes of parameters. Must come after other hooks of the solver.
+
+        Args:
+            undo: Removes the hooks when it closes.
+        """
+        if not is_newton(self._base.cfg):
+            for asset in _assets(self._base).values():
+                for _, writer, _ in _ASSET_TABLES:
+                    if hasattr(asset, writer):
+                        self._replace(undo, asset, writer, self._noted_call(getattr(asset, writer)))
+            return
+        from isaaclab_newton.physics import NewtonManager
+
+        manager, solver = NewtonManager, self._base.sim.physics_manager._solver
+        add, notify = vars(manager)["add_model_change"], solver.notify_model_changed
+
+        def add_and_note(cls: Any, change: int) -> None:  # noqa: ANN401 - the manager
+            self._note()
+            add.__func__(cls, change)
+
+        def notify_and_note(flags: int) -> None:
+            if flags not in manager._model_changes:  # not by the next step of the manager
+                self._note()
+                self._told.add(flags)
+            notify(flags)
+
+        self._replace(undo, manager, "add_model_change", classmethod(add_and_note))
+        self._replace(undo, solver, "notify_model_changed", notify_and_note)
+
+    def now(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the names and live values of all parameters; shape (rows of the held-out slots, ...)."""
+        for live in (*self._model, *self._assets):
+            yield live.name, live.rows()
+        for name, table in self._tables.items():
+            yield name, table.read()[self._first :]
+
+    def restore(self) -> None:
+        """Set all parameters to their declared values, and tell the solver about those that differed."""
+        live = [(each, each.rows(), self._declared[each.name]) for each in (*self._model, *self._assets)]
+        if live:
+            differs = torch.stack([_differs(rows, declared).any() for _, rows, declared in live]).tolist()
+            _copy([rows for _, rows, _ in live], [declared for *_, declared in live])
+            for change in {each.change for (each, *_), differed in zip(live, differs, strict=True) if differed} - {0}:
+                self._base.sim.physics_manager.add_model_change(change)
+        self._write_tables(self._declared)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the parameters as they are, while training slots run a function that may change them for all slots.
+
+        Does not ask the device, but for engines other than Newton.
+        """
+        if self._stale:
+            self._take(self._model)
+            for name, table in self._tables.items():
+                self._kept[name] = table.read()[self._first :].clone()
+        self._take(self._assets)
+        self._stale, self._training, self._noted = False, True, False
+        self._told.clear()
+        try:
+            yield
+        finally:
+            self._training = False
+        self._put(self._assets)
+        if self._noted:
+            self._put(self._model)
+            self._write_tables(self._kept)
+        for flags in self._told:
+            self._base.sim.physics_manager.add_model_change(flags)
+        self._stale = False
+
+    def differences(self) -> list[str]:
+        """Return the names of the parameters that now differ from their declared values. Asks the device."""
+        return [name for name, rows in self.now() if bool(_differs(rows, self._declared[name]).any())]
+
+    def changed_for_all(self) -> list[str]:
+        """Return the names of values that were changed for all slots, and that no slot can keep. Asks the device.
+
+        These are values that all worlds share, values in the model that were written without telling the solver, and
+        values that were written into the solver's model, where Newton would compute others.
+        """
+        changed = [name for name, rows, before in self._shared if bool(_differs(rows, before).any())]
+        if self._shared_gravity() != self._gravity:
+            changed.append("gravity")
+        if not self._stale:
+            model = [(each.name, each.rows()) for each in self._model]
+            changed += [name for name, rows in model if bool(_differs(rows, self._kept[name]).any())]
+        if is_mujoco(self._base.cfg):
+            changed += self._differs_in_solver()
+        return changed
+
+    def _shared_gravity(self) -> tuple[float, ...] | None:
+        """Return the gravity of all environments [m/s^2]; ``None`` if each has its own, or the engine doesn't tell."""
+        read = None if is_newton(self._base.cfg) else getattr(self._base.sim.physics_manager, "get_gravity", None)
+        return None if read is None else tuple(read())
+
+    def _differs_in_solver(self) -> list[str]:
+        """Return the names of values in MuJoCo-Warp's model that differ from what Newton computes."""
+        from newton import ModelFlags
+
+        manager = self._base.sim.physics_manager
+        stale = self._stale
+        with wp.ScopedDevice(self._base.device):
+            for flags in list(manager._model_changes):
+                manager._solver.notify_model_changed(flags)
+            rows = _solver_rows(self._base, self._first)
+            before = [each.clone() for _, each in rows]
+            manager._solver.notify_model_changed(int(ModelFlags.ALL))
+        self._stale = stale
+        return [name for (name, each), was in zip(rows, before, strict=True) if bool(_differs(each, was).any())]
+
+    def _note(self) -> None:
+        """Note that a parameter has been written."""
+        if self._training:
+            self._noted = True
+        else:
+            self._stale = True
+
+    def _noted_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that notes each call of another."""
+
+        def noted(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+            self._note()
+            return call(*args, **kwargs)
+
+        return noted
+
+    @staticmethod
+    def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:  # noqa: ANN401 - an object or a class
+        """Set an attribute until the context ends."""
+        own = vars(owner)
+        undo.callback(*((setattr, owner, name, own[name]) if name in own else (delattr, owner, name)))
+        setattr(owner, name, value)
+
+    def _take(self, live: Sequence[_Live]) -> None:
+        """Keep the values of rows."""
+        _copy([self._kept[each.name] for each in live], [each.rows() for each in live])
+
+    def _put(self, live: Sequence[_Live]) -> None:
+        """Set rows to the values that are kept."""
+        _copy([each.rows() for each in live], [self._kept[each.name] for each in live])
+
+    def _write_tables(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Write the values of tables in the slots where they differ by more than rounding."""
+        for name, table in self._tables.items():
+            close = torch.isclose(table.read()[self._first :], values[name], rtol=_ROUNDING, atol=1e-3 * _ROUNDING)
+            changed = (~close).reshape(len(close), -1).any(dim=1).nonzero().squeeze(1)
+            if len(changed):
+                table.write(values[name][changed], self._ids[changed])
+
+
+def _values(base: ManagerBasedRLEnv) -> dict[str, torch.Tensor]:
+    """Copy the parameters of all slots."""
+    live = {each.name: each.rows().clone() for each in (*_model_rows(base, 0), *_asset_rows(base, 0))}
+    return live | {name: table.read().clone() for name, table in _tables(base).items()}
+
+
+def _arrays(base: ManagerBasedRLEnv) -> Iterator[tuple[str, torch.Tensor, int, list[int]]]:
+    """Yield the parameters in Newton's model.
+
+    Yields:
+        Name, values, Newton's flags for the solver, and where the rows of each world begin, and the last ones end. A
+        value that all worlds share has no such places.
+    """
+    from newton import Model, ModelFlags
+
+    model = base.sim.physics_manager.get_model()
+    kinds = Model.AttributeFrequency
+    starts = {
+        kinds.BODY: (model.body_world_start, ModelFlags.BODY_INERTIAL_PROPERTIES | ModelFlags.BODY_PROPERTIES),
+        kinds.JOINT: (model.joint_world_start, ModelFlags.JOINT_PROPERTIES),
+        kinds.JOINT_DOF: (model.joint_dof_world_start, ModelFlags.JOINT_DOF_PROPERTIES),
+        kinds.JOINT_COORD: (model.joint_coord_world_start, ModelFlags.JOINT_DOF_PROPERTIES),
+        kinds.SHAPE: (model.shape_world_start, ModelFlags.SHAPE_PROPERTIES),
+    }
+    places = {kind: (start.numpy()[: base.num_envs + 1].tolist(), change) for kind, (start, change) in starts.items()}
+    worlds = list(range(base.num_envs + 1))
+    places[kinds.WORLD] = worlds, ModelFlags.MODEL_PROPERTIES
+    for name, kind in {**model.attribute_frequency, "gravity": kinds.WORLD}.items():
+        owner, _, own_name = name.rpartition(":")
+        array = getattr(getattr(model, owner) if owner else model, own_name, None)
+        is_state = name in _STATE or model.attribute_assignment.get(name, 0) != Model.AttributeAssignment.MODEL
+        if is_state or not isinstance(array, wp.array) or not array.size or _number(array) not in _TYPES:
+            continue
+        if kind in places:
+            begin, change = places[kind]
+        else:  # of an engine's own kind: the worlds are copies of each other
+            each, rest = divmod(len(array), base.num_envs)
+            begin = [] if rest or kind == kinds.ONCE else [world * each for world in range(base.num_envs + 1)]
+            change = ModelFlags.ALL
+        if not begin or begin[-1] <= len(array):
+            values = wp.to_torch(array)
+            # The gravity of what belongs to no world follows that of all worlds, and moves nothing.
+            yield name.replace(":", "."), values[: begin[-1]] if begin is worlds else values, int(change), begin
+
+
+def _number(array: wp.array) -> Any:  # noqa: ANN401 - Warp's type
+    """Return the type of the numbers in an array."""
+    return getattr(array.dtype, "_wp_scalar_type_", array.dtype)
+
+
+def _live(name: str, rows: torch.Tensor, change: int = 0) -> _Live:
+    """Return rows that stay at their place."""
+    return _Live(name, lambda: rows, change)
+
+
+def _model_rows(base: ManagerBasedRLEnv, first: int) -> list[_Live]:
+    """Return the rows of some slots in the model of Newton; nothing for other engines."""
+    if not is_newton(base.cfg):
+        return []
+    return [
+        _live(name, values[begin[first] : begin[-1]], change)
+        for name, values, change, begin in _arrays(base)
+        if begin and begin[first] < begin[-1]
+    ]
+
+
+def _shared_rows(base: ManagerBasedRLEnv) -> list[tuple[str, torch.Tensor]]:
+    """Return what all worlds share in the model of Newton, by name."""
+    if not is_newton(base.cfg):
+        return []
+    shared = []
+    for name, values, _, begin in _arrays(base):
+        ends = (0, 0) if not begin else (begin[0], begin[-1])
+        shared += [
+            (f"{name} of all environments", part) for part in (values[: ends[0]], values[ends[1] :]) if len(part)
+        ]
+    return shared
+
+
+def _solver_rows(base: ManagerBasedRLEnv, first: int) -> list[tuple[str, torch.Tensor]]:
+    """Return the rows of some slots in MuJoCo-Warp's model, which Newton computes from its own, by name."""
+    if not is_mujoco(base.cfg):
+        return []
+    model = base.sim.physics_manager._solver.mjw_model
+    owners = {"": model, "opt.": model.opt, "stat.": model.stat}
+    return [
+        (f"mjw_model.{prefix}{name}", wp.to_torch(array)[first:])
+        for prefix, owner in owners.items()
+        for name, array in vars(owner).items()
+        if isinstance(array, wp.array) and array.size and _number(array) in _TYPES
+        if len(array) == base.num_envs and array.strides[0]
+    ]
+
+
+def _asset_rows(base: ManagerBasedRLEnv, first: int) -> list[_Live]:
+    """Return the default states of some slots, and the parameters of motors that Isaac Lab or Newton computes."""
+    rows = []
+    for name, asset in _assets(base).items():
+        for attribute, value in vars(asset.data).items():
+            own = attribute.removeprefix("_")
+            is_default = own.startswith("default_") or own == "soft_joint_pos_limits"
+            if is_default and isinstance(value, wp.array) and len(value) == base.num_envs:
+                rows.append(_live(f"{own} of {name!r}", wp.to_torch(value)[first:]))
+        actuators: Any = getattr(asset, "actuators", {})
+        for group, actuator in actuators.items():
+            motors = f"of the motors {group!r} of {name!r}"
+            if group in actuators._native_group_names:
+                for each in actuator if isinstance(actuator, tuple) else (actuator,):
+                    rows += _native_rows(base, first, each, motors)
+            elif not actuator.is_implicit_model:
+                rows += [
+                    _live(f"{attribute} {motors}", value[first:])
+                    for attribute, value in vars(actuator).items()
+                    if isinstance(value, torch.Tensor) and value.shape[:1] == (base.num_envs,)
+                    if _MOTOR_PARAMETER.search(attribute)
+                ]
+    return rows
+
+
+def _native_rows(base: ManagerBasedRLEnv, first: int, actuator: Any, motors: str) -> Iterator[_Live]:  # noqa: ANN401
+    """Yield the parameters of motors that Newton computes; it may move them to another place before the first step."""
+    degrees = base.sim.physics_manager.get_model().joint_dof_world_start.numpy()
+    begin = int(np.searchsorted(actuator.indices.numpy(), degrees[first]))
+    for part in (actuator.drive, actuator.delay, *(actuator.clamping or ())):
+        for attribute, value in vars(part).items() if part is not None else ():
+            if isinstance(value, wp.array) and value.shape[:1] == actuator.indices.shape and _number(value) in _TYPES:
+                read = partial(_read_rows, part, attribute, begin)
+                yield _Live(f"{attribute} {motors}", read, 0)
+
+
+def _read_rows(owner: Any, attribute: str, begin: int) -> torch.Tensor:  # noqa: ANN401 - a part of an actuator
+    """Return the last rows of an array."""
+    return wp.to_torch(getattr(owner, attribute))[begin:]
+
+
+def _tables(base: ManagerBasedRLEnv) -> dict[str, ParameterTable]:
+    """Return the parameters of engines other than Newton, by name."""
+    tables = {}
+    for name, asset in _assets(base).items() if not is_newton(base.cfg) else ():
+        for attribute, writer, argument in _ASSET_TABLES:
+            if hasattr(asset.data, attribute):
+                tables[f"{attribute} of {name!r}"] = asset_table(asset, attribute, writer, argument)
+        if physics_name(base.cfg) == "ovphysx":
+            tables[f"friction of {name!r}"] = physx_friction_table(asset)
+    return tables
+
+
+def _assets(base: ManagerBasedRLEnv) -> dict[str, Any]:
+    """Return the articulations and rigid objects of the scene, by name."""
+    return {**base.scene.articulations, **base.scene.rigid_objects}
+
+
+def _differs(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return which values differ in any bit; a NaN equals itself."""
+    if left.dtype == torch.float32:
+        left, right = left.view(torch.int32), right.view(torch.int32)
+    return left != right
+
+
+def _copy(to: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+    """Copy tensors, many at once."""
+    if to:
+        torch._foreach_copy_(list(to), list(values))

@@ -1,0 +1,137 @@
+"""What a curriculum or an event changes does not reach held-out episodes, or it is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels import Cell, load_panel
+from ledger_lab.panels.perturbations import read_perturbations
+from tests.fakes.changing_cartpole import changing
+from tests.fakes.held_out import WARP, Trial, still, task_cfg
+from tests.panels.test_leaks import balance
+
+PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(5)), episode_length_s=1.0, hold_s=0.5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> Iterator[None]:
+    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.tasks.registry import registered_tasks
+
+    registered_tasks()
+    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
+        yield
+
+
+def trial(*changes: str, panel: Any = PANEL, physics: str = "physics=newton_mujoco") -> Trial:
+    """Return the trial on a cart-pole with changes."""
+    return Trial(panel, balance, still, lambda: changing(task_cfg("LedgerLab-Cartpole", physics), *changes))
+
+
+FOR_ALL = ["gravity", "joint_damping", "home", "explicit motor,motor", "slot scales,row_per_slot"]
+BY_EVENTS = [
+    *(f"gravity add at {mode}" for mode in ("startup", "reset", "interval")),
+    *(f"gravity scale at {mode}" for mode in ("startup", "reset", "interval")),
+    *(f"{kind} at {mode}" for kind in ("mass", "gains", "growing kick") for mode in ("startup", "reset", "interval")),
+]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "gravity,home,slot scales,row_per_slot,explicit motor,motor",
+        "gravity add at startup,gravity scale at interval,mass at interval,growing kick at reset",
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in (*FOR_ALL, *BY_EVENTS)),
+    ],
+)
+def test_held_out_episodes_play_with_what_the_task_declares(changes: str) -> None:
+    own = changes.split(",")
+    expected = trial(*own).alone()
+    assert len(set(expected.fingerprint)) == len(PANEL.seeds)
+    assert trial(*own).in_company() == expected
+    assert trial(*own).beside_training() == expected
+    for_all = [each for each in own if " at " not in each]
+    if for_all:
+        assert trial(*(each for each in own if " at " in each)).alone() == expected or "explicit motor" in own
+
+
+def test_mujoco_warp_keeps_what_is_declared() -> None:
+    expected = trial("gravity", "mass at interval", physics=WARP).alone()
+    assert trial("gravity", "mass at interval", physics=WARP).beside_training() == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("episode_length", r"a curriculum changed env.cfg.episode_length_s, which training and held-out"),
+        ("action_scale", "a curriculum changed _scale of action 'cart_force'"),
+        ("action_scale by event at reset", "an event changed _scale of action 'cart_force'"),
+        ("solver", "a curriculum changed mjw_model.opt.gravity"),
+    ],
+)
+def test_what_all_slots_share_is_refused_by_name(change: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        trial(change).beside_training()
+
+
+def test_gravity_of_all_environments_is_refused_before_a_training() -> None:
+    from ledger_lab.panels.seedable import require_seedable
+
+    require_seedable(changing(task_cfg("LedgerLab-Cartpole"), "gravity add at reset"))
+    with pytest.raises(UserError, match="events.gravity .*all environments of ovphysx have the same gravity"):
+        require_seedable(changing(task_cfg("LedgerLab-Cartpole", "physics=ovphysx"), "gravity add at reset"))
+
+
+CELLS = {
+    "mass": ("mass", {"bodies": "pole", "scale": 2.0}, "body_mass"),
+    "center_of_mass": ("center of mass", {"bodies": "pole", "offset_m": 0.03}, "body_com"),
+    "joint_friction": ("joint friction", {"joints": ".*", "add": 0.5}, "joint_friction"),
+    "actuator_damping": ("gains", {"joints": ".*", "scale": 3.0}, "joint_target_kd"),
+    "actuator_strength": ("gains", {"joints": ".*", "scale": 0.5}, "joint_target_kd"),
+    "gravity_tilt": ("gravity scale", {"angle_rad": 0.2}, "gravity"),
+}
+"""By kind of perturbation: the event that writes the same value, the perturbation, and the parameter in the model."""
+
+
+@pytest.mark.parametrize("mode", ["startup", "reset", "interval"])
+def test_a_cell_perturbs_what_an_event_has_drawn(mode: str) -> None:
+    """Nominal cells with the same seeds show what the events drew."""
+    cells = [Cell("nominal"), *(Cell(k, read_perturbations("test", {k: each[1]})) for k, each in CELLS.items())]
+    panel = replace(PANEL, cells=tuple(cells), seeds=(0, 1, 2))
+    events = tuple(f"{event} at {mode}" for event, *_ in CELLS.values())
+    with trial(*dict.fromkeys(events), panel=panel).simulation(1) as (_, slots), torch.inference_mode():
+        slots.reset()
+        found = []
+        for _ in range(2):
+            slots.begin([still])
+            for _ in range(45):
+                slots.step(torch.zeros(0, 1))
+            found.append(slots.parameters())
+            while not slots.idle:
+                slots.step(torch.zeros(0, 1))
+    assert all(torch.equal(value, found[1][name]) for name, value in found[0].items()), "episodes leave nothing behind"
+    played = {
+        kind: found[0][name].unflatten(0, (slots.count, -1))[: len(panel.episodes)].unflatten(0, (len(cells), -1))
+        for kind, (_, _, name) in CELLS.items()
+    }
+    for index, (kind, values) in enumerate(played.items(), 1):
+        drawn, perturbed = values[0], values[index]
+        assert not torch.equal(drawn[0], drawn[1]), f"the event draws for each seed: {kind}"
+        match kind:
+            case "mass":
+                assert torch.allclose(perturbed[:, -1], 2.0 * drawn[:, -1])
+            case "center_of_mass":
+                assert torch.allclose(perturbed[:, -1], drawn[:, -1] + 0.03)
+            case "joint_friction":
+                assert torch.allclose(perturbed, drawn + 0.5)
+            case "gravity_tilt":
+                assert torch.allclose(perturbed.norm(dim=-1), drawn.norm(dim=-1))
+                assert torch.allclose(perturbed[..., 2], drawn[..., 2] * torch.tensor(0.2).cos())
+            case _:
+                assert torch.allclose(perturbed, CELLS[kind][1]["scale"] * drawn)
