@@ -63,8 +63,9 @@ def weaker_push(env: ManagerBasedRLEnv, env_ids: Any) -> float:
 
 
 def weaker_push_by_event(env: ManagerBasedRLEnv, env_ids: Any) -> None:
-    """Do the same at each reset of a slot."""
-    weaker_push(env, env_ids)
+    """Do the same at each reset within a training; held-out slots always see a new training."""
+    if env.common_step_counter > 0:
+        weaker_push(env, env_ids)
 
 
 def row_per_slot(env: ManagerBasedRLEnv, env_ids: Any) -> None:
