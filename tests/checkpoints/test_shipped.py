@@ -132,6 +132,8 @@ def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task:
         dataclasses.replace(
             short,
             panel_id=whole.panel_id,  # a record keeps the panel id of its time, which did not tell the code
+            measured_by=whole.measured_by,
+            training=whole.training,
             host=whole.host,
             checkpoints=whole.checkpoints,
             evaluation_afterwards_s=whole.evaluation_afterwards_s,

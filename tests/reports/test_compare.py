@@ -315,6 +315,7 @@ def test_all_attempts_count_for_the_time_to_target(tmp_path: Path) -> None:
         ({"verdict_rule": 2}, "verdict_rule", "2"),
         ({"stop_at_target": False}, "stop_at_target", "false"),
         ({"timing": "synchronized"}, "timing", '"synchronized"'),
+        ({"panel_id": "p1-bb", "panel_fields": {"code": {"acme": "f"}}}, "panel_fields.code.acme", '"f"'),
         (
             {"panel_id": "p1-bb", "panel_fields": {"success": {"params": {"rad": 0.3}}}},
             "panel_fields.success.params.rad",

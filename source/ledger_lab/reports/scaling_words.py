@@ -129,7 +129,7 @@ def few_iterations_line(point: ScalingPoint) -> str | None:
 
 
 def cautions(study: ScalingStudy) -> list[str]:
-    """Return what may mislead about the figures of a study: other code, prices or settings, and runs that are too short.
+    """Return what may mislead about the figures of a study: other code, prices or settings, and short runs.
 
     Args:
         study: The study.
