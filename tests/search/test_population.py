@@ -219,13 +219,12 @@ def test_a_schedule_is_replayed_as_chains_on_the_sealed_seeds() -> None:
         assert [start.begins_with for start in links] == before[: len(links)]
         runs = [result.trial(start.place.trial).sealed(seed) for start in links]
         assert result.sealed[number][seed].bill == pytest.approx(sum(each.wall_s for each in runs if each is not None))
-        caps_s = [start.cap_s or 0.0 for start in links]
-        assert caps_s == sorted(caps_s, reverse=True), "what the chain has taken counts against its cap"
+        assert {start.cap_s for start in own} == {None}
     assert result.bill == pytest.approx(sum(each.wall_s for trial in trials for each in trial.runs))
     assert result.winner is not None and result.winner.trial == number
 
 
-def test_a_chain_ends_with_a_training_that_crashes_or_is_capped() -> None:
+def test_a_chain_ends_with_a_training_that_crashes_or_has_no_score() -> None:
     declaration, landscape = declared(3.0, "population", 1), replace(LANDSCAPES["moving"], number=1)
     trials, _ = play(declaration, landscape, decide_population)
     stock = Trial(number=0, values={}, runs=(run(100, outcome=Outcome.REACHED, wall_s=300.0, sealed=True),))
@@ -233,8 +232,6 @@ def test_a_chain_ends_with_a_training_that_crashes_or_is_capped() -> None:
     assert isinstance(first, Start) and first.place.trial != 0
     for ended in (
         run(100, outcome=Outcome.CRASHED, sealed=True),
-        run(100, outcome=Outcome.CAPPED, sealed=True),
-        run(100, 0.5, wall_s=601.0, cap_s=600.0, sealed=True),
         run(100, None, sealed=True),
     ):
         known = with_run([stock, *trials], first, ended)

@@ -222,7 +222,7 @@ def end_lines(result: SearchResult) -> list[str]:
     seeds = len(declaration.sealed_seeds)
     lines.append(
         f"on {seeds} sealed seeds, {declaration.objective} per proven target ÷ that of the stock recipe, with "
-        "intervals that hold for all finalists together in 95 % of searches:"
+        "intervals from resampled seeds, which hold for all finalists together in about 90 % of searches:"
     )
     lines += [f"  {trial_words(declaration, each.trial)}: {_ratio_words(each)}" for each in result.comparisons]
     winner = result.winner
@@ -331,7 +331,7 @@ def _ratio_words(comparison: Comparison) -> str:
     high = "∞" if math.isinf(comparison.ratio_high) else f"{comparison.ratio_high:.2f}"
     ratio = MISSING if comparison.ratio is None or math.isinf(comparison.ratio) else f"{comparison.ratio:.2f}"
     at_most = "at most " if comparison.is_bound and ratio != MISSING else ""
-    return f"{at_most}{ratio} [{comparison.ratio_low:.2f}, {high}]"
+    return f"{at_most}{ratio} [{comparison.ratio_low:.2f}, {high}], p = {comparison.p_value:.2g}"
 
 
 def _worth_words(declaration: SearchDeclaration, winner: Comparison) -> str:

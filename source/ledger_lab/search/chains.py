@@ -73,20 +73,17 @@ def has_ended(chain: Chain, runs: Sequence[SeedRun]) -> bool:
     """
     if not runs or not runs[-1].outcome.is_final:
         return False
-    last = runs[-1]
-    is_used_up = last.cap_s is not None and last.wall_s >= last.cap_s
-    goes_on = last.outcome is Outcome.MISSED and last.success is not None and not is_used_up
+    goes_on = runs[-1].outcome is Outcome.MISSED and runs[-1].success is not None
     return not goes_on or len(runs) == len(chain)
 
 
-def next_link(trials: Sequence[Trial], chain: Chain, seed: int, cap_s: float | None) -> Start | None:
+def next_link(trials: Sequence[Trial], chain: Chain, seed: int) -> Start | None:
     """Return the training of a chain that comes next on a sealed seed.
 
     Args:
         trials: All trials.
         chain: The chain.
         seed: The sealed seed.
-        cap_s: Time that all its trainings may take together [s]; ``None`` without a limit.
 
     Returns:
         The training; ``None`` if one is under way, or the chain has ended.
@@ -97,12 +94,11 @@ def next_link(trials: Sequence[Trial], chain: Chain, seed: int, cap_s: float | N
         return None
     done = runs[:-1] if interrupted else runs
     link = chain[len(done)]
-    left_s = None if cap_s is None else cap_s - sum(run.wall_s for run in done)
     return Start(
         place=Place(link.trial, sealed=True),
         values=link.values,
         seed=seed,
-        cap_s=runs[-1].cap_s if interrupted else left_s,
+        cap_s=None,
         resumes=interrupted,
         begins_with=SearchTraining(Place(chain[len(done) - 1].trial, sealed=True), seed) if done else None,
         iterations=link.iterations,
