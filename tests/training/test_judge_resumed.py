@@ -300,3 +300,15 @@ def test_runs_of_older_ledgers_keep_the_rule_that_they_declared() -> None:
         for at, row in enumerate(confirmations):
             standing = rule.begin(rule.replay(confirmations[:at]))
             assert (row.extension, row.needed) == (0, int(rule.needs(standing, row.outcomes.episodes)))
+
+
+def test_a_screening_whose_episodes_start_differently_than_before_is_invalid_by_name(judged: Any) -> None:
+    judge, slots, rows = judged("new", 100)
+    slots.starts = {"joint_position of 'robot'": "00"}
+    judge.after_iteration(10)
+    judge.after_iteration(20)
+    slots.starts = {"joint_position of 'robot'": "01"}
+    judge.after_iteration(30)
+    assert [row.invalid is None for row in rows] == [True, False]
+    assert "start differently than before on the same seeds: joint_position of 'robot'" in rows[-1].invalid
+    assert rows[0].starts == {"joint_position of 'robot'": "00"}
