@@ -9,9 +9,10 @@ import torch
 import warp as wp
 from isaaclab.actuators import IdealPDActuatorCfg
 from isaaclab.envs import ManagerBasedRLEnv
-from isaaclab.managers import CurriculumTermCfg, EventTermCfg, ManagerTermBase, SceneEntityCfg
+from isaaclab.managers import CurriculumTermCfg, EventTermCfg, ManagerTermBase, ObservationTermCfg, SceneEntityCfg
+from isaaclab.utils import configclass
 
-from tests.fakes.leaky_cartpole import kick
+from tests.fakes.leaky_cartpole import RandomCommand, RandomCommandCfg, kick
 
 ROBOT = SceneEntityCfg("robot")
 
@@ -103,6 +104,26 @@ class GrowingKick(ManagerTermBase):
         kick(env, env_ids, float(self._calls[0] + self._rows[-1] + self._shared))
 
 
+class ClippedCommand(RandomCommand):
+    """A number that is clipped in every step, and drawn anew when it is small."""
+
+    def _update_command(self) -> None:
+        self._value = self._value.clamp(-self.cfg.scale, self.cfg.scale)
+        small = (self._value[:, 0].abs() < 0.05).nonzero().flatten()
+        if len(small):
+            self._resample(small)
+
+
+@configclass
+class ClippedCommandsCfg:
+    number = RandomCommandCfg(class_type=ClippedCommand, scale=0.5)
+
+
+def narrower_commands(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Lower the limit of a command at each reset of a training slot."""
+    env.command_manager.get_term("number").cfg.scale *= 0.8
+
+
 def gravity(mode: str, operation: str, low: float, high: float) -> EventTermCfg:
     """Return Isaac Lab's event for gravity."""
     params = {"gravity_distribution_params": ([0.0, 0.0, low], [0.0, 0.0, high]), "operation": operation}
@@ -173,6 +194,7 @@ CURRICULA: dict[str, Any] = {
     "joint_damping": stiffer_joints,
     "motor": stronger_motor,
     "home": other_home,
+    "narrower": narrower_commands,
     "row_per_slot": row_per_slot,
     "solver": solver_only,
     "action_scale": weaker_push,
@@ -191,6 +213,10 @@ def changing(cfg: Any, *changes: str) -> Any:
                 cfg.scene.robot.actuators["cart"] = IdealPDActuatorCfg(
                     joint_names_expr=["slider_to_cart"], stiffness=0.0, damping=10.0
                 )
+            case "clipped command":
+                cfg.commands = ClippedCommandsCfg()
+                term = ObservationTermCfg(func=mdp.generated_commands, params={"command_name": "number"})
+                cfg.observations.policy.number = term
             case "slot scales":
                 cfg.actions.cart_force.class_type = ScaledPush
             case "episode_length":

@@ -23,6 +23,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels.parameter_rows import ParameterRows
 from ledger_lab.panels.private_values import PrivateValues
 from ledger_lab.panels.slot_events import OwnEvents
+from ledger_lab.panels.streams import SlotStreams
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -58,15 +59,18 @@ class Declared:
         """Whether held-out slots run the task's functions now."""
         self._shared: dict[str, Any] = {}
 
-    def attach(self, undo: ExitStack) -> None:
+    def attach(self, undo: ExitStack, streams: SlotStreams) -> None:
         """Watch curricula and events of the training. Must come before all other hooks.
 
         Args:
             undo: Removes the hooks when it closes.
+            streams: The random streams of the held-out slots.
         """
         if self._watches:
             self._watch(undo, self._base.curriculum_manager, "compute", "a curriculum")
             self._watch(undo, self._base.event_manager, "apply", "an event")
+            for term, cfg in self._commands:
+                self._divide_updates(undo, term, cfg, streams)
 
     def begin(self) -> None:
         """Remember the shared part of the configuration, after the hooks of the managers have been set."""
@@ -136,6 +140,30 @@ class Declared:
 
         setattr(owner, name, watched)
         undo.callback(delattr, owner, name)
+
+    def _divide_updates(self, undo: ExitStack, term: Any, cfg: Any, streams: SlotStreams) -> None:  # noqa: ANN401
+        """Update a command twice once its configuration has changed: as declared for held-out slots, and for training.
+
+        Isaac Lab updates commands of all environments at once.
+        """
+        update, declared = term._update_command, dict(_flat(cfg, "", ()))
+
+        def update_command() -> None:
+            if self._playing or dict(_flat(term.cfg, "", ())) == declared:
+                update()
+                return
+            before, training = PrivateValues(term, self._base.num_envs, 0), term.cfg
+            term.cfg = cfg
+            update()
+            own, drawn = PrivateValues(term, self._base.num_envs, self._first), streams.drawn()
+            before.restore()
+            term.cfg = training
+            update()
+            own.changed()  # sets the rows of held-out slots
+            streams.go_to(drawn)
+
+        term._update_command = update_command
+        undo.callback(delattr, term, "_update_command")
 
     def _now(self) -> dict[str, Any]:
         """Return the shared part of the configuration, by the names of its values."""

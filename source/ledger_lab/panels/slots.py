@@ -152,7 +152,7 @@ class HeldOutSlots:
         with FirstErrorStack() as undo:
             _FIRST[self._base] = self.first
             undo.callback(_FIRST.pop, self._base)
-            self._declared.attach(undo)
+            self._declared.attach(undo, self._streams)
             self._hooks.attach(undo, self)
             self._declared.begin()
             spread_over_types(self._base, self.first)

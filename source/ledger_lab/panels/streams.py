@@ -54,6 +54,14 @@ class SlotStreams:
         """
         self._keys[slots], self._drawn[slots] = keys, 0
 
+    def drawn(self) -> NDArray[np.uint64]:
+        """Return how often each slot has drawn; shape (slots,)."""
+        return self._drawn.copy()
+
+    def go_to(self, drawn: NDArray[np.uint64]) -> None:
+        """Set how often each slot has drawn, to a result of :meth:`drawn`."""
+        self._drawn[:] = drawn
+
     def bits(self, slots: NDArray[np.int64], width: int) -> NDArray[np.uint64]:
         """Draw whole numbers of 64 random bits.
 
