@@ -100,11 +100,11 @@ def _rates() -> Iterator[Estimate]:
         sizes = _sizes(largest)
         for law in (Law.AMDAHL, Law.GUSTAFSON):
             about = f"{law}, up to {largest} processes, spread {percent(spread, 0)}"
-            yield f"contention: {about}", contention, _rate(law, sizes, contention, 0.0, spread, _contention)
+            yield f"contention: {about}", contention, rate_of(law, sizes, contention, 0.0, spread, _contention)
     for coherency, spread in itertools.product((0.0, 0.001, 0.01), _SPREADS):
         about = f"{Law.UNIVERSAL}, up to 64 processes, spread {percent(spread, 0)}"
         for name, truth, read in (("contention", 0.05, _contention), ("coherency", coherency, _coherency)):
-            yield f"{name}: {about}", truth, _rate(Law.UNIVERSAL, _sizes(64), 0.05, coherency, spread, read)
+            yield f"{name}: {about}", truth, rate_of(Law.UNIVERSAL, _sizes(64), 0.05, coherency, spread, read)
 
 
 def _sizes(largest: int) -> list[int]:
@@ -120,7 +120,7 @@ def _coherency(fit: RateFit) -> Figure | None:
     return fit.coherency
 
 
-def _rate(
+def rate_of(
     law: Law,
     sizes: Sequence[int],
     contention: float,
@@ -148,18 +148,18 @@ def _batches() -> Iterator[Estimate]:
         limit = 1 + _BATCHES[-2] / critical if limited else math.inf
         ends = f"half of those with {_BATCHES[-2]} miss the target" if limited else "all reach it"
         about = f"batches {_BATCHES[0]} to {_BATCHES[-1]}, spread {percent(spread, 0)}, {ends}"
-        yield f"critical batch: {about}", critical, _batch(critical, spread, limit, lambda fit: fit.critical_batch)
-        yield f"E_min: {about}", 1.0, _batch(critical, spread, limit, lambda fit: fit.fewest_samples)
+        yield f"critical batch: {about}", critical, batch_of(critical, spread, limit, lambda fit: fit.critical_batch)
+        yield f"E_min: {about}", 1.0, batch_of(critical, spread, limit, lambda fit: fit.fewest_samples)
 
 
-def _batch(
-    critical: float, spread: float, limit: float, read: Callable[[BatchFit], Figure]
+def batch_of(
+    critical: float, spread: float, limit: float, read: Callable[[BatchFit], Figure], seeds: int = _SEEDS
 ) -> Callable[[Generator], Figure | None]:
     """Return a function that simulates trainings with several batches, and fits the law of their samples."""
 
     def estimate(generator: Generator) -> Figure | None:
         runs = []
-        for batch in _BATCHES * _SEEDS:
+        for batch in _BATCHES * seeds:
             samples = (1 + batch / critical) * math.exp(spread * generator.standard_normal())
             reached = samples < limit
             runs.append(TargetRun(batch=batch, samples=min(samples, limit), reached=reached, limit=limit))
@@ -175,15 +175,17 @@ def _noise() -> Iterator[Estimate]:
     """Yield the scenarios of gradients."""
     for scale, processes in itertools.product((100.0, 3000.0), (2, 8)):
         about = f"{processes} processes of 1000 samples, 100 iterations of 20 steps"
-        yield f"gradient noise scale: {about}", scale, _gradients(scale, processes)
+        yield f"gradient noise scale: {about}", scale, gradients_of(scale, processes)
 
 
-def _gradients(scale: float, processes: int, batch: int = 1000) -> Callable[[Generator], Figure | None]:
+def gradients_of(
+    scale: float, processes: int, batch: int = 1000, iterations: int = 100
+) -> Callable[[Generator], Figure | None]:
     """Return a function that simulates the gradients of a training, whose true one varies, and estimates their noise.
 
     The gradients have 200 parameters, each with noise of the same size; the steps of an iteration share some of it.
     """
-    parameters, iterations, steps = 200, 100, 20
+    parameters, steps = 200, 20
 
     def estimate(generator: Generator) -> Figure | None:
         true = generator.standard_normal((iterations, 1, 1, parameters)) / math.sqrt(parameters)

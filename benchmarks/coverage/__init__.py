@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from rich.table import Table
 
-from benchmarks.coverage import costs, policies, recommendations, runs
+from benchmarks.coverage import costs, forecasts, laws, policies, recommendations, runs, searches
 from benchmarks.coverage.case import Found
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.errors import UserError
@@ -16,7 +16,8 @@ from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
 from ledger_lab.units import MISSING, percent
 
-CASES = (*policies.CASES, *costs.CASES, *runs.CASES, *recommendations.CASES)
+SUBJECTS = (policies, costs, runs, recommendations, forecasts, laws, searches)
+CASES = tuple(case for subject in SUBJECTS for case in subject.CASES)
 """All cases. Each module of this package has those of one subject."""
 
 
