@@ -21,7 +21,7 @@ from ledger_lab.runners import Adapter, load_adapter
 from ledger_lab.runners.code import changed_code, policy_code
 from ledger_lab.runners.configs import resolve_configs
 from ledger_lab.runners.description import describe_simulation
-from ledger_lab.runners.plain import config_sha256
+from ledger_lab.runners.plain_config import config_sha256
 from ledger_lab.runners.session import held_out_config
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ledger_lab.checkpoints.shipped import copy_shipped_run, print_shipped_resul
 from ledger_lab.errors import UserError
 from ledger_lab.evaluation.film import record_episodes, video_folder, worst_episodes
 from ledger_lab.evaluation.plan import EvaluationPlan, plan_evaluation
-from ledger_lab.evaluation.records import compared_with_record
+from ledger_lab.evaluation.recorded_scores import compared_with_record
 from ledger_lab.evaluation.request import EvaluateRequest
 from ledger_lab.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.evaluation.show import show_scores

@@ -26,7 +26,7 @@ from ledger_lab.panels.capture import Capture
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.surroundings import other_surroundings
-from ledger_lab.panels.whole import refresh_properties, whole_simulation
+from ledger_lab.panels.whole_simulation import refresh_properties, whole_simulation
 from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:

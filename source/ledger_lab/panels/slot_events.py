@@ -43,12 +43,12 @@ class _OwnEvent:
 class OwnEvents:
     """The task's events for held-out slots.
 
-    An event that is an object has a twin, whose values are those after construction whenever episodes start. So neither
-    training slots nor earlier episodes change what the event does.
+    If an event is an object, held-out slots run a copy of it. Whenever episodes start, the copy gets the values that it
+    had after construction. So neither training slots nor earlier episodes change what the event does.
     """
 
     def __init__(self, base: ManagerBasedRLEnv, first: int) -> None:
-        """Build the twins, while the parameters of the held-out slots are as declared.
+        """Build the copies, while the parameters of the held-out slots are as declared.
 
         Args:
             base: The environment, unwrapped.
@@ -65,7 +65,7 @@ class OwnEvents:
             event.found = event.term.func
 
     def begin(self) -> None:
-        """Give all twins the values that they had after construction."""
+        """Give all copies the values that they had after construction."""
         for event in self._events.values():
             if event.values is not None:
                 event.values.restore()
@@ -83,7 +83,7 @@ class OwnEvents:
 
     @contextmanager
     def as_configured(self) -> Iterator[None]:
-        """Within the context, Isaac Lab runs the events as they were configured, with the twins."""
+        """Within the context, Isaac Lab runs the events as they were configured, with the copies."""
         lists, events = self._base.event_manager._mode_term_cfgs, list(self._events.values())
         listed = {mode: list(lists[mode]) for mode in self._terms}
         values = [(event.term.func, event.term.params, event.term.interval_range_s) for event in events]
@@ -102,7 +102,7 @@ class OwnEvents:
                 lists[mode][:] = terms
 
     def _event(self, term: Any) -> _OwnEvent:  # noqa: ANN401 - an event's configuration
-        """Return an event with a twin; one that draws random numbers when it is built draws the same ones each time."""
+        """Return an event with a copy. What the copy draws when it is built is the same each time."""
         from isaaclab.managers import ManagerTermBase
 
         call, params, values = term.func, copy.deepcopy(term.params), None

@@ -23,6 +23,7 @@ from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
 from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.rehearsal import Rehearsal
+from ledger_lab.panels.replays import ReplaySlots
 from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalTimers
 from ledger_lab.panels.starts import (
@@ -41,7 +42,6 @@ from ledger_lab.panels.terrain import (
     spread_over_types,
 )
 from ledger_lab.panels.transfers import to_device
-from ledger_lab.panels.twins import Twins
 from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class HeldOutSlots:
         self._panel_taken = panel
         surplus = self.count - places * self._episodes
         self._exactness = exactness(self._base.cfg)
-        self._twins = Twins(panel, surplus if self._exactness == "bitwise" else 0)
+        self._replay_slots = ReplaySlots(panel, surplus if self._exactness == "bitwise" else 0)
         self._starts: dict[str, torch.Tensor] = {}
         """What the episodes of the panel started with, by the name of the quantity; each of shape (slots, ...). If the
         engine repeats episodes bit for bit, hashes of shape (slots,)."""
@@ -204,13 +204,13 @@ class HeldOutSlots:
     @property
     def replayed(self) -> int | None:
         """Number of episodes that each panel replays; ``None`` if the engine doesn't repeat episodes bit for bit."""
-        return self._twins.count or None
+        return self._replay_slots.count or None
 
     @property
     def taking(self) -> dict[str, Any]:
         """Seeds of the running panel, or of the next if none is running, and what it replays; plain values."""
         panel = self._panel_taken
-        return {"seeds": list(panel.seeds), "fresh": panel.fresh, "twins": self._twins.to_data()}
+        return {"seeds": list(panel.seeds), "fresh": panel.fresh, "replays": self._replay_slots.to_data()}
 
     def go_on(self, policies: Sequence[Policy], taking: Mapping[str, Any], before: Policy | None = None) -> None:
         """Continue a panel in the middle of its episodes, after the state of the simulation has been restored.
@@ -222,7 +222,7 @@ class HeldOutSlots:
         """
         self._policies = [*policies, *[None] * (self.places - len(policies))]
         self._panel_taken = replace(self._panel, seeds=tuple(taking["seeds"]), fresh=taking["fresh"])
-        self._twins.go_on(taking["twins"], self._panel, before)
+        self._replay_slots.go_on(taking["replays"], self._panel, before)
 
     def abandon(self) -> None:
         """Abandon the panel in progress, if any, and make the slots ready for the next panel."""
@@ -297,10 +297,10 @@ class HeldOutSlots:
             self._unequal = different_start(
                 name for name, value in self._starts.items() if not same_values(value[used], first[name][used])
             )
-        if self._twins.count:
-            replays = self._log.outcomes(self._replays, self._twins.episodes(panel))
-            starts = {name: hashes[: self._replays.stop].tolist() for name, hashes in self._starts.items()}
-            if (differs := self._twins.compare(panel, policies, found, starts, replays)) is not None:
+        if self._replay_slots.count:
+            replays = self._log.outcomes(self._replay_rows, self._replay_slots.episodes(panel))
+            starts = {name: hashes[: self._replay_rows.stop].tolist() for name, hashes in self._starts.items()}
+            if (differs := self._replay_slots.compare(panel, policies, found, starts, replays)) is not None:
                 self._unequal = f"episodes depend on more than their seeds: {differs}"
         return found
 
@@ -314,14 +314,14 @@ class HeldOutSlots:
         return slice(place * self._episodes, (place + 1) * self._episodes)
 
     @property
-    def _replays(self) -> slice:
+    def _replay_rows(self) -> slice:
         """The held-out slots that replay episodes."""
         begin = self.places * self._episodes
-        return slice(begin, begin + self._twins.count)
+        return slice(begin, begin + self._replay_slots.count)
 
     def _cells(self) -> list[str]:
         """Return the name of each slot's cell; empty for slots that stay empty, which have no perturbations."""
-        cells = [cell for cell, _ in self._panel.episodes] * self.places + self._twins.cells
+        cells = [cell for cell, _ in self._panel.episodes] * self.places + self._replay_slots.cells
         return [*cells, *[""] * (self.count - len(cells))]
 
     def step(self, actions: torch.Tensor) -> Any:  # noqa: ANN401 - what env.step returns
@@ -380,7 +380,7 @@ class HeldOutSlots:
             if self._state == "due":
                 self._state = "running"
                 running = np.arange(len(self._taken_policies) * self._episodes)
-                self._log.restart([*running, *self._all[self._replays]])
+                self._log.restart([*running, *self._all[self._replay_rows]])
                 if self._capacity is not None:
                     self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
 
@@ -420,8 +420,8 @@ class HeldOutSlots:
             seen = self._conditions.seen(seen)
         policies = self._taken_policies
         acting = [(policy, self._own(place)) for place, policy in enumerate(policies)]
-        if self._twins.count:
-            acting.append((self._twins.policy(policies), self._replays))
+        if self._replay_slots.count:
+            acting.append((self._replay_slots.policy(policies), self._replay_rows))
         for policy, rows in acting:
             actions[rows] = in_batches(policy, rows_of(seen, rows))
         if self._conditions is not None:
@@ -435,7 +435,7 @@ class HeldOutSlots:
             order: Number of the episode for each slot; by default the slots' own order.
         """
         panel = self._panel_taken
-        episodes = [*panel.episodes] * self.places + self._twins.episodes(panel)
+        episodes = [*panel.episodes] * self.places + self._replay_slots.episodes(panel)
         episodes += [panel.episodes[slot % self._episodes] for slot in range(self.count - len(episodes))]
 
         def keys(purpose: Purpose, own_cell: bool = False) -> NDArray[np.uint64]:

@@ -14,7 +14,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import package_sha256
 from ledger_lab.panels import Panel
 from ledger_lab.panels.predicate import resolve_success
-from ledger_lab.runners.plain import plain_config
+from ledger_lab.runners.plain_config import plain_config
 from ledger_lab.source import modules_sha256, source_sha256
 
 if TYPE_CHECKING:

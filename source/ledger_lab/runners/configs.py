@@ -24,7 +24,7 @@ from ledger_lab.errors import UserError, first_line, nearest, place_of
 from ledger_lab.native.choose import NATIVE_CHOICE, WARP_CHOICE, native_physics, require_warp_settings
 from ledger_lab.recipes.settings import ABSENT, children, follow
 from ledger_lab.runners.adapter import Adapter, load_adapter
-from ledger_lab.runners.plain import plain_config
+from ledger_lab.runners.plain_config import plain_config
 from ledger_lab.tasks.registry import task_package
 
 _SELECTORS = ("physics", "renderer", "presets")

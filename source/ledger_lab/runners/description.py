@@ -9,7 +9,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.meters import package_versions
 from ledger_lab.panels.ground import has_held_out_ground
 from ledger_lab.physics import physics_name
-from ledger_lab.runners.plain import plain_config
+from ledger_lab.runners.plain_config import plain_config
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

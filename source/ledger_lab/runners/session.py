@@ -28,8 +28,8 @@ from ledger_lab.native.choose import require_fit
 from ledger_lab.native.unstable import ended_when_unstable
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
 from ledger_lab.panels.parameter_rows import remembered_parameters
+from ledger_lab.panels.replays import least_replays
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.panels.twins import least_twins
 from ledger_lab.physics import is_newton, physics_name
 from ledger_lab.runners.lean_imports import import_environment
 from ledger_lab.runners.ovphysx_rays import ordered_rays
@@ -136,7 +136,7 @@ def held_out_config(
         ground: Ground of the held-out slots, if the terrain is generated.
     """
     cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
-    cfg.scene.num_envs = slots_in_all(training, held_out + least_twins(env_cfg))
+    cfg.scene.num_envs = slots_in_all(training, held_out + least_replays(env_cfg))
     if (terrain := generated_terrain(cfg)) is not None:
         _seed_terrain(terrain, ground)
     return cfg

@@ -31,7 +31,7 @@ from ledger_lab.reports.facts import RunFacts
 from ledger_lab.runners import Adapter
 from ledger_lab.runners.code import policy_code
 from ledger_lab.runners.configs import with_defaults
-from ledger_lab.runners.plain import plain_config
+from ledger_lab.runners.plain_config import plain_config
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.units import percent
 

@@ -19,7 +19,7 @@ from ledger_lab.mirrors.start import require_mirrors
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
-from ledger_lab.panels.twins import least_twins
+from ledger_lab.panels.replays import least_replays
 from ledger_lab.recipes.libraries import require_library
 from ledger_lab.recipes.recipe_file import RecipeFile
 from ledger_lab.recipes.rules import positive
@@ -292,7 +292,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
         held_out_slots, slots_cfg = 0, unscored_config(env_cfg)
     else:
         episodes = len(panel.episodes) // world.size
-        held_out_slots = episodes + least_twins(env_cfg)
+        held_out_slots = episodes + least_replays(env_cfg)
         slots_cfg = held_out_config(env_cfg, episodes, env_cfg.scene.num_envs)
     require_memory(request.task, slots_cfg, world.local_size)
     if batch.replay is not None:

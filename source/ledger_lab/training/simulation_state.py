@@ -16,7 +16,7 @@ import torch
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.panels.whole import refresh_properties, whole_simulation
+from ledger_lab.panels.whole_simulation import refresh_properties, whole_simulation
 from ledger_lab.physics import is_mujoco, physics_name
 from ledger_lab.runners.recorded_calls import replaced
 
@@ -132,7 +132,7 @@ class _Whole(SimulationState):
         only: dict[type, frozenset[str]] = {type(carrier): frozenset(names) for carrier, names in loop}
         if slots is not None:
             # the judge restores policies and replays; a rehearsal is over
-            only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies", "_twins", "_rehearsal"}
+            only[HeldOutSlots] = frozenset(vars(slots)) - {"_policies", "_replay_slots", "_rehearsal"}
         super().__init__(env, view, whole_simulation(env.unwrapped, {"slots": slots, **carriers}, only))
 
     def take(self) -> dict[str, Any]:

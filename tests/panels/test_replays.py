@@ -98,20 +98,20 @@ def test_nothing_that_lasts_repeats_every_episode() -> None:
 
 
 def test_replays_are_spread_over_cells_and_rotate() -> None:
-    from ledger_lab.panels.twins import Twins
+    from ledger_lab.panels.replays import ReplaySlots
 
     panel = replace(PANEL, cells=(Cell("a"), Cell("b"), Cell("c")), seeds=tuple(range(20)))
-    twins = Twins(panel, 12)
-    assert sorted(set(twins.cells)) == ["a", "b", "c"] and twins.count == 12
+    slots = ReplaySlots(panel, 12)
+    assert sorted(set(slots.cells)) == ["a", "b", "c"] and slots.count == 12
     seen: set[int] = set()
     for _ in range(20):
-        chosen = twins.chosen
+        chosen = slots.chosen
         assert len(set(chosen)) == 12
-        assert [panel.episodes[each][0] for each in chosen] == twins.cells
+        assert [panel.episodes[each][0] for each in chosen] == slots.cells
         seen |= set(chosen)
-        twins._panels += 1
+        slots._panels += 1
     assert seen == set(range(60))
-    assert Twins(replace(PANEL, seeds=(1, 2)), 40).count == 2, "an episode is replayed once at most"
+    assert ReplaySlots(replace(PANEL, seeds=(1, 2)), 40).count == 2, "an episode is replayed once at most"
 
 
 @pytest.mark.parametrize("kind", ["level_of_the_term", "default_poses"])

@@ -19,7 +19,7 @@ from ledger_lab.physics import exactness
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
-LEAST_TWINS, MOST_TWINS = 8, 16
+LEAST_REPLAYS, MOST_REPLAYS = 8, 16
 """Slots that replay episodes. They are more than the least if a simulation has slots to spare."""
 
 _COMPARED = {
@@ -44,16 +44,16 @@ class Played:
     """Hashes of what each episode started with, by the name of the quantity."""
 
 
-def least_twins(env_cfg: ManagerBasedRLEnvCfg) -> int:
+def least_replays(env_cfg: ManagerBasedRLEnvCfg) -> int:
     """Return how many slots a simulation needs for replays: none if its engine doesn't repeat episodes bit for bit.
 
     Args:
         env_cfg: Configuration of the environment.
     """
-    return LEAST_TWINS if exactness(env_cfg) == "bitwise" else 0
+    return LEAST_REPLAYS if exactness(env_cfg) == "bitwise" else 0
 
 
-class Twins:
+class ReplaySlots:
     """The slots that replay episodes; each has a cell of its own, and another episode of it in every panel."""
 
     def __init__(self, panel: Panel, room: int) -> None:
@@ -61,11 +61,11 @@ class Twins:
 
         Args:
             panel: The panel of the held-out slots.
-            room: Slots that are left for replays.
+            room: Held-out slots beyond those of the panel.
         """
         cells = [cell for cell, _ in panel.episodes]
-        self.count = min(room, MOST_TWINS, len(cells))
-        self.cells = [cells[twin * len(cells) // self.count] for twin in range(self.count)]
+        self.count = min(room, MOST_REPLAYS, len(cells))
+        self.cells = [cells[slot * len(cells) // self.count] for slot in range(self.count)]
         """The cell of each slot."""
         self._of_cell = {name: [place for place, cell in enumerate(cells) if cell == name] for name in self.cells}
         self._panels = 0
@@ -75,9 +75,9 @@ class Twins:
     def chosen(self) -> list[int]:
         """The episode that each slot replays in the next or running panel, by its number in the panel."""
         found = []
-        for twin, cell in enumerate(self.cells):
+        for slot, cell in enumerate(self.cells):
             own, several = self._of_cell[cell], self.cells.count(cell)
-            found.append(own[(self.cells[:twin].count(cell) * len(own) // several + self._panels) % len(own)])
+            found.append(own[(self.cells[:slot].count(cell) * len(own) // several + self._panels) % len(own)])
         return found
 
     def episodes(self, panel: Panel) -> list[tuple[str, int]]:
@@ -130,14 +130,14 @@ class Twins:
 
     def _difference(self, played: Played, starts: Mapping[str, Sequence[int]], replays: Outcomes) -> str | None:
         """Describe the first replay that differs from what was played; ``None`` if none does."""
-        for twin, episode in enumerate(self.chosen):
-            ends = (played.outcomes.ended_by[episode], replays.ended_by[twin])
+        for slot, episode in enumerate(self.chosen):
+            ends = (played.outcomes.ended_by[episode], replays.ended_by[slot])
             if CAPACITY in ends:
                 continue  # invalid for a reason of its own
-            what = next((name for name, each in starts.items() if each[twin] != played.starts[name][episode]), None)
+            what = next((name for name, each in starts.items() if each[slot] != played.starts[name][episode]), None)
             if what is None:
                 for column, words in _COMPARED.items():
-                    then, now = getattr(played.outcomes, column)[episode], getattr(replays, column)[twin]
+                    then, now = getattr(played.outcomes, column)[episode], getattr(replays, column)[slot]
                     if then != now:
                         what = words if column == "fingerprint" else f"{words} ({then}, then {now})"
                         break

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.evaluation.records import compared_with_record
+from ledger_lab.evaluation.recorded_scores import compared_with_record
 from ledger_lab.ledger import PanelResult
 from ledger_lab.meters import hardware_facts, package_versions
 from tests.fakes.ledgers import result
