@@ -118,3 +118,16 @@ def test_replays_are_spread_over_cells_and_rotate() -> None:
 def test_what_the_task_declares_does_not_last(kind: str) -> None:
     """A curriculum changes what held-out slots have for themselves, so their replays are equal."""
     assert play(trial(kind), 2) == [None, None]
+
+
+def test_the_starts_of_a_panel_cover_states_parameters_and_gravity() -> None:
+    plain = Trial(PANEL, balance, still, lambda: task_cfg("LedgerLab-Cartpole"))
+    with plain.simulation(1, TRAINING, seed=7) as (env, slots), torch.inference_mode():
+        env.reset()
+        slots.begin([balance])
+        while not slots.idle:
+            slots.step(torch.zeros(TRAINING, slots.action_count))
+        slots.outcomes()
+        starts = slots.starts(0)
+    assert starts is not None
+    assert {"gravity", "joint_position of 'robot'", "joint_velocity of 'robot'", "body_mass of 'robot'"} <= set(starts)

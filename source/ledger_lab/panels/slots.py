@@ -360,6 +360,7 @@ class HeldOutSlots:
         Some commands are in the robot's frame, and are computed only after the reset.
         """
         self._starts = dict(start_quantities(self._base, self._held_out))
+        self._starts |= {name: rows.clone() for name, rows in self._declared.parameters.now() if name == "gravity"}
         if self._exactness == "bitwise":
             self._starts = {name: row_digests(value) for name, value in self._starts.items()}
 
