@@ -32,9 +32,9 @@ from ledger_lab.physics import exactness
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-_STEPS = 16
-"""Steps of each play, if the engine repeats episodes bit for bit. On other engines, only starts and functions of
-scattered states are compared."""
+_STEPS, _PHYSICS_STEPS, _LEAST_STEPS = 16, 64, 2
+"""Steps of each play, if the engine repeats episodes bit for bit; fewer if they take more physics steps than this, so
+that a rehearsal takes seconds. On other engines, only starts and functions of scattered states are compared."""
 
 _LIBRARIES = ("isaaclab", "torch", "numpy", "warp", "functools", "builtins", "ledger_lab.panels")
 """Beginnings of the names of modules that remember nothing of a task."""
@@ -119,6 +119,8 @@ class Rehearsal:
         self._functions = [*_functions(base), success]
         self._modules = _modules(self._functions)
         self._bitwise = exactness(base.cfg) == "bitwise"
+        fitting = max(_LEAST_STEPS, min(_STEPS, _PHYSICS_STEPS // base.cfg.decimation))
+        self._steps = fitting if self._bitwise else 0
 
     def require_own_episodes(self, stage: Stage, success_name: str) -> None:
         """Refuse a task whose episodes depend on more than their seeds. Training draws the same numbers after it.
@@ -137,7 +139,7 @@ class Rehearsal:
         try:
             stage.start_one()
             # The first pair finds what terms remember since their first call, which the second play makes anew.
-            for steps, forgets in ((0, True), (_STEPS if self._bitwise else 0, False)):
+            for steps, forgets in ((0, True), (self._steps, False)):
                 differs = functools.partial(self._difference, stage, success_name, steps, forgets)
                 found = differs(_Circumstances())
                 if found is not None and steps and stage.overflowed():  # the engine drops contacts of other slots, too
