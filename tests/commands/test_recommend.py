@@ -66,7 +66,7 @@ def test_the_choice_as_text(log_root: Path, capsys: pytest.CaptureFixture[str]) 
         "least money: cheap · rsl_rl · 64",
         "one more run would be worth most with",
         "unpriced has no price, so its cost is not ranked: give --usd_per_hour",
-        "not ranked: 2 of at least 5 runs",
+        "not ranked: it needs at least 5 runs, and has 2",
         "spot machines are not priced, because no run on a spot machine of the ledger was resumed after a preemption",
     ):
         assert said in text
@@ -99,7 +99,7 @@ def test_interrupted_runs_are_paid(tmp_path: Path, capsys: pytest.CaptureFixture
     (option,) = found["options"]
     assert (option["reached"], len(option["run_ids"]), found["repeated"]) == (5, 6, 1)
     assert option["notes"] == [
-        "interrupted from outside, and counted as short of the target: 1 of its runs",
+        "1 of its runs were interrupted, and count as short of the target",
         "its runs differ in max_iterations",
     ]
     assert "left out: 1 that made the same trainings as others (their cost counts)" in report(capsys, tmp_path)

@@ -41,7 +41,7 @@ def test_the_same_episodes_stay_valid(row: PanelResult) -> None:
 def test_other_starts_are_invalid_by_the_quantity_for_any_checkpoint(row: PanelResult) -> None:
     now = replace(row, checkpoint_sha256="22", starts={**STARTS, "command 'goal'": "12"})
     found, note = compared_with_record(now, recorded(row), {"acme": "1"})
-    assert found.invalid is not None and "other starts" in found.invalid and "command 'goal'" in found.invalid
+    assert found.invalid is not None and "start differently" in found.invalid and "command 'goal'" in found.invalid
     assert note is None
 
 
@@ -55,7 +55,7 @@ def test_other_episodes_of_the_same_checkpoint_are_invalid_by_the_first(row: Pan
     ("declared", "cause"),
     [
         ({"code_sha256": {"acme": "2"}}, "the source of acme"),
-        ({"hardware": {"cpu": "another"}}, "another processor"),
+        ({"hardware": {"cpu": "another"}}, "the processor"),
         ({"versions": {}}, "the version of"),
     ],
 )

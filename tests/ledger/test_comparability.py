@@ -111,7 +111,7 @@ def test_runs_that_measure_different_things_are_pooled_nowhere(
     priced = [
         PricedRun(run=each, price=Price.from_dict(run.declared.price)) for each, run in zip(points, runs, strict=True)
     ]
-    what = "panel" if name == "panel_id" else "rule of the verdict, end or clock"
+    what = "panel" if name == "panel_id" else "version of the verdict's rule, --stop_at_target or --timing"
     with pytest.raises(UserError, match=rf"another {what} can't be ranked together"):
         of_one_yardstick(priced, None)
 

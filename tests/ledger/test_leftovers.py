@@ -44,9 +44,17 @@ def scored(run_dir: Path) -> Path:
 @pytest.mark.parametrize(
     ("more", "kept", "named"),
     [
-        (trained_on, "console-2.log", "console-2.log:1: it is the output of attempt 2, whose journals are missing"),
+        (
+            trained_on,
+            "console-2.log",
+            "console-2.log:1: it is the console output of attempt 2, whose journals are missing",
+        ),
         (trained_on, STATE_FILE, f"{STATE_FILE}:1: no row names this state: the journals of its attempt are missing"),
-        (scored, "journal-evaluation-0a.log", ".log:1: it is the output of an evaluation, whose journals are missing"),
+        (
+            scored,
+            "journal-evaluation-0a.log",
+            ".log:1: it is the console output of an evaluation, whose journals are missing",
+        ),
     ],
 )
 def test_the_newest_journals_leave_traces(tmp_path: Path, more: Callable[[Path], Path], kept: str, named: str) -> None:
@@ -76,4 +84,4 @@ def test_a_run_without_journals_leaves_its_output(tmp_path: Path) -> None:
     (removed / "journal-1-0.jsonl").unlink()
     cut = script("verify_ledger", "--log_root", tmp_path)
     assert cut.returncode == 1
-    assert f"{removed}/console.log:1: it is the output of a run, whose journals are missing\n" in cut.stdout
+    assert f"{removed}/console.log:1: it is the console output of a run whose journals are missing\n" in cut.stdout

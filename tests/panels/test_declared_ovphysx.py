@@ -66,5 +66,7 @@ def test_held_out_slots_keep_the_damping_that_is_declared() -> None:
 
 
 def test_a_curriculum_cannot_change_the_gravity_that_all_environments_share() -> None:
-    with pytest.raises(UserError, match="a curriculum changed gravity, which training and held-out episodes share"):
+    with pytest.raises(
+        UserError, match="a curriculum or an event changed gravity, which training and held-out episodes share"
+    ):
         Trial(PANEL, still, still, cfg).beside_training()

@@ -164,7 +164,7 @@ def test_held_out_slots_do_not_slow_a_curriculum_down() -> None:
 
 
 def test_a_curriculum_that_changes_a_shared_term_is_refused() -> None:
-    with pytest.raises(UserError, match="a curriculum changed termination 'cart_out_of_bounds'"):
+    with pytest.raises(UserError, match="a curriculum or an event changed termination 'cart_out_of_bounds'"):
         trial("shared_curriculum").beside_training()
 
 
@@ -173,7 +173,7 @@ def test_without_the_hook_observation_noise_reaches_held_out_slots(monkeypatch: 
 
     monkeypatch.setattr(hooks.Hooks, "_attach_noise", lambda *_: None)
     monkeypatch.setattr(hooks.Hooks, "_require_no_stray_draws", lambda *_: None)
-    with pytest.raises(UserError, match="differs: observation 'joint_pos' in step 1"):
+    with pytest.raises(UserError, match="differ: observation 'joint_pos' in step 1"):
         trial("observation_noise").alone()
 
 
@@ -210,20 +210,20 @@ def test_without_counters_of_their_own_starts_that_depend_on_them_are_refused(mo
 
 
 def test_an_observation_that_mixes_environments_is_refused() -> None:
-    with pytest.raises(UserError, match="observation 'centered' .*It depends on other environments"):
+    with pytest.raises(UserError, match="observation 'centered' .*This depends on other environments"):
         trial("mixing_observation").alone()
 
 
 @pytest.mark.parametrize(
     ("leak", "complaint"),
     [
-        ("farthest", "observation 'mixed' .*It depends on other environments"),
-        ("last_mean", "observation 'mixed' .*It depends on (what happened before|other environments)"),
-        ("moving_average", "observation 'mixed' .*It depends on what happened before"),
-        ("kept_average", "observation 'mixed' .*It depends on (what happened before|other environments)"),
-        ("age", "observation 'mixed' .*It depends on step counters"),
-        ("mixing_termination", "termination 'far' .*It depends on other environments"),
-        ("stored_statistic", "termination 'far' .*It depends on other environments"),
+        ("farthest", "observation 'mixed' .*This depends on other environments"),
+        ("last_mean", "observation 'mixed' .*This depends on (what happened before|other environments)"),
+        ("moving_average", "observation 'mixed' .*This depends on what happened before"),
+        ("kept_average", "observation 'mixed' .*This depends on (what happened before|other environments)"),
+        ("age", "observation 'mixed' .*This depends on step counters"),
+        ("mixing_termination", "termination 'far' .*This depends on other environments"),
+        ("stored_statistic", "termination 'far' .*This depends on other environments"),
         (
             "stored_start",
             "reset event 'surprise' changes joint_velocity of 'robot' at the start.*on what happened before",

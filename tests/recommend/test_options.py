@@ -80,7 +80,7 @@ def test_runs_that_were_given_up_are_paid_and_did_not_reach_the_target() -> None
     with_cut = [*own, *(PricedRun(run=each, price=PRICE) for each in cut)]
     (alone,), (option,) = measured_options(own), measured_options(with_cut)
     assert (option.reached, len(option.run_ids)) == (5, 9)
-    assert option.notes == ("interrupted from outside, and counted as short of the target: 4 of its runs",)
+    assert option.notes == ("4 of its runs were interrupted, and count as short of the target",)
     assert alone.cost is not None and option.cost is not None
     assert option.cost.value == pytest.approx(alone.cost.value + 0.05 * 4 / 5)
     assert option.cost.interval[0] < option.cost.value < option.cost.interval[1]
@@ -170,7 +170,7 @@ def test_the_interval_of_a_median_contains_two_order_statistics(
 def test_four_runs_are_shown_and_not_ranked() -> None:
     own = [PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"{n}"), price=PRICE) for n in range(4)]
     (option,) = measured_options(own)
-    assert not option.ranked and option.notes == ("not ranked: 4 of at least 5 runs",)
+    assert not option.ranked and option.notes == ("not ranked: it needs at least 5 runs, and has 4",)
 
 
 def priced(count: int = 5, **changes: object) -> list[PricedRun]:

@@ -498,7 +498,7 @@ def test_an_uneven_mix_of_versions_of_the_code_claims_nothing(tmp_path: Path) ->
     cohort_of(tmp_path, "b", [15, 16], first_seed=7, **new)
     finding = finding_of(tmp_path)
     assert finding.mixes_code and finding.time_p_value is None
-    assert "no claim beyond these runs, because they were trained by several versions" in finding_sentence(finding)
+    assert "no claim beyond these runs, because several versions of the code trained" in finding_sentence(finding)
 
 
 def test_versions_of_the_code_in_equal_shares_and_one_version_each_are_compared(tmp_path: Path) -> None:

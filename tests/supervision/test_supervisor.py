@@ -169,7 +169,7 @@ def test_a_killed_supervisor_is_told_in_one_line(tmp_path: Path) -> None:
         process.wait(60)
         assert process.stderr is not None
         said = process.stderr.read()
-    assert said.splitlines()[-1].startswith("something killed the supervisor of this process, so the attempt has no")
+    assert said.splitlines()[-1].startswith("something killed the supervisor of this training, so its end is")
     assert "Traceback" not in said
 
 

@@ -21,7 +21,7 @@ def test_a_home_that_cannot_be_written_ends_a_program_in_one_line() -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
         "error: compiled kernels can't be kept in /proc/home/.cache/warp (No such file or directory): set "
-        "WARP_CACHE_PATH to a folder that you can write\n"
+        "WARP_CACHE_PATH to a writable folder\n"
     )
 
 

@@ -119,7 +119,7 @@ TRAIN_MISTAKES = [
     ),
     (
         ["physics=newton_mujoco", "--num_envs", str(2**26)],
-        r"physics=newton_mujoco: 67109120 environments need about [\d.]+ GB of memory, and [\d.]+ GB are free: "
+        r"physics=newton_mujoco: 67109184 environments need about [\d.]+ GB of memory, and [\d.]+ GB are free: "
         r"there is room for \d+, held-out slots included",
     ),
     (["physics=isaacsim_physx"], r"needs Isaac Sim, which is not installed here"),
@@ -151,14 +151,14 @@ TRAIN_MISTAKES = [
     (["agent.actor.hidden_dims=['wide']"], r"agent.actor.hidden_dims is a list like \[32, 32\]"),
     (
         ["env.events.reset_pole.params.position_range=[-1,1,2]"],
-        r"params.position_range has 2 values like \(-?\d.*\), and '\[-1,1,2\]' has not",
+        r"params.position_range needs 2 values like \(-?\d.*\), not '\[-1,1,2\]'",
     ),
-    (["env.events.reset_pole.params.position_range=[-1,'a']"], r"params.position_range has 2 values like"),
-    (["env.events.reset_pole.params.position_range=1"], r"params.position_range has 2 values like .*, and '1' has not"),
-    (["env.scene.robot.init_state.pos=[0,0]"], r"robot.init_state.pos has 3 values like .*, and '\[0,0\]' has not"),
+    (["env.events.reset_pole.params.position_range=[-1,'a']"], r"params.position_range needs 2 values like"),
+    (["env.events.reset_pole.params.position_range=1"], r"params.position_range needs 2 values like .*, not '1'"),
+    (["env.scene.robot.init_state.pos=[0,0]"], r"robot.init_state.pos needs 3 values like .*, not '\[0,0\]'"),
     (
         ["env.rewards.pole_pos.params.asset_cfg.joint_ids=slice(None)"],
-        r"asset_cfg.joint_ids selects by numbers, and 'slice\(None\)' has none: give a list like \[0, 1\], or leave",
+        r"asset_cfg.joint_ids is a list of indices, and 'slice\(None\)' is not: give a list like \[0, 1\], or leave",
     ),
     (["env.scene.robot.init_state.joint_pos={'cart_to_pole': [1]}"], r"init_state.joint_pos is of type dict .*not"),
     (["env.events.reset_pole.func=3"], r"env.events.reset_pole.func is of type .*, and '3' is not"),

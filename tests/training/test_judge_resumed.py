@@ -310,5 +310,5 @@ def test_a_screening_whose_episodes_start_differently_than_before_is_invalid_by_
     slots.starts = {"joint_position of 'robot'": "01"}
     judge.after_iteration(30)
     assert [row.invalid is None for row in rows] == [True, False]
-    assert "start differently than before on the same seeds: joint_position of 'robot'" in rows[-1].invalid
+    assert "start differently from earlier episodes with the same seeds: joint_position of 'robot'" in rows[-1].invalid
     assert rows[0].starts == {"joint_position of 'robot'": "00"}

@@ -115,7 +115,7 @@ def test_a_removed_last_attempt_is_noticed(resumed: Path, tmp_path: Path) -> Non
         journal.unlink()
     checked = script("verify_ledger", "--log_root", tmp_path)
     assert checked.returncode == 1
-    assert "console-3.log:1: it is the output of attempt 3, whose journals are missing" in checked.stdout
+    assert "console-3.log:1: it is the console output of attempt 3, whose journals are missing" in checked.stdout
 
 
 def test_totals_add_up_over_attempts(resumed: Path) -> None:

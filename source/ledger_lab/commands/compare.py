@@ -54,8 +54,7 @@ def compare_runs(
         make_console(sys.stderr).print(*map(str, differences), sep="\n", soft_wrap=True)
         count = f"{len(differences)} field{'s' if len(differences) != 1 else ''}"
         raise UserError(
-            f"{a} and {b} do not measure the same thing: the {count} above differ; compare runs of one task, panel, "
-            "target and cost window"
+            f"{a} and {b} do not measure the same thing: the {count} above differ, and must be the same in all runs"
         )
     return RunComparison((side_a, side_b), compare(side_a, side_b, priced_alike=price is not None), price)
 

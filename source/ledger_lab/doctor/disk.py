@@ -106,11 +106,11 @@ def check_caches(environ: Mapping[str, str]) -> Finding:
         text, _, way_out = str(error).rpartition(": ")
         return fail(text, way_out)
     sums = cache_home(environ) / "ledger_lab"
-    for folder, slow, variable in (kernels, "starts", "WARP_CACHE_PATH"), (sums, "reports", "XDG_CACHE_HOME"):
+    for folder, slow, variable in (kernels, "start-ups", "WARP_CACHE_PATH"), (sums, "reports", "XDG_CACHE_HOME"):
         if obstacle := _obstacle(existing(folder)):
             return warn(
                 f"{folder} can't be written ({obstacle}): {slow} take longer",
-                f"set {variable} to a folder that you can write",
+                f"set {variable} to a writable folder",
             )
     return ok(f"{kernels}, {sums}")
 
@@ -124,7 +124,7 @@ def check_temporary(usual: Path | None, memory: Path = Path("/dev/shm"), free_by
         free_bytes: Free space in ``usual``; by default that of the disk [B].
     """
     if usual is None:
-        return fail("no folder for temporary files can be written", "set TMPDIR to a folder that you can write")
+        return fail("no folder for temporary files can be written", "set TMPDIR to a writable folder")
     free = shutil.disk_usage(usual).free if free_bytes is None else free_bytes
     if free < _LEAST_BYTES:
         return warn(f"{usual} has {free / _MIB:.0f} MiB free", "free some space, or set TMPDIR")

@@ -13,10 +13,10 @@ from ledger_lab.panels.starts import changed_starts
 def compared_with_record(result: PanelResult, run: Run, code: Mapping[str, str]) -> tuple[PanelResult, str | None]:
     """Compare a score with the recorded scores of its run on the same panel.
 
-    If the simulation repeats episodes bit for bit, the episodes must start as they did in the training, whichever
-    checkpoint was scored, and the same checkpoint must have the same episodes. Another process has another clock,
-    another hash seed, other numbers of environments and threads, and no curriculum. So a difference shows that episodes
-    depend on more than their seeds, unless code, package versions or the processor differ, too.
+    If the simulation repeats episodes bit for bit, the episodes of every checkpoint must start as they did in the
+    training, and those of the same checkpoint must be equal. This process has another clock, another hash seed, other
+    numbers of environments and threads, and no curriculum. So a difference shows that episodes depend on more than
+    their seeds, unless code, package versions or the processor differ, too.
 
     Args:
         result: The score.
@@ -30,7 +30,7 @@ def compared_with_record(result: PanelResult, run: Run, code: Mapping[str, str])
     if (found := next(_differences(result, run), None)) is None:
         return result, None
     if causes := list(_other_circumstances(run, code)):
-        return result, f"{found}; this may be because of other circumstances: {', '.join(causes)}"
+        return result, f"{found}; this may be because other things differ, too: {', '.join(causes)}"
     reason = f"episodes depend on more than their seeds: {found}"
     return replace(result, invalid=result.invalid or reason), None
 
@@ -43,15 +43,17 @@ def _differences(result: PanelResult, run: Run) -> Iterator[str]:
     for row in (row for attempt in run.attempts for row in attempt.of(PanelResult)):
         if row.invalid is not None or any(getattr(row, name) != getattr(result, name) for name in same):
             continue
-        of = f"in the training, when {row.checkpoint} was scored on the same seeds"
         for name in changed_starts(row.starts, result.starts):
-            yield f"{result.checkpoint} is scored from other starts than {of}: {name}"
+            yield (
+                f"the episodes of {result.checkpoint} start differently from those of {row.checkpoint} in the "
+                f"training, with the same seeds: {name} differs"
+            )
         if row.starts is None or row.checkpoint_sha256 != result.checkpoint_sha256:
             continue  # its fingerprints contain rewards, or it has other episodes
         if others := _episodes(row.outcomes, result.outcomes):
             yield (
-                f"{len(others)} of {result.outcomes.episodes} episodes of {result.checkpoint} are not those that the "
-                f"training recorded; the first is {others[0]}"
+                f"{len(others)} of {result.outcomes.episodes} episodes of {result.checkpoint} differ from those that "
+                f"the training recorded; the first is {others[0]}"
             )
 
 
@@ -72,4 +74,4 @@ def _other_circumstances(run: Run, code: Mapping[str, str]) -> Iterator[str]:
     now = package_versions()
     yield from (f"the version of {name}" for name in now if declared.versions.get(name) != now[name])
     if declared.hardware.get("cpu") != hardware_facts().get("cpu"):
-        yield "another processor"
+        yield "the processor"

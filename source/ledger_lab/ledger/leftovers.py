@@ -35,7 +35,7 @@ def leftover_runs(root: Path) -> Iterator[LedgerDamageError]:
         outputs = sorted(name for name in names if _CONSOLE.fullmatch(name))
         if outputs and not any(map(is_journal, names)):
             path = Path(directory, outputs[0])
-            yield LedgerDamageError(path, 1, "it is the output of a run, whose journals are missing")
+            yield LedgerDamageError(path, 1, "it is the console output of a run whose journals are missing")
 
 
 def leftovers(run: Run) -> Iterator[LedgerDamageError]:
@@ -52,9 +52,9 @@ def leftovers(run: Run) -> Iterator[LedgerDamageError]:
     attempts, evaluations = {*map(attempt_number, journals)}, {*map(evaluation_name, journals)}
     for name in names:
         if (output := _CONSOLE.fullmatch(name)) and (number := int(output[1] or 1)) not in attempts:
-            what = f"the output of attempt {number}"
+            what = f"the console output of attempt {number}"
         elif (output := _EVALUATION.fullmatch(name)) and output[1] not in evaluations:
-            what = "the output of an evaluation"
+            what = "the console output of an evaluation"
         else:
             continue
         yield LedgerDamageError(run.directory / name, 1, f"it is {what}, whose journals are missing")

@@ -1,10 +1,11 @@
-"""What a task declares, and what a curriculum or an event of the training changes of it.
+"""Keeps held-out slots at what the task declares, although curricula and events of the training change it.
 
-Held-out episodes play with the task as it is declared. Three kinds of changes are treated in three ways:
+There are three kinds of changes:
 
-- Physical parameters and default states have rows per slot: held-out slots keep theirs (:mod:`.parameter_rows`).
-- Events and commands are set to their configuration while they run for held-out slots.
-- Everything else is shared by all slots. If it changes, scores prove nothing, and the training ends with its name.
+- Physical parameters and default states have a row per slot. Held-out slots keep theirs (:mod:`.parameter_rows`).
+- Events and commands have their declared configuration while they run for held-out slots.
+- Everything else is shared by all slots. If it changes, scores prove nothing, so the training ends with an error that
+  names it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FREE = frozenset(
 """Parts of a task's configuration that may change, or that are compared term by term."""
 
 _HARMLESS = ("isaaclab.envs.mdp.events", "isaaclab.envs.mdp.rewards", "ledger_lab.tasks.")
-"""Modules whose events and curricula change only training slots, states, rewards and parameters of events."""
+"""Prefixes of modules whose events and curricula change only training slots, states, rewards and event parameters."""
 
 
 class Declared:
@@ -115,7 +116,7 @@ class Declared:
         now = self._now()
         found = [name for name in {**self._shared, **now} if self._shared.get(name) != now.get(name)]
         if found := found or (self.parameters.changed_for_all() if self._watches else []):
-            raise _refusal("a curriculum", found[0])
+            raise _refusal("a curriculum or an event", found[0])
 
     def differences(self) -> list[str]:
         """Return the names of all values that differ from what is declared. Asks the device."""
@@ -124,7 +125,7 @@ class Declared:
         return [*shared, *self.parameters.differences()]
 
     def _watch(self, undo: ExitStack, owner: Any, name: str, what: str) -> None:  # noqa: ANN401 - a manager
-        """Look for changes by a call for training slots; put back those of held-out rows, and refuse the others."""
+        """After each call for training slots, restore held-out rows, and refuse changes that all slots share."""
         call: Callable[..., Any] = getattr(owner, name)
 
         def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
@@ -142,7 +143,7 @@ class Declared:
         undo.callback(delattr, owner, name)
 
     def _divide_updates(self, undo: ExitStack, term: Any, cfg: Any, streams: SlotStreams) -> None:  # noqa: ANN401
-        """Update a command twice once its configuration has changed: as declared for held-out slots, and for training.
+        """Update a command twice if its configuration has changed: as declared for held-out slots, then for training.
 
         Isaac Lab updates commands of all environments at once.
         """
@@ -182,8 +183,8 @@ class Declared:
 def _refusal(who: str, what: str) -> UserError:
     """Return the error for a change of something that training and held-out episodes share."""
     return UserError(
-        f"{who} changed {what}, which training and held-out episodes share: change only events, commands, rewards or "
-        "physical parameters, or train with --no_eval and score with evaluate.py"
+        f"{who} changed {what}, which training and held-out episodes share: let it change only events, commands, "
+        "rewards or physical parameters, or train with --no_eval and score with evaluate.py"
     )
 
 

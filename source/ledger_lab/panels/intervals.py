@@ -57,7 +57,7 @@ class ConfirmedShare:
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval of the true success rate. It allows for the selection: the confirmation passed.
 
-        It begins at the target at the lowest: that the policy reaches its target is what the confirmation proves, and
+        Its lower end is at least the target: that the policy reaches its target is what the confirmation proves, and
         the error budget of the run is the probability that this is wrong. **For each policy that reaches its target,
         the interval holds the true rate in a share of ``confidence`` of the confirmations that pass,** whichever
         confirmation of a run it is, however strict the test was, and whenever the confirmation ended.

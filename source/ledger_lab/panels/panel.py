@@ -29,8 +29,8 @@ class Cell:
 class Panel:
     """Held-out episodes, and the condition under which an episode is a success.
 
-    An episode succeeds if no termination ended it before its horizon, and the success function was true at every step
-    of the last :attr:`hold_s` seconds. :attr:`early_time_out` says what terminations that are time-outs do.
+    An episode succeeds if no termination ended it before its full length, and the success function was true at every
+    step of the last :attr:`hold_s` seconds. For terminations that are time-outs, see :attr:`early_time_out`.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Panel:
     seeds: tuple[int, ...]
     """Identities of the episodes, the same for every cell."""
     episode_length_s: float
-    """Horizon [s]."""
+    """Full length of an episode [s]."""
     target_success: float
     """Share of successful episodes that a working policy reaches, in (0, 1]."""
     success_function: str
@@ -53,10 +53,10 @@ class Panel:
     hold_s: float = 0.0
     """How long the success function must be true at the end [s]; 0 requires the last step only."""
     early_time_out: EarlyTimeOut = "failure"
-    """What becomes of an episode that a termination with ``time_out=True`` ends before the horizon.
+    """What happens if a termination with ``time_out=True`` ends an episode before its full length.
 
-    It is a ``failure``, or it is ``judged`` as if this were its horizon. At the horizon, such terminations have no
-    effect; other terminations always end an episode as a failure.
+    ``failure``: the episode fails. ``judged``: the success function decides, as at the full length. In the last step,
+    such terminations have no effect. Other terminations always mean a failure.
     """
     cells: tuple[Cell, ...] = (Cell("nominal"),)
 

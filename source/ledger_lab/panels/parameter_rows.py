@@ -1,4 +1,4 @@
-"""Physical parameters of held-out slots: put back to what the task declares, and kept from changes for all slots."""
+"""Restores the physical parameters of held-out slots to their declared values, and undoes changes by the training."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _STATE = frozenset(
 """Arrays of Newton's model that hold a state or a command; ``joint_X_p`` is the pose of an asset with a fixed base."""
 
 _TYPES = (wp.float32, wp.float64, wp.int32, wp.bool)
-"""Types of the numbers in an array that can be compared; the others are addresses."""
+"""Types of numbers that can be compared; other types are addresses."""
 
 _MOTOR_PARAMETER = re.compile("stiffness|damping|limit|_lim$|armature|friction|saturation|strength")
-"""Attributes of an actuator that Isaac Lab computes, which are parameters and no states."""
+"""Matches parameters, not states, among the attributes of an actuator that Isaac Lab computes."""
 
 _ASSET_TABLES = (
     ("body_mass", "set_masses_index", "masses"),
@@ -166,7 +166,7 @@ class ParameterRows:
     def kept(self) -> Iterator[None]:
         """Keep the parameters as they are, while training slots run a function that may change them for all slots.
 
-        Does not ask the device, but for engines other than Newton.
+        The host waits for the device only with engines other than Newton.
         """
         if self._stale:
             self._take(self._model)
@@ -188,11 +188,11 @@ class ParameterRows:
         self._stale = False
 
     def differences(self) -> list[str]:
-        """Return the names of the parameters that now differ from their declared values. Asks the device."""
+        """Return the names of the parameters that differ from their declared values. The host waits for the device."""
         return [name for name, rows in self.now() if bool(_differs(rows, self._declared[name]).any())]
 
     def changed_for_all(self) -> list[str]:
-        """Return the names of values that were changed for all slots, and that no slot can keep. Asks the device.
+        """Return the names of changed values that all slots share. The host waits for the device.
 
         These are values that all worlds share, values in the model that were written without telling the solver, and
         values that were written into the solver's model, where Newton would compute others.

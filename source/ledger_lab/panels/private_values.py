@@ -1,4 +1,4 @@
-"""Values that a term keeps for itself: numbers, texts, and tensors among its attributes."""
+"""The private values of a term: numbers, texts and tensors among its attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PrivateValues:
     """
 
     def __init__(self, term: object, num_envs: int, first: int) -> None:
-        """Remember the values. Does not ask the device.
+        """Remember the values. The host does not wait for the device.
 
         Args:
             term: The term.
@@ -44,7 +44,7 @@ class PrivateValues:
     def changed(self) -> list[str]:
         """Set the rows of held-out slots to what they were, and return the names of other values that differ.
 
-        Asks the device only if a tensor without a row per environment was written.
+        The host waits for the device only if a tensor without a row per environment was written.
         """
         found, now = [], dict(PrivateValues._leaves(self, keeps=False))
         for place in {**self._values, **now}:

@@ -1,9 +1,9 @@
-"""Plays held-out episodes twice before a panel counts, and compares the two plays.
+"""Plays held-out episodes twice before the first panel, and compares the two plays.
 
-An episode may depend on its seed alone. So the second play puts the episodes into other slots, beside copies that act
-wildly, after other episodes, and into other surroundings: step counters, clocks, the process id, hashes and random
-streams differ. What differs between the two plays depends on one of these. Further plays with a single difference, or
-without one event, find out on which.
+An episode must depend on its seed alone. So in the second play, the episodes are in other slots, beside slots with much
+larger actions, and after other episodes, while step counters, clocks, the process id, hashes and random streams differ.
+If the two plays differ, episodes depend on one of these circumstances. To find out on which, further plays change only
+one of them, or leave out one event.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _STEPS, _PHYSICS_STEPS, _LEAST_STEPS = 16, 64, 2
 that a rehearsal takes seconds. On other engines, only starts and functions of scattered states are compared."""
 
 _LIBRARIES = ("isaaclab", "torch", "numpy", "warp", "functools", "builtins", "ledger_lab.panels")
-"""Beginnings of the names of modules that remember nothing of a task."""
+"""Prefixes of modules whose globals are not restored: they hold no state of a task."""
 
 _ROUNDING = 1e-3
-"""Largest difference, relative and absolute, that rounding may make on other engines, whose slots have different places
-in the world."""
+"""Largest difference, relative and absolute, that counts as rounding on other engines. Their slots are at different
+places in the world."""
 
 _WILD = 10.0
 """How much larger the actions of the other slots are in the second play."""
@@ -58,7 +58,7 @@ class Stage(Protocol):
         """
 
     def start_one(self) -> None:
-        """Start an episode in a single slot, which refuses a draw that has by chance a row per slot."""
+        """Start an episode in a single slot, to refuse draws whose row count equals that of the slots by chance."""
 
     def play(self, actions: torch.Tensor) -> None:
         """Step all slots of the environment.
@@ -74,7 +74,7 @@ class Stage(Protocol):
         """Tell whether the physics engine dropped contacts or constraints since the last call."""
 
     def on_interval_events(self, dt: float) -> None:
-        """Let the interval events of held-out slots happen."""
+        """Run the interval events of held-out slots."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class _Circumstances:
     """What is different in the second play."""
 
     company: bool = True
-    """Whether episodes are in other slots, beside copies that act wildly."""
+    """Whether episodes are in other slots, beside slots with much larger actions."""
     surroundings: bool = True
     """Whether counters, clocks, the process id, hashes and random streams differ."""
 
@@ -101,10 +101,10 @@ type _Recording = dict[str, torch.Tensor]
 
 
 class Rehearsal:
-    """Plays of the held-out episodes of one environment; all of them leave the environment as it was."""
+    """Plays of the held-out episodes of one environment. Afterwards, the environment is as it was."""
 
     def __init__(self, base: ManagerBasedRLEnv, first: int, cells: Sequence[str], success: object) -> None:
-        """Choose who plays where. Call it before any hook is attached.
+        """Choose the slot of each episode in the second play. Call it before any hook is attached.
 
         Args:
             base: The environment, unwrapped.
@@ -158,8 +158,8 @@ class Rehearsal:
                 base.extras["log"] = log
 
     def _describe(self, found: str, differs: Callable[[_Circumstances], str | None]) -> str:
-        """Return the message: what differs, what makes the difference, and on what it depends."""
-        several = "several circumstances together"
+        """Return the message: what differs, which event causes it, and on what it depends."""
+        several = "several of these together: other environments, earlier episodes, counters, clocks, random numbers"
         what = next((words for only, words in _DEPENDS_ON if differs(only) is not None), several)
         for mode, name, term in _events(self._base):
             function = term.func
@@ -171,8 +171,9 @@ class Rehearsal:
             finally:
                 term.func = function
         return (
-            f"a held-out episode was played twice with the same seed, and differs: {found}. It depends on {what}. An "
-            "episode may depend only on its own state, and on numbers that torch draws with one row per environment"
+            f"held-out episodes depend on more than their seeds: two plays of the same episode differ: {found}. This "
+            f"depends on {what}. An episode may depend only on its own state, and on random numbers that torch draws "
+            "with one row per environment"
         )
 
     def _difference(
@@ -282,7 +283,7 @@ class Rehearsal:
                 yield f"observation {name!r}", term.func(base, **term.params)[self._rows]
 
     def _look_elsewhere(self, stage: Stage, success_name: str) -> None:
-        """Let all terms see states far from the start, late in an episode; twice, so that few calls are a period."""
+        """Call all terms with states far from the start, late in an episode; twice, in case a term alternates."""
         base = self._base
         for _ in range(2):
             _scatter(base, self._before, self._first, self._order, self._kept)
@@ -291,7 +292,7 @@ class Rehearsal:
                 pass
 
     def _probes(self, steps: int, order: NDArray[np.int64], *, wild: bool) -> torch.Tensor:
-        """Return the actions of all slots: those of an episode are its own; shape (steps, num_envs, actions)."""
+        """Return the actions of all slots, which follow from the episode numbers; shape (steps, num_envs, actions)."""
         base = self._base
         actions = base.action_manager.total_action_dim
         own = [np.random.default_rng([0x9807E, int(each)]).uniform(-1.0, 1.0, (steps, actions)) for each in order]
@@ -359,7 +360,7 @@ class _Memory:
 
 
 def _is_plain(value: Any) -> bool:  # noqa: ANN401 - any value
-    """Tell whether assigning a value is enough to restore it."""
+    """Tell whether a value is immutable, so that assigning it restores it."""
     return value is None or isinstance(value, bool | int | float | str)
 
 

@@ -1,8 +1,8 @@
 """Held-out slots that replay episodes of the panel before.
 
-A replay has the same seed and the same policy, but another slot, other company, and a later time. If it is not the same
-episode bit for bit, then episodes depend on more than their seeds: on what a curriculum changed, on what an earlier
-episode left, or on other slots.
+A replay has the same seed and the same policy, but it plays later, in another slot, beside other episodes. If it is not
+equal bit for bit, episodes depend on more than their seeds: on what a curriculum changed, on what an earlier episode
+left, or on other slots.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
 LEAST_REPLAYS, MOST_REPLAYS = 8, 16
-"""Slots that replay episodes. They are more than the least if a simulation has slots to spare."""
+"""Number of slots that replay episodes; more than the least only if a simulation has slots to spare."""
 
 _COMPARED = {
     "success": "its success",
@@ -147,8 +147,8 @@ class ReplaySlots:
                 cell, seed = played.panel.episodes[episode]
                 when = "at the same time" if self._before is None else "in the panel before"
                 return (
-                    f"episode {seed} of cell {cell!r} was played {when}, and replayed by the same policy in another "
-                    f"slot, with a difference in {what}"
+                    f"episode {seed} of cell {cell!r} was played {when}, and replayed with the same policy in another "
+                    f"slot: the two differ in {what}"
                 )
         return None
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 OF_ALL_ENVIRONMENTS = {
     "isaaclab.envs.mdp.actions.rmpflow_task_space_actions:RMPFlowAction": "each reset restarts it in all environments",
-    "isaaclab.envs.mdp.events:randomize_visual_color": "it draws from a generator of its own",
-    "isaaclab.envs.mdp.events:randomize_visual_texture_material": "it draws from a generator of its own",
+    "isaaclab.envs.mdp.events:randomize_visual_color": "it draws from its own random generator",
+    "isaaclab.envs.mdp.events:randomize_visual_texture_material": "it draws from its own random generator",
     "isaaclab_tasks.contrib.keyboard.mdp.commands.typing_commands:LetterTypingCommand": (
-        "it draws from a generator of its own, and replays states of all environments"
+        "it draws from its own random generator, and replays states of all environments"
     ),
     "isaaclab_tasks.contrib.nist.mdp.events:reset_end_effector_around_asset": "it moves targets of all environments",
     "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_rigid_objects_in_focus": (
@@ -27,7 +27,7 @@ OF_ALL_ENVIRONMENTS = {
         "all environments have the same light"
     ),
     "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_visual_texture_material": (
-        "it draws from a generator of its own"
+        "it draws from its own random generator"
     ),
     "isaaclab_tasks.core.lift.mdp.events:conditional_reset": (
         "it replays states of all environments, by their success in the training"
@@ -37,10 +37,10 @@ OF_ALL_ENVIRONMENTS = {
         "its network learns from all environments"
     ),
 }
-"""Terms of Isaac Lab that no hook can divide between training slots and held-out slots, with the reason."""
+"""Terms of Isaac Lab whose state all environments share, or that draw outside of torch's stream, with the reason."""
 
 _GRAVITY = "isaaclab.envs.mdp.events:randomize_physics_scene_gravity"
-"""An event that changes each world of Newton by itself, and all environments of other engines."""
+"""An event that changes single worlds of Newton, but always all environments of other engines."""
 
 
 def require_seedable(env_cfg: ManagerBasedRLEnvCfg) -> None:

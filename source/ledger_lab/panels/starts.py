@@ -63,7 +63,7 @@ def start_quantities(
 
 
 def different_start(names: Iterable[str]) -> str | None:
-    """Return why a panel is invalid whose episodes start differently than before on the same seeds.
+    """Return why a panel is invalid: its episodes start differently from earlier episodes with the same seeds.
 
     Args:
         names: The quantities that differ.
@@ -74,8 +74,8 @@ def different_start(names: Iterable[str]) -> str | None:
     if (name := next(iter(names), None)) is None:
         return None
     return (
-        f"its episodes start differently than before on the same seeds: {name}. Something that a curriculum or an "
-        "event changed lasts longer than an episode"
+        f"its episodes start differently from earlier episodes with the same seeds: {name} differs. A curriculum or an "
+        "event changed something that outlasts an episode"
     )
 
 

@@ -257,7 +257,7 @@ class GlobalStreams:
 
 @contextmanager
 def drawing_with_torch(what: str, *, naming: bool = False) -> Iterator[None]:
-    """Refuse draws by other libraries than torch.
+    """Refuse random draws by libraries other than torch.
 
     Args:
         what: What draws, for the message.

@@ -1,4 +1,4 @@
-"""What no held-out episode may depend on: step counters, clocks, the process, hashes and global random streams."""
+"""Changes what no held-out episode may depend on: step counters, clocks, the process, hashes, global random streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf
 """Functions of Python's module ``time`` that read a clock."""
 
 _LATER = 1_000_003
-"""By how many seconds clocks, and by how many steps counters, are ahead in other surroundings."""
+"""How far clocks [s] and step counters are ahead in other surroundings."""
 
 
 class _Later(datetime.datetime):

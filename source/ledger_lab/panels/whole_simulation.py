@@ -1,4 +1,4 @@
-"""Everything that the next step of a simulation depends on."""
+"""Copies everything that the next step of a simulation depends on."""
 
 from __future__ import annotations
 

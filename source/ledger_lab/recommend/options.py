@@ -147,11 +147,11 @@ def _measured(configuration: Configuration, runs: Sequence[ScaledRun], confidenc
         notes += [] if str(error) in notes or time is None else [f"no cost: {error}"]
     notes += [] if cost is None else _cost_notes(runs)
     if interrupted := sum(run.interrupted for run in runs):
-        notes.append(f"interrupted from outside, and counted as short of the target: {interrupted} of its runs")
+        notes.append(f"{interrupted} of its runs were interrupted, and count as short of the target")
     if names := differing([run.settings for run in runs], without=_TOLD):
         notes.append(f"its runs differ in {', '.join(names)}")
     if len(runs) < FEWEST_RUNS:
-        notes.append(f"not ranked: {len(runs)} of at least {FEWEST_RUNS} runs")
+        notes.append(f"not ranked: it needs at least {FEWEST_RUNS} runs, and has {len(runs)}")
     return Option(
         configuration=configuration,
         basis=Basis.MEASURED,

@@ -28,7 +28,7 @@ _DIFFER = 0.05
 def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price], confidence: float = 0.95) -> list[Option]:
     """Return an option for each size that the laws predict and nobody trained.
 
-    Sizes are the measured ones, and the powers of two up to twice the largest measured number of processes. For each
+    Sizes are the measured numbers of processes, and the powers of two between them. For each
     size, the machine is the cheapest one that has an accelerator for every process, among the machines of the runs and
     the entries of the price book with the same accelerator. If the size was measured there, nothing is predicted. Spot
     machines are left out, because the laws do not contain what preemptions add.

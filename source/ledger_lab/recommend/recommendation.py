@@ -79,7 +79,7 @@ def of_one_yardstick(runs: Sequence[PricedRun], target: float | None) -> list[Pr
                 ("panel", {each.panel_id for each in groups}),
             )
             if len(values) > 1
-        ] or ["rule of the verdict, end or clock"]
+        ] or ["version of the verdict's rule, --stop_at_target or --timing"]
         way = "give --target" if differs == ["target"] else "name the runs or cohorts of one group"
         listed = "; ".join(_group_words(yardstick, own) for yardstick, own in groups.items())
         raise UserError(

@@ -110,7 +110,7 @@ def _lacking(finding: Finding) -> str | None:
     if min(finding.n_a, finding.n_b) < FEWEST_RUNS:
         return f"each side needs at least {FEWEST_RUNS} runs"
     if finding.mixes_code:
-        return "they were trained by several versions of the code, in unequal shares: name runs of one version"
+        return "several versions of the code trained them, in unequal shares: compare runs of one version"
     if missing := finding.missing_a + finding.missing_b:
         return f"{missing} declared run{'s are' if missing > 1 else ' is'} missing"
     return None

@@ -250,7 +250,10 @@ class RunFacts:
 
     @cached_property
     def success(self) -> tuple[float, tuple[float, float]] | None:
-        """Share of these episodes that succeeded, and its 95 % interval. That of a proof assumes that it is right."""
+        """Share of these episodes that succeeded, and its 95 % interval.
+
+        The interval of a confirmed policy assumes that the policy reaches its target.
+        """
         if self.proof is not None:
             proven = self.proof.share(self.declared.target_success)
             return proven.share, proven.interval()

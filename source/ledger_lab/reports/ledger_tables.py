@@ -234,7 +234,7 @@ _RUNS: list[Column[_RunRow]] = [
     ),
     column("declared_usd_per_hour DOUBLE its price [USD/h]", lambda of: of.summary.declared_price["usd_per_hour"]),
     column(
-        "heldout_low DOUBLE lower end of the interval of heldout_success, 95 %; a proof is taken to be right",
+        "heldout_low DOUBLE lower end of the interval of heldout_success, 95 %; assumes that a confirmation is right",
         lambda of: (of.summary.heldout_interval or (None, None))[0],
     ),
     column("heldout_high DOUBLE upper end of interval", lambda of: (of.summary.heldout_interval or (None, None))[1]),

@@ -25,7 +25,7 @@ _NAMES = {
     "device": "device",
     "hardware": "hardware",
     "instance": "instance",
-    "measured_by": "rule of the verdict, end or clock",
+    "measured_by": "version of the verdict's rule, --stop_at_target or --timing",
 }
 """Fields of :class:`Setting`, in words."""
 

@@ -218,7 +218,7 @@ class RunSummary:
     """95 % interval of the share. That of a proven policy allows for the selection by the pass, whichever confirmation
     of the run it was, provided that the policy reaches its target. That of a screening is Wilson's."""
     changed_code: str | None = _figure(lambda of: of.changed_code)
-    """Functions and classes that had changed since the declaration when a checkpoint was scored or began the run;
+    """Modules that had changed since the declaration when a checkpoint was scored or began the run;
     ``None`` if none had, or if it is unknown."""
     invalid_reason: str | None = _figure(lambda of: of.invalid_reason)
     """Why scores of the run are invalid and left out; ``None`` if all are valid."""

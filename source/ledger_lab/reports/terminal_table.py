@@ -24,7 +24,7 @@ from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import by_yardstick
 from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
 
-_ASSUMED = " · intervals of confirmed policies assume that it is reached"
+_ASSUMED = " · intervals of confirmed policies assume that they reach the target"
 _STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
 
 

@@ -233,11 +233,11 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
         return
     if isinstance(node, slice) and not _is_like(parsed, node):
         raise UserError(
-            f"override {override!r}: {key} selects by numbers, and {value!r} has none: give a list like [0, 1], or "
+            f"override {override!r}: {key} is a list of indices, and {value!r} is not: give a list like [0, 1], or "
             "leave it out to select all"
         )
     if isinstance(node, tuple) and not _is_like(parsed, node):
-        raise UserError(f"override {override!r}: {key} has {len(node)} values like {node!r}, and {value!r} has not")
+        raise UserError(f"override {override!r}: {key} needs {len(node)} values like {node!r}, not {value!r}")
     if children(node) and not isinstance(parsed, Mapping):
         raise UserError(
             f"override {override!r}: {key} is a group: name one of its settings {', '.join(children(node))}"

@@ -271,9 +271,9 @@ def _require_unwrapped(task: str, env: gym.Env[Any, Any]) -> None:
         if not isinstance(env, OrderEnforcing | PassiveEnvChecker):
             kind = type(env)
             raise UserError(
-                f"task {task} comes in the wrapper {kind.__module__}:{kind.__qualname__}, whose state belongs to no "
-                "saved training, and inside which held-out episodes run: let an observation, action or reward term do "
-                "its work, or a subclass of the environment"
+                f"task {task} comes in the wrapper {kind.__module__}:{kind.__qualname__}: held-out episodes and saved "
+                "states don't include wrappers; move what it does into terms (observations, actions, rewards), or into "
+                "a subclass of the environment"
             )
         env = env.env
 

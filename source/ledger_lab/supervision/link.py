@@ -163,7 +163,7 @@ class Link:
             received = decode(self._channel.recv_bytes(), answer, Failed)
         except (EOFError, ConnectionError) as error:
             raise SupervisorLostError(
-                "something killed the supervisor of this process, so the attempt has no recorded end, and is lost"
+                "something killed the supervisor of this training, so its end is not recorded: the attempt is lost"
             ) from error
         if isinstance(received, answer):
             return received

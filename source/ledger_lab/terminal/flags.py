@@ -12,7 +12,7 @@ from ledger_lab.errors import UserError
 DEFAULT_TASK = "LedgerLab-Cartpole"
 
 _HABITS = {
-    "enable_cameras": "cameras that the task has are on: leave it out",
+    "enable_cameras": "leave it out, because the cameras of a task are always on",
     "experiment_name": "--log_root chooses the root folder, and --cohort NAME names a group of runs",
     "load_run": "--resume RUN continues a run, and --checkpoint RUN begins with its policy",
     "logger": "--mirror NAME also writes to TensorBoard, Weights & Biases or MLflow",

@@ -1,4 +1,4 @@
-"""Warp's cache of compiled kernels: where it is, and faults of it that would end every simulation."""
+"""Finds Warp's cache of compiled kernels, and refuses faults in it that would end every simulation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def require_kernel_cache(environ: Mapping[str, str]) -> Path:
         reason = os.strerror(errno.EACCES)
     if reason is not None:
         raise UserError(
-            f"compiled kernels can't be kept in {folder} ({reason}): set WARP_CACHE_PATH to a folder that you can write"
+            f"compiled kernels can't be kept in {folder} ({reason}): set WARP_CACHE_PATH to a writable folder"
         )
     for file in (file for module in modules for file in module.iterdir()):
         if not file.stat().st_size:
