@@ -1,8 +1,8 @@
-"""Runs of a cohort that are no evidence of their own, because another run made the same training.
+"""Finds runs of a cohort that do not count, because another run made the same training.
 
-Either something outside of them ended them, and a later run with the same training seed repeats them. Or they made a
-training again that an earlier run had made, with the same seed and configuration: on one machine, it takes the same
-steps, so that it says nothing new. Only their cost counts: it is part of the cost of the run that stands for them.
+There are two cases. Something outside of a run ended it, and a later run with the same training seed repeats it. Or an
+earlier run made the same training, with the same seed and configuration on the same machine: the second one takes the
+same steps, and shows nothing new. The cost of such a run is added to that of the run that counts.
 """
 
 from __future__ import annotations

@@ -57,10 +57,10 @@ class Figure:
 class RateFit:
     """A law, fitted to the rates of runs.
 
-    It predicts nothing beyond the measured sizes. There, other laws that fit the same runs as well differ from it by
-    more than its interval, and the test for lack of fit does not tell them apart: with four sizes, a spread of 10 %
-    between runs, and coherency where the law knows contention alone, half of the wrong laws or more would pass the
-    test, and hardly any interval would hold the rate of twice the largest size.
+    It predicts nothing beyond the measured sizes. Other laws fit the same runs as well, but differ there by more than
+    the interval, and the test for lack of fit does not tell them apart. For example, with four sizes, a spread of 10 %
+    between runs, and coherency that the law does not contain, at least half of the wrong laws would pass the test, and
+    hardly any interval would contain the rate at twice the largest size.
     """
 
     def __init__(self, law: Law, sizes: Sequence[int], rates: Sequence[float], *, seed: int = 0) -> None:
