@@ -11,6 +11,7 @@ from isaaclab.actuators import IdealPDActuatorCfg
 from isaaclab.envs import ManagerBasedRLEnv
 from isaaclab.managers import CurriculumTermCfg, EventTermCfg, ManagerTermBase, ObservationTermCfg, SceneEntityCfg
 from isaaclab.utils import configclass
+from isaaclab.utils.noise import UniformNoiseCfg
 
 from tests.fakes.leaky_cartpole import RandomCommand, RandomCommandCfg, kick
 
@@ -189,6 +190,23 @@ def center_of_mass(mode: str) -> EventTermCfg:
     )
 
 
+class HeavyCartpole(ManagerBasedRLEnv):
+    """An environment that makes all its bodies three times as heavy after it has been built."""
+
+    def __init__(self, cfg: Any, **kwargs: Any) -> None:
+        super().__init__(cfg, **kwargs)
+        robot = self.scene["robot"]
+        robot.set_masses_index(masses=3.0 * robot.data.body_mass.torch)
+
+
+def noisier(env: ManagerBasedRLEnv, env_ids: Any) -> float:
+    """Raise the noise of an observation."""
+    names = env.observation_manager.active_terms["policy"]
+    noise = env.observation_manager._group_obs_term_cfgs["policy"][names.index("joint_pos")].noise
+    noise.n_max *= 1.1
+    return float(noise.n_max)
+
+
 CURRICULA: dict[str, Any] = {
     "gravity": heavier_world,
     "joint_damping": stiffer_joints,
@@ -198,6 +216,7 @@ CURRICULA: dict[str, Any] = {
     "row_per_slot": row_per_slot,
     "solver": solver_only,
     "action_scale": weaker_push,
+    "noisier": noisier,
 }
 """Curricula that change something for all slots."""
 
@@ -217,6 +236,9 @@ def changing(cfg: Any, *changes: str) -> Any:
                 cfg.commands = ClippedCommandsCfg()
                 term = ObservationTermCfg(func=mdp.generated_commands, params={"command_name": "number"})
                 cfg.observations.policy.number = term
+            case "noise":
+                cfg.observations.policy.enable_corruption = True
+                cfg.observations.policy.joint_pos.noise = UniformNoiseCfg(n_min=0.0, n_max=0.01)
             case "slot scales":
                 cfg.actions.cart_force.class_type = ScaledPush
             case "episode_length":

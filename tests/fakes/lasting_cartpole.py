@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import isaaclab.envs.mdp as mdp
 import torch
 from isaaclab.envs import ManagerBasedRLEnv
-from isaaclab.managers import CurriculumTermCfg, EventTermCfg, ManagerTermBase, ObservationTermCfg, TerminationTermCfg
+from isaaclab.managers import (
+    CurriculumTermCfg,
+    EventTermCfg,
+    ManagerTermBase,
+    ObservationTermCfg,
+    RewardTermCfg,
+    TerminationTermCfg,
+)
 
 from tests.fakes.leaky_cartpole import numbered_kick
 
@@ -122,6 +130,55 @@ class SuccessLatch:
 latched_success = SuccessLatch()
 
 
+def assist(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Help from the first reset on; later calls change nothing."""
+    env.helps = True
+
+
+class Assisted(mdp.JointEffortAction):
+    """A motor that pushes half as much unless the environment helps."""
+
+    def apply_actions(self) -> None:
+        self._processed_actions *= 1.0 if self._env.__dict__.get("helps") else 0.5
+        super().apply_actions()
+
+
+class Gain:
+    """An object of an action."""
+
+    value = 1.0
+
+
+class WithGain(mdp.JointEffortAction):
+    """A motor with a gain in an object of its own."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self.gain = Gain()
+
+    def apply_actions(self) -> None:
+        self._processed_actions *= self.gain.value
+        super().apply_actions()
+
+
+def lower_gain(env: ManagerBasedRLEnv, env_ids: Any) -> None:
+    """Set the gain of an object within an action."""
+    env.action_manager.get_term("cart_force").gain.value = 0.5
+
+
+class LateReward(ManagerTermBase):
+    """A reward that changes what all terms see after some calls."""
+
+    def __init__(self, cfg: Any, env: ManagerBasedRLEnv) -> None:
+        super().__init__(cfg, env)
+        self._calls = 0
+
+    def __call__(self, env: ManagerBasedRLEnv) -> torch.Tensor:
+        self._calls += 1
+        env.helps = self._calls > 60
+        return torch.zeros(env.num_envs, device=env.device)
+
+
 def lasting(cfg: Any, kind: str) -> Any:
     """Add one thing that lasts to a cart-pole's configuration."""
     curriculum = None
@@ -146,6 +203,15 @@ def lasting(cfg: Any, kind: str) -> Any:
             curriculum = harder
         case "latch":
             cfg.observations.policy.latch = ObservationTermCfg(func=Latch)
+        case "early_help":
+            curriculum = assist
+            cfg.actions.cart_force.class_type = Assisted
+        case "early_gain":
+            curriculum = lower_gain
+            cfg.actions.cart_force.class_type = WithGain
+        case "early_reward":
+            cfg.rewards.late = RewardTermCfg(func=LateReward, weight=1.0)
+            cfg.actions.cart_force.class_type = Assisted
         case "latched_success":
             pass
         case _:

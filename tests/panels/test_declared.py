@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import gymnasium as gym
 import pytest
 import torch
+import warp as wp
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
-from tests.fakes.changing_cartpole import changing
+from tests.fakes.changing_cartpole import HeavyCartpole, changing
 from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.panels.test_leaks import balance
 
@@ -47,6 +49,7 @@ BY_EVENTS = [
     [
         "gravity,home,slot scales,row_per_slot,explicit motor,motor",
         "clipped command,narrower",
+        "noise,noisier",
         "gravity add at startup,gravity scale at interval,mass at interval,growing kick at reset",
         *(pytest.param(each, marks=pytest.mark.thorough) for each in (*FOR_ALL, *BY_EVENTS)),
     ],
@@ -76,6 +79,36 @@ def test_mujoco_warp_keeps_what_is_declared() -> None:
 def test_what_all_slots_share_is_refused_by_name(change: str, complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         trial(change).beside_training()
+
+
+@pytest.mark.parametrize("changes", [(), ("gains at startup",)], ids=str)
+def test_what_an_environment_sets_after_it_has_been_built_belongs_to_the_task(
+    changes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a rehearsal does not keep the solver from hearing of it."""
+    monkeypatch.setattr(gym.spec("LedgerLab-Cartpole"), "entry_point", HeavyCartpole)
+    with trial(*changes).simulation(1, 3) as (env, slots), torch.inference_mode():
+        slots.reset()
+        slots.step(torch.zeros(3, 1))
+        slots.begin([still])
+        slots.step(torch.zeros(3, 1))
+        slots.step(torch.zeros(3, 1))
+        solver = wp.to_torch(env.unwrapped.sim.physics_manager._solver.mjw_model.body_mass)
+        told = slots.parameters()["body_mass"].unflatten(0, (slots.count, -1))
+        assert (told[:, 0] == 3.0).all(), "the cart"
+        assert torch.equal(solver[3:, -told.shape[1] :], told)
+
+
+def test_an_asset_with_an_order_of_its_own_keeps_what_is_declared() -> None:
+    """Isaac Lab's copies of masses are put back, too, from which a start-up event draws new ones."""
+    panel = replace(load_panel("velocity_flat_go2_v1"), seeds=(0, 1))
+    go2 = Trial(panel, still, still, lambda: task_cfg("LedgerLab-Velocity-Flat-Go2"))
+    with go2.simulation(2) as (env, slots):
+        robot = env.unwrapped.scene["robot"]
+        assert robot.data.has_body_ordering
+        masses = robot.data.body_mass.torch[:4]
+        assert torch.equal(masses[:2], masses[2:]) and not torch.equal(masses[0], masses[1])
+        assert slots.idle
 
 
 def test_gravity_of_all_environments_is_refused_before_a_training() -> None:

@@ -29,7 +29,7 @@ def _runtime() -> Iterator[None]:
         yield
 
 
-def play(trial: Trial, panels: int, training: int = TRAINING) -> list[Any]:
+def play(trial: Trial, panels: int, training: int = TRAINING, before: int = 0) -> list[Any]:
     """Return what is wrong with each of some panels, while training slots act at random and reset."""
     from ledger_lab.panels.view import TrainingView
 
@@ -38,6 +38,8 @@ def play(trial: Trial, panels: int, training: int = TRAINING) -> list[Any]:
         view = TrainingView(env, slots)
         view.reset()
         view.episode_length_buf = torch.arange(training) * 60  # resets of training slots within the panel
+        for _ in range(before):
+            view.step(torch.randn(training, slots.action_count))
         for _ in range(panels):
             slots.begin([trial.policy])
             while not slots.idle:
@@ -131,3 +133,10 @@ def test_the_starts_of_a_panel_cover_states_parameters_and_gravity() -> None:
         starts = slots.starts(0)
     assert starts is not None
     assert {"gravity", "joint_position of 'robot'", "joint_velocity of 'robot'", "body_mass of 'robot'"} <= set(starts)
+
+
+@pytest.mark.parametrize("kind", ["early_help", "early_gain", "early_reward"])
+def test_what_changes_once_before_the_first_panel_is_found(kind: str) -> None:
+    """Replays don't find it: all panels of the training are equal, but evaluate.py plays other episodes."""
+    with pytest.raises(UserError, match="the training has changed what held-out episodes share"):
+        play(trial(kind), 2, before=50)

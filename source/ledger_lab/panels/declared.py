@@ -177,7 +177,13 @@ class Declared:
         for group, terms in manager._group_obs_term_cfgs.items():
             for name, term in zip(manager.active_terms[group], terms, strict=True):
                 shared[f"observation {name!r}"] = term
-        return {place: value for name, part in shared.items() for place, value in _flat(part, name, ())}
+        found = {place: value for name, part in shared.items() for place, value in _flat(part, name, ())}
+        return {place: value for place, value in found.items() if not _is_noise(place)}
+
+
+def _is_noise(place: str) -> bool:
+    """Tell whether a value belongs to the noise of an observation, which held-out episodes don't have."""
+    return place.startswith("observation ") and "'.noise." in place
 
 
 def _refusal(who: str, what: str) -> UserError:

@@ -26,6 +26,9 @@ _STATE = frozenset(
 )
 """Arrays of Newton's model that hold a state or a command; ``joint_X_p`` is the pose of an asset with a fixed base."""
 
+_STATES_IN_OWN_ORDER = ("body_link_pose_w_user", "body_com_vel_w_user", "joint_pos_user", "joint_vel_user")
+"""Copies of states among an asset's copies of arrays in its own order of bodies and joints."""
+
 _TYPES = (wp.float32, wp.float64, wp.int32, wp.bool)
 """Types of numbers that can be compared; other types are addresses."""
 
@@ -67,21 +70,26 @@ class _Live:
     """Newton's flags for the solver; 0 if the solver does not read the array."""
 
 
-_BEFORE_EVENTS: weakref.WeakKeyDictionary[ManagerBasedRLEnv, dict[str, torch.Tensor]] = weakref.WeakKeyDictionary()
-"""Parameters of all slots before the first start-up event, by name."""
+type _Values = dict[str, torch.Tensor]
+
+_AROUND_EVENTS: weakref.WeakKeyDictionary[ManagerBasedRLEnv, tuple[_Values, _Values]] = weakref.WeakKeyDictionary()
+"""Parameters of all slots before and after the start-up events, by name."""
 
 
 @contextmanager
 def remembered_parameters() -> Iterator[None]:
-    """Remember the parameters of environments that are created within the context, before a start-up event runs."""
+    """Remember the parameters of environments that are created within the context, around their start-up events."""
     from isaaclab.managers import EventManager
 
     apply = EventManager.apply
 
     def remember_and_apply(self: Any, mode: str, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passes through
-        if mode == "startup" and self._env not in _BEFORE_EVENTS:
-            _BEFORE_EVENTS[self._env] = _values(self._env)
+        if mode != "startup" or self._env in _AROUND_EVENTS:
+            apply(self, mode, *args, **kwargs)
+            return
+        before = _values(self._env)
         apply(self, mode, *args, **kwargs)
+        _AROUND_EVENTS[self._env] = before, _values(self._env)
 
     EventManager.apply = remember_and_apply
     try:
@@ -103,10 +111,14 @@ class ParameterRows:
         self._base, self._first = base, first
         self._model, self._assets, self._tables = _model_rows(base, first), _asset_rows(base, first), _tables(base)
         self._ids = torch.arange(first, base.num_envs, dtype=torch.int32, device=base.device)
-        before = _BEFORE_EVENTS.get(base) or _values(base)
         now = dict(self.now())
-        self._declared = {name: before[name][len(before[name]) - len(rows) :].clone() for name, rows in now.items()}
+        self._declared = {name: rows.clone() for name, rows in now.items()}
         self._kept = {name: rows.clone() for name, rows in now.items()}
+        if base in _AROUND_EVENTS:
+            for name, rows in now.items():
+                before, after = (each[name][len(each[name]) - len(rows) :] for each in _AROUND_EVENTS[base])
+                # What the environment has set after its start-up events belongs to the task, too.
+                self._declared[name] = torch.where(_differs(rows, after), rows, before)
         self._shared = [(name, rows, rows.clone()) for name, rows in _shared_rows(base)]
         self._gravity = self._shared_gravity()
         self._stale, self._training, self._noted = True, False, False
@@ -367,8 +379,10 @@ def _asset_rows(base: ManagerBasedRLEnv, first: int) -> list[_Live]:
     for name, asset in _assets(base).items():
         for attribute, value in vars(asset.data).items():
             own = attribute.removeprefix("_")
-            is_default = own.startswith("default_") or own == "soft_joint_pos_limits"
-            if is_default and isinstance(value, wp.array) and len(value) == base.num_envs:
+            is_kept = own.startswith("default_") or own == "soft_joint_pos_limits"
+            # Newton's model has bodies and joints in another order than some assets, which have copies in their own.
+            is_kept |= own.endswith("_user") and own not in _STATES_IN_OWN_ORDER
+            if is_kept and isinstance(value, wp.array) and len(value) == base.num_envs:
                 rows.append(_live(f"{own} of {name!r}", wp.to_torch(value)[first:]))
         actuators: Any = getattr(asset, "actuators", {})
         for group, actuator in actuators.items():

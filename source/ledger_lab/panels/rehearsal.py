@@ -26,7 +26,7 @@ from ledger_lab.panels.capture import Capture
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.surroundings import other_surroundings
-from ledger_lab.panels.whole_simulation import refresh_properties, whole_simulation
+from ledger_lab.panels.whole_simulation import refresh_properties, settle_properties, whole_simulation
 from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ class Rehearsal:
         self._bitwise = exactness(base.cfg) == "bitwise"
         fitting = max(_LEAST_STEPS, min(_STEPS, _PHYSICS_STEPS // base.cfg.decimation))
         self._steps = fitting if self._bitwise else 0
+        self._declared: _Recording | None = None
+        """A play before the training."""
 
     def require_own_episodes(self, stage: Stage, success_name: str) -> None:
         """Refuse a task whose episodes depend on more than their seeds. Training draws the same numbers after it.
@@ -133,10 +135,7 @@ class Rehearsal:
             UserError: If two plays differ. The message names the first quantity that differs, the event that makes the
                 difference if one alone does, and what the episode depends on.
         """
-        base = self._base
-        streams, log = GlobalStreams(), base.extras.get("log")
-        self._memory, self._before = _Memory(base, self._functions), base.scene.get_state()
-        try:
+        with self._left_as_it_was():
             stage.start_one()
             # The first pair finds what terms remember since their first call, which the second play makes anew.
             for steps, forgets in ((0, True), (self._steps, False)):
@@ -144,9 +143,49 @@ class Rehearsal:
                 found = differs(_Circumstances())
                 if found is not None and steps and stage.overflowed():  # the engine drops contacts of other slots, too
                     differs = functools.partial(self._difference, stage, success_name, 0, forgets)
-                    found = differs(_Circumstances())
+                    found, self._declared = differs(_Circumstances()), None
                 if found is not None:
                     raise UserError(self._describe(found, differs))
+
+    def require_unchanged(self, stage: Stage, success_name: str, count: int) -> None:
+        """Refuse episodes that are no longer those of :meth:`require_own_episodes`, before a panel begins.
+
+        Replays don't find what changes only once before the first panel, nor what changes few episodes, such as a
+        termination far from the start. Engines that don't repeat episodes bit for bit are not checked.
+
+        Args:
+            stage: The held-out slots, attached.
+            success_name: What a message calls the success function.
+            count: Number of slots, from the first, that still have the same episodes.
+
+        Raises:
+            UserError: If an episode differs. The message names the first quantity that differs.
+        """
+        declared = self._declared
+        if declared is None or not self._first or not self._bitwise:
+            return
+        # Tensors that were made in inference mode can be written only there.
+        observed = itertools.chain.from_iterable(_tensors(group) for group in self._base.obs_buf.values())
+        with torch.inference_mode(any(each.is_inference() for each in observed)), self._left_as_it_was():
+            now = self._played(stage, success_name, self._steps, self._slots, wild=False)
+            changed = (name for name, value in now.items() if not same_numbers(value[:count], declared[name][:count]))
+            found = next(changed, None)
+            if found is not None and not stage.overflowed():
+                raise UserError(
+                    f"the training has changed what held-out episodes share with it: the same episode now differs in "
+                    f"{found}. Something that a curriculum, an event or a reward has changed lasts longer than an "
+                    "episode: change only events, commands, rewards or physical parameters, or train with --no_eval "
+                    "and score with evaluate.py"
+                )
+
+    @contextmanager
+    def _left_as_it_was(self) -> Iterator[None]:
+        """Restore the environment, what terms remember, and the random streams when the context ends."""
+        base = self._base
+        streams, log = GlobalStreams(), base.extras.get("log")
+        self._memory, self._before = _Memory(base, self._functions), base.scene.get_state()
+        try:
+            yield
         finally:
             streams.restore()
             self._memory.restore()
@@ -183,7 +222,7 @@ class Rehearsal:
         base, order = self._base, self._order if second.company else self._slots
         if forgets:
             self._memory.restore()
-        expected = self._played(stage, success_name, steps, self._slots, wild=False)
+        self._declared = expected = self._played(stage, success_name, steps, self._slots, wild=False)
         if forgets:
             self._memory.restore()
         else:
@@ -334,6 +373,7 @@ class _Memory:
         """
         self._base, self._bitwise = base, exactness(base.cfg) == "bitwise"
         if self._bitwise:
+            settle_properties()
             self._capture = whole_simulation(base, {}, {})
         else:
             entities = [base.scene[name] for name in base.scene.keys()]  # noqa: SIM118 - no dict
@@ -415,6 +455,11 @@ class _NoEvent:
 
     def reset(self, *_: Any, **ids: Any) -> None:  # noqa: ANN401 - the manager resets events that are classes
         """Do nothing."""
+
+
+def _tensors(group: Any) -> Iterator[torch.Tensor]:  # noqa: ANN401 - a tensor, or a dictionary of them
+    """Yield the tensors of an observation group."""
+    yield from (group,) if isinstance(group, torch.Tensor) else group.values()
 
 
 def _scatter(

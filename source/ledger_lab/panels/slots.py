@@ -125,6 +125,7 @@ class HeldOutSlots:
         self._policies: list[Policy | None] = [None] * places
         self._panel_taken = panel
         surplus = self.count - places * self._episodes
+        self._success_name = f"success function {panel.success_function!r}"
         self._exactness = exactness(self._base.cfg)
         self._replay_slots = ReplaySlots(panel, surplus if self._exactness == "bitwise" else 0)
         self._starts: dict[str, torch.Tensor] = {}
@@ -135,6 +136,8 @@ class HeldOutSlots:
         self._unequal: str | None = None
         """How a replay or a start in the last panel differed."""
         self._state: PanelState = "idle"
+        self._checks_next = True
+        """Whether the next panel is the first in this process."""
         self._rehearsal = Rehearsal(self._base, self.first, self._cells(), self._log.success)
         self._hooks = Hooks(self._base, self.first)
         self._declared, self._ground = Declared(self._base, first), GroundWatch(self._base, first)
@@ -163,7 +166,7 @@ class HeldOutSlots:
             if self._capacity is not None:
                 undo.callback(self._capacity.detach)
             self._prepare()
-            self._rehearsal.require_own_episodes(self, f"success function {self._panel.success_function!r}")
+            self._rehearsal.require_own_episodes(self, self._success_name)
             self.start(self._all)
             self._ground.require_apart()
             self._declared.watch_parameters(undo)
@@ -179,9 +182,17 @@ class HeldOutSlots:
         Args:
             policies: Deterministic policies, at most as many as the slots have room for.
             panel: The slots' panel with other seeds; the slots' panel itself by default.
+
+        Raises:
+            UserError: If the training has changed the episodes: looked at before the first panel, and before each panel
+                of a confirmation.
         """
         if not self.idle:
             raise RuntimeError("a panel is due or running already")
+        if self._checks_next or (panel is not None and panel.fresh):
+            self._panel_taken, self._checks_next = self._panel, False
+            self._declared.require_kept()  # names what has changed, where it can
+            self._rehearsal.require_unchanged(self, self._success_name, self.places * self._episodes)
         self._policies = [*policies, *[None] * (self.places - len(policies))]
         self._panel_taken = panel or self._panel
         self._state = "due"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
+import warp as wp
+
 from ledger_lab.panels.capture import Capture
 
 if TYPE_CHECKING:
@@ -47,10 +49,25 @@ def whole_simulation(base: ManagerBasedRLEnv, others: Mapping[str, object], only
     return Capture({"env": base, **others, **physics}, only={**parts, **only})
 
 
+def settle_properties() -> None:
+    """Tell the solver of Newton now about changed physical properties, which it would hear in the next step.
+
+    So what is copied afterwards is complete: that the solver still has to be told is not among it.
+    """
+    from isaaclab.physics import PhysicsManager
+    from isaaclab_newton.physics import NewtonManager
+
+    with wp.ScopedDevice(PhysicsManager._device):
+        for change in list(NewtonManager._model_changes):
+            NewtonManager._solver.notify_model_changed(change)
+    NewtonManager._model_changes = set()
+
+
 def refresh_properties() -> None:
     """Tell MuJoCo's C code that physical properties have been restored."""
     from isaaclab_newton.physics import NewtonManager
 
+    NewtonManager._model_changes = set()  # of what has been replaced
     stepper = getattr(NewtonManager._solver, "stepper", None)
     if stepper is not None:
         stepper.refresh()

@@ -16,7 +16,7 @@ import torch
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.panels.whole_simulation import refresh_properties, whole_simulation
+from ledger_lab.panels.whole_simulation import refresh_properties, settle_properties, whole_simulation
 from ledger_lab.physics import is_mujoco, physics_name
 from ledger_lab.runners.recorded_calls import replaced
 
@@ -137,6 +137,7 @@ class _Whole(SimulationState):
 
     def take(self) -> dict[str, Any]:
         """Copy every value that has changed since construction."""
+        settle_properties()
         return {"places": self._capture.take(), "streams": GlobalStreams().to_data()}
 
     def put(self, state: Mapping[str, Any]) -> str | None:
