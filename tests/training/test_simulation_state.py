@@ -15,6 +15,7 @@ from ledger_lab.panels.episodes import SlotState
 from ledger_lab.panels.perturbations import read_perturbations
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.runners.acting_module import ActingModule
+from tests.fakes.changing_cartpole import changing
 from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
@@ -102,6 +103,22 @@ def test_a_restored_state_continues_episodes_bit_for_bit() -> None:
         slots.go_on([still], taking)
         assert torch.equal(again.sums, first.sums)
         found = steps(view, slots, 80)
+    assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * len(expected)
+
+
+def test_a_restored_solver_knows_of_properties_that_changed_in_the_last_step() -> None:
+    def heavy_at_reset() -> Any:
+        return changing(task_cfg("LedgerLab-Cartpole"), "mass at reset")
+
+    with simulation(True, Loop(), heavy_at_reset) as (view, slots, state):
+        steps(view, slots, 5)
+        view.episode_length_buf = torch.full((TRAINING,), 10_000)
+        steps(view, slots, 1)
+        saved = state.take()
+        expected = steps(view, slots, 20)
+    with simulation(True, Loop(), heavy_at_reset) as (view, slots, state):
+        assert state.put(saved) is None
+        found = steps(view, slots, 20)
     assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * len(expected)
 
 

@@ -137,7 +137,7 @@ class HeldOutSlots:
         """How a replay or a start in the last panel differed."""
         self._state: PanelState = "idle"
         self._checks_next = True
-        """Whether the next panel is the first in this process."""
+        """Whether the next panel is the first of the training."""
         self._rehearsal = Rehearsal(self._base, self.first, self._cells(), self._log.success)
         self._hooks = Hooks(self._base, self.first)
         self._declared, self._ground = Declared(self._base, first), GroundWatch(self._base, first)
