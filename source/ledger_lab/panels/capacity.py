@@ -9,6 +9,8 @@ from the buffers of MuJoCo-Warp.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -185,6 +187,18 @@ class CapacityWatch:
         """Stop watching."""
         del self._solver.step  # the method of the class is visible again
         self._base.sim.physics_manager._invalidate_graph()
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Forget what steps within the context needed and lost."""
+        arrays = [self._flags, self._most_constraints, self._most_contacts, *(pool.most_needed for pool in self._pools)]
+        before, dropped = [wp.clone(each) for each in arrays], self._dropped
+        try:
+            yield
+        finally:
+            for array, was in zip(arrays, before, strict=True):
+                array.assign(was)
+            self._dropped = dropped
 
     def overflowed(self) -> torch.Tensor:
         """Tell which slots lost contacts or constraints since the last call.

@@ -166,7 +166,8 @@ class HeldOutSlots:
             if self._capacity is not None:
                 undo.callback(self._capacity.detach)
             self._prepare()
-            self._rehearsal.require_own_episodes(self, self._success_name)
+            with self._rehearsing():
+                self._rehearsal.require_own_episodes(self, self._success_name)
             self.start(self._all)
             self._ground.require_apart()
             self._declared.watch_parameters(undo)
@@ -192,10 +193,15 @@ class HeldOutSlots:
         if self._checks_next or (panel is not None and panel.fresh):
             self._panel_taken, self._checks_next = self._panel, False
             self._declared.require_kept()  # names what has changed, where it can
-            self._rehearsal.require_unchanged(self, self._success_name, self.places * self._episodes)
+            with self._rehearsing():
+                self._rehearsal.require_unchanged(self, self._success_name, self.places * self._episodes)
         self._policies = [*policies, *[None] * (self.places - len(policies))]
         self._panel_taken = panel or self._panel
         self._state = "due"
+
+    def _rehearsing(self) -> AbstractContextManager[None]:
+        """Return a context in which steps count for no capacity."""
+        return nullcontext() if self._capacity is None else self._capacity.forgetting()
 
     def starts(self, place: int) -> dict[str, str] | None:
         """Return hashes of what the episodes of the last panel started with, by the name of the quantity.
