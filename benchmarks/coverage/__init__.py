@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.table import Table
 
 from benchmarks.coverage import costs, forecasts, laws, policies, recommendations, runs, searches
-from benchmarks.coverage.case import Found
+from benchmarks.coverage.case import Case, Found
 from benchmarks.simulation import parse_simulation, with_progress
+from ledger_lab.cores import map_on_cores
 from ledger_lab.errors import UserError
 from ledger_lab.terminal.console import make_console
 from ledger_lab.terminal.findings import write_findings
@@ -46,7 +48,15 @@ def bench_coverage(argv: Sequence[str]) -> int:
     if not cases:
         raise UserError(f"--only {args.only}: no figure has this in its name")
     console = make_console()
-    found = [case.examine(args.trials, args.seed) for case in with_progress(cases, console)]
+    # Cases with the same random numbers share their simulations, so the same process examines them.
+    groups = [[*group] for _, group in itertools.groupby(cases, lambda case: case.numbers)]
+
+    def examine(group: Sequence[Case]) -> list[Found]:
+        return [case.examine(args.trials, args.seed) for case in group]
+
+    # The first group comes before the progress, whose thread a fork would inherit.
+    examined = zip(map_on_cores(examine, groups), with_progress(groups, console), strict=False)
+    found = [each for of_group, _ in examined for each in of_group]
     table = Table("figure", "truth", "n", "printed", "wrong", "allowed", "holds", box=None, pad_edge=False)
     for each in found:
         table.add_row(each.figure, each.about, str(each.n), *_cells(each))

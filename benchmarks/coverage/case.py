@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.random import Generator
@@ -34,15 +35,22 @@ class Case:
     """Highest share of wrong ones that the product promises."""
     times: float = 1.0
     """Multiple of the usual number of simulations; less than 1 for a slow case."""
+    stream: str = ""
+    """Name of the random numbers; that of the case if empty. Cases by :func:`of_the_same` share one."""
+
+    @property
+    def numbers(self) -> str:
+        """Name of the random numbers of the case."""
+        return self.stream or f"{self.figure}/{self.about}/{self.n}"
 
     def examine(self, trials: int, seed: int) -> Found:
-        """Simulate the case. Its random numbers do not depend on the other cases.
+        """Simulate the case. Its random numbers depend on :attr:`numbers` and the seed alone.
 
         Args:
             trials: Usual number of simulations.
             seed: Seed of the benchmark.
         """
-        stream = np.random.default_rng([seed, zlib.crc32(f"{self.figure}/{self.about}/{self.n}".encode())])
+        stream = np.random.default_rng([seed, zlib.crc32(self.numbers.encode())])
         simulated = max(1, round(self.times * trials))
         printed, wrong = self.simulate(stream, simulated)
         return Found(
@@ -99,6 +107,35 @@ def one_by_one(report: Callable[[Generator], bool | None]) -> Callable[[Generato
         return len(right), len(right) - sum(right)
 
     return simulate
+
+
+def of_the_same[K](
+    report: Callable[[Generator], Mapping[K, bool | None]], figures: Iterable[K]
+) -> dict[K, Callable[[Generator, int], tuple[int, int]]]:
+    """As :func:`one_by_one`, for several figures of the same reports, which are simulated only once.
+
+    Args:
+        report: Returns for each figure what :func:`one_by_one` expects.
+        figures: The figures.
+
+    Returns:
+        What simulates each figure. The cases must have the same :attr:`Case.stream` and number of simulations.
+    """
+
+    @cache
+    def reports(seed: int, trials: int) -> list[Mapping[K, bool | None]]:
+        generator = np.random.default_rng(seed)
+        return [report(generator) for _ in range(trials)]
+
+    def simulation(figure: K) -> Callable[[Generator, int], tuple[int, int]]:
+        def simulate(generator: Generator, trials: int) -> tuple[int, int]:
+            found = [each[figure] for each in reports(int(generator.integers(2**63)), trials)]
+            right = [each for each in found if each is not None]
+            return len(right), len(right) - sum(right)
+
+        return simulate
+
+    return {figure: simulation(figure) for figure in figures}
 
 
 def is_within(truth: float, interval: tuple[float, float] | None) -> bool | None:

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from numpy.random import Generator
 
 from benchmarks import coverage
 from benchmarks.coverage import CASES, bench_coverage
-from benchmarks.coverage.case import Case, is_within, one_by_one
+from benchmarks.coverage.case import Case, is_within, of_the_same, one_by_one
 from ledger_lab.errors import UserError
 
 FAIR = Case(figure="fair", about="wrong in 5 %", n=3, simulate=one_by_one(lambda stream: bool(stream.random() > 0.05)))
@@ -27,6 +28,22 @@ def test_a_case_holds_unless_it_is_wrong_more_often_than_promised() -> None:
 def test_no_interval_is_neither_right_nor_wrong() -> None:
     assert is_within(0.0, None) is None
     assert is_within(1.0, (0.0, 1.0)) and not is_within(1.1, (0.0, 1.0))
+
+
+def test_figures_of_the_same_reports_are_simulated_once() -> None:
+    reported: list[float] = []
+
+    def report(stream: Generator) -> dict[str, bool | None]:
+        reported.append(stream.random())
+        return {"high": reported[-1] > 0.1, "never": None}
+
+    simulations = of_the_same(report, ("high", "never"))
+    high, never = (
+        Case(figure=figure, about="", n=1, simulate=simulate, stream="both").examine(50, 1)
+        for figure, simulate in simulations.items()
+    )
+    assert len(reported) == 50
+    assert (high.printed, high.wrong, never.printed) == (50, sum(number <= 0.1 for number in reported), 0)
 
 
 def test_the_exit_status_says_whether_everything_holds(

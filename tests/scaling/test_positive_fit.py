@@ -65,6 +65,16 @@ def test_draws_vary_as_the_fits_of_other_measurements() -> None:
     assert drawn.std(axis=0) == pytest.approx(others.std(axis=0), rel=0.5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_runs_of_extreme_spread_are_fitted_without_warnings() -> None:
+    for measured in ([1.0, 1e6], [1e-300, 1e300]):
+        fit = fit_positive(
+            np.ones((2, 1)), np.array(measured), None, draws=4000, generator=np.random.default_rng(0)
+        )  # fmt: skip
+        assert fit.coefficients == pytest.approx(np.exp(np.log(measured).mean()))
+        assert np.isfinite(fit.draws).all() and (fit.draws > 0).all()
+
+
 def test_too_few_measurements_are_refused() -> None:
     limits = np.full(len(SIZES), 2.9)
     with pytest.raises(ValueError, match="2 measurements for 2 coefficients"):

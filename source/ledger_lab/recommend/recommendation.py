@@ -10,7 +10,7 @@ from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.recommend.choice import Choice, Goal, Limits, choose, pareto_front
-from ledger_lab.recommend.options import Option, PricedRun, measured_options
+from ledger_lab.recommend.options import Basis, Option, PricedRun, configuration_of, measured_options
 from ledger_lab.recommend.predicted import predicted_options
 from ledger_lab.recommend.spot import SpotHistory, spot_options, spot_overhead
 
@@ -139,8 +139,11 @@ def recommend(
     def with_all(choice: Choice) -> Choice:
         if choice.option is None or choice.among < 2:
             return choice
-        wanted = choice.option.configuration
-        options = options_with(1 - (1 - _CONFIDENCE) / choice.among)
+        wanted, confidence = choice.option.configuration, 1 - (1 - _CONFIDENCE) / choice.among
+        if choice.option.basis is Basis.MEASURED:  # depends on its own runs alone
+            options = measured_options([each for each in ended if configuration_of(each.run) == wanted], confidence)
+        else:
+            options = options_with(confidence)
         return replace(choice, together=next(each for each in options if each.configuration == wanted))
 
     options = options_with(_CONFIDENCE)

@@ -26,6 +26,8 @@ _LONGEST_STEP = 1.0
 """Longest step of a coefficient's logarithm."""
 _DAMPING = 1e-12
 """Added to the squares of the slopes, so that a term that no longer matters has a step, too."""
+_LARGEST_LOG = 500.0
+"""Largest logarithm of a simulated measurement, so that extreme spreads neither overflow nor become 0."""
 _LEAST_VARIANCE = 1e-20
 """Added to the variance, which is 0 where the law fits exactly."""
 
@@ -87,6 +89,7 @@ def fit_positive(
     for _ in range(_ROUNDS):
         spreads = spread * np.sqrt(freedom / generator.chisquare(freedom, size=(draws, 1)))
         more = np.log(terms @ coefficients[0]) + spreads * generator.standard_normal((draws, len(logs)))
+        more = np.clip(more, -_LARGEST_LOG, _LARGEST_LOG)
         # Draws that could not be fitted are left out, as such measurements would be refused.
         simulated = np.concatenate([simulated, more[(more < tops).sum(axis=1) > terms.shape[1]]])
         if len(simulated) >= draws:
@@ -122,11 +125,13 @@ def _fitted(terms: Floats, logs: Floats, tops: Floats) -> tuple[Floats, Floats]:
         values = np.where(censored, tops, logs[moving])
         parts = coefficients[moving, None, :] * terms
         fitted = parts.sum(axis=2)
-        means, spreads = np.log(fitted), np.sqrt(variances[moving])[:, None]
-        z = np.where(censored, (values - means) / spreads, 0.0)
-        hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-z))
-        residuals = np.where(censored, spreads * hazard, values - means)
-        hidden = np.where(censored, spreads**2 * (1 + z * hazard - hazard**2), 0.0)
+        residuals, hidden = values - np.log(fitted), np.zeros(values.shape)
+        if censored.any():
+            spreads = np.sqrt(np.broadcast_to(variances[moving, None], values.shape)[censored])
+            z = residuals[censored] / spreads
+            hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-z))
+            residuals[censored] = spreads * hazard
+            hidden[censored] = spreads**2 * (1 + z * hazard - hazard**2)
         changed_variances = (residuals**2 + hidden).mean(axis=1) + _LEAST_VARIANCE
         slopes = parts / fitted[:, :, None]  # of the fitted logarithm, by that of the coefficient
         squares = np.einsum("sri,srj->sij", slopes, slopes) + _DAMPING * np.eye(terms.shape[1])
