@@ -50,7 +50,7 @@ def _cases() -> Iterator[Case]:
         simulations = _end(finals, hopeless)
         for figure, allowed in ((_GAIN, 0.05), (_INTERVALS, 0.1)):
             yield Case(
-                figure=figure, about=about, n=_SEEDS, simulate=simulations[figure], allowed=allowed, times=0.4,
+                figure=figure, about=about, n=_SEEDS, simulate=simulations[figure], allowed=allowed, times=0.2,
                 stream=f"search/{about}",
             )  # fmt: skip
 
