@@ -58,20 +58,20 @@ def _cases() -> Iterator[Case]:
         }
         for figure, (read, truth) in right.items():
             simulate = _figure(rate_of(Law.AMDAHL, sizes, _CONTENTION, 0.0, _SPREAD, read), truth)
-            yield Case(figure=figure, about=about, n=seeds, simulate=simulate, times=0.05)
+            yield Case(figure=figure, about=about, n=seeds, simulate=simulate, times=0.2)
         yield Case(
             figure="rate of twice the largest size by a scaling law",
             about=f"{about}, but coherency in place of contention",
             n=seeds,
             simulate=_figure(rate_of(Law.AMDAHL, sizes, 0.0, _COHERENCY, _SPREAD, _at(2 * largest)), beyond),
-            times=0.05,
+            times=0.2,
         )
         yield Case(
             figure="critical batch",
             about="5 batches, spread 30%",
             n=seeds,
             simulate=_figure(batch_of(5000.0, 0.3, math.inf, lambda fit: fit.critical_batch, seeds), 5000.0),
-            times=0.05,
+            times=0.2,
         )
     for processes, iterations in itertools.product((2, 8), (5, 10, 100)):
         yield Case(
@@ -79,7 +79,7 @@ def _cases() -> Iterator[Case]:
             about=f"{processes} processes; n: iterations",
             n=iterations,
             simulate=_figure(gradients_of(1000.0, processes, iterations=iterations), 1000.0),
-            times=0.05,
+            times=0.02 if iterations == 100 else 0.2,
         )
 
 

@@ -39,6 +39,16 @@ def test_few_blocks_give_no_interval() -> None:
     assert gradient_noise_scale(*norms(10.0, steps=80), 100, block=10).interval is not None
 
 
+def test_the_interval_of_few_blocks_contains_the_scale() -> None:
+    generator, missed = np.random.default_rng(5), 0
+    for _ in range(500):
+        gradients = generator.standard_normal((10, 1, 20)) + generator.standard_normal((10, 2, 20))
+        own, average = (gradients**2).sum(axis=2), (gradients.mean(axis=1) ** 2).sum(axis=1)
+        low, high = gradient_noise_scale(own, average, 100, block=1).interval or (0.0, 0.0)
+        missed += not low <= 100.0 <= high  # a gradient of 100 samples has as much noise as signal
+    assert missed / 500 < 0.07
+
+
 def test_one_process_is_refused() -> None:
     with pytest.raises(ValueError, match="no two processes to compare"):
         gradient_noise_scale(np.ones((20, 1)), np.ones(20), 100, block=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ledger_lab.costs.bootstrap import percentile_levels
 from ledger_lab.scaling.laws import Figure
 from ledger_lab.scaling.positive_fit import Floats
 
@@ -19,7 +20,6 @@ _MOST_BLOCKS = 1000
 """Most blocks that are resampled. With more, successive blocks are joined, so that a long training takes no more
 memory."""
 _DRAWS = 2000
-_LEVELS = (0.025, 0.975)
 
 
 def gradient_noise_scale(own: Floats, average: Floats, batch: int, *, block: int, seed: int = 0) -> Figure:
@@ -51,7 +51,7 @@ def gradient_noise_scale(own: Floats, average: Floats, batch: int, *, block: int
         return Figure(value=value, interval=None)
     sums = np.stack([part[: blocks * block].reshape(blocks, block).sum(axis=1) for part in (noise, signal)])
     chosen = np.random.default_rng(seed).integers(blocks, size=(_DRAWS, blocks))
-    low, high = np.quantile(_ratios(*sums[:, chosen].sum(axis=2)), _LEVELS, method="inverted_cdf")
+    low, high = np.quantile(_ratios(*sums[:, chosen].sum(axis=2)), percentile_levels(blocks), method="inverted_cdf")
     return Figure(value=value, interval=(float(low), float(high)))
 
 
