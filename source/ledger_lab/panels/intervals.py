@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, lgamma, log, prod, sqrt
+from math import exp, fsum, inf, lgamma, log, log1p, prod, sqrt
 from statistics import NormalDist
 
 
@@ -88,16 +88,14 @@ _TINY = sys.float_info.min
 @lru_cache(maxsize=4096)
 def _confirmed_interval(of: ConfirmedShare, confidence: float) -> tuple[float, float]:
     """Return the interval of a confirmed share."""
-    from scipy.special import bdtr, bdtrc  # takes longer to load than most reports
-
     failures = of.episodes - of.successes
-    above = float(bdtr(of.successes, of.episodes + 1, of.target)) / max(1 - of.target, _TINY)
+    above = (1 - _at_least(of.successes + 1, of.episodes + 1, of.target)) / max(1 - of.target, _TINY)
     mean = lgamma(of.successes + 1) + lgamma(failures + 1) - lgamma(of.episodes + 2) + log(max(above, _TINY))
 
     def covered(rate: float) -> bool:
         parts = ((of.successes, rate), (failures, 1 - rate))
         likelihood = sum(count * log(each) if each > 0 else -inf for count, each in parts if count)
-        passes = float(bdtrc(of.first_needed - 1.0, of.first_episodes, rate))
+        passes = _at_least(of.first_needed, of.first_episodes, rate)
         return passes == 0 or likelihood >= mean + log((1 - confidence) * passes)
 
     ends = []
@@ -108,6 +106,25 @@ def _confirmed_interval(of: ConfirmedShare, confidence: float) -> tuple[float, f
             inside, outside = (middle, outside) if covered(middle) else (inside, middle)
         ends.append(outside)
     return ends[0], ends[1]
+
+
+def _at_least(successes: int, episodes: int, rate: float) -> float:
+    """Return the probability of at least some successes. Without SciPy, which takes longer to load than most reports.
+
+    Args:
+        successes: Number of successes, from 0 to ``episodes + 1``.
+        episodes: Number of independent trials.
+        rate: Success rate, in [0, 1].
+    """
+    if rate in (0.0, 1.0):
+        return float(successes <= rate * episodes)
+    logs = log(rate), log1p(-rate)
+    ways = lgamma(episodes + 1)
+    terms = (
+        ways - lgamma(each + 1) - lgamma(episodes - each + 1) + each * logs[0] + (episodes - each) * logs[1]
+        for each in range(successes, episodes + 1)
+    )
+    return min(1.0, fsum(map(exp, terms)))
 
 
 def lower_bound(successes: int, episodes: int, confidence: float = 0.95) -> float:

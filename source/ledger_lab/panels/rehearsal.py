@@ -22,11 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
-from ledger_lab.panels.capture import Capture
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.surroundings import other_surroundings
-from ledger_lab.panels.whole_simulation import refresh_properties, settle_properties, whole_simulation
 from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
@@ -371,6 +369,10 @@ class _Memory:
             base: The environment, unwrapped.
             functions: The functions and objects of all terms.
         """
+        # Isaac Lab's utilities for Warp start it, and it prints a warning where no GPU is.
+        from ledger_lab.panels.capture import Capture
+        from ledger_lab.panels.whole_simulation import settle_properties, whole_simulation
+
         self._base, self._bitwise = base, exactness(base.cfg) == "bitwise"
         if self._bitwise:
             settle_properties()
@@ -396,6 +398,8 @@ class _Memory:
         for names, values in self._globals:
             names.update(values)
         if self._bitwise:
+            from ledger_lab.panels.whole_simulation import refresh_properties
+
             refresh_properties()
 
 

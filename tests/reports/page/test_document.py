@@ -127,11 +127,11 @@ def test_an_old_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.
     page = tmp_path / "page.html"
     page.write_text("old")
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pathlib.Path.replace", full)
+        patch.setattr("os.replace", full)
         with pytest.raises(UserError, match="No space left"):
             build_report(["--log_root", str(tmp_path / "logs"), "--html", str(page)])
     assert page.read_text() == "old"
