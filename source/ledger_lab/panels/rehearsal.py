@@ -25,6 +25,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.surroundings import other_surroundings
+from ledger_lab.panels.whole_simulation import refresh_properties, settle_properties, whole_simulation
 from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
@@ -369,9 +370,7 @@ class _Memory:
             base: The environment, unwrapped.
             functions: The functions and objects of all terms.
         """
-        # Isaac Lab's utilities for Warp start it, and it prints a warning where no GPU is.
-        from ledger_lab.panels.capture import Capture
-        from ledger_lab.panels.whole_simulation import settle_properties, whole_simulation
+        from ledger_lab.panels.capture import Capture  # starts Warp, which prints a warning where no GPU is
 
         self._base, self._bitwise = base, exactness(base.cfg) == "bitwise"
         if self._bitwise:
@@ -398,8 +397,6 @@ class _Memory:
         for names, values in self._globals:
             names.update(values)
         if self._bitwise:
-            from ledger_lab.panels.whole_simulation import refresh_properties
-
             refresh_properties()
 
 

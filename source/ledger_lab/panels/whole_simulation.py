@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import warp as wp
 
-from ledger_lab.panels.capture import Capture
-
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+    from ledger_lab.panels.capture import Capture
 
 _SOLVER = frozenset(
     {
@@ -39,6 +39,7 @@ def whole_simulation(base: ManagerBasedRLEnv, others: Mapping[str, object], only
     from newton import ModelBuilder
 
     from ledger_lab.native.step import Stepper
+    from ledger_lab.panels.capture import Capture
 
     physics = {kind.__name__: kind for kind in (PhysicsManager, NewtonManager, NewtonMJWarpManager)}
     model = NewtonManager.backend.model
