@@ -16,7 +16,7 @@ from ledger_lab.panels import Panel, load_panel
 from ledger_lab.panels.perturbations import KINDS
 from tests.conftest import script
 
-TASKS = ["LedgerLab-Cartpole", "LedgerLab-Ant", "Isaac-Velocity-Flat-AnymalD", "Isaac-Lift-Franka"]
+TASKS = ["LedgerLab-Cartpole", "LedgerLab-Ant", "Isaac-Velocity-Flat-AnymalD", "Isaac-Reach-Franka"]
 
 
 def written(tmp_path: Path, *arguments: str) -> str:
@@ -108,7 +108,7 @@ def test_the_examples_cover_every_perturbation(tmp_path: Path) -> None:
                 "my_package.success:succeeded",
             ],
         ),
-        ("Isaac-Lift-Franka", ['env.scene["object"]', 'get_command("object_pose")', "episode_length_s = 12.0"]),
+        ("Isaac-Reach-Franka", ['env.scene["robot"]', 'get_command("ee_pose")', "episode_length_s = 12.0"]),
     ],
 )
 def test_the_panel_file_lists_the_terms_of_the_task(task: str, offered: Sequence[str], tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_a_checkpoint_of_a_run_that_does_not_describe_its_task_is_refused(
 
     other = retold(trained, tmp_path, "foreign0", panel_fields={"env": "a cart-pole of one's own"})
     with pytest.raises(
-        UserError, match=r"foreign0 was trained, .* != None \(now != then\)\. Restore the task as in .*env\.yaml"
+        UserError, match=r"foreign0 was trained, .* != None; .*\(now != then\)\. Restore the task as in .*env\.yaml"
     ):
         find_beginning(str(other), *cartpole)
 
