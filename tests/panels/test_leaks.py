@@ -96,6 +96,15 @@ def test_episodes_depend_on_their_seeds_alone(leaks: tuple[str, ...]) -> None:
     assert trial(*leaks).beside_training() == expected
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("leak", ["startup_event", "interval_event", "rare_reset_event"])
+def test_episodes_are_the_same_beside_one_environment_and_beside_thousands(leak: str) -> None:
+    """Quicker: the test above, beside five."""
+    expected = trial(leak).alone()
+    assert trial(leak).beside_training(1) == expected
+    assert trial(leak).beside_training(2048) == expected
+
+
 @pytest.mark.parametrize(
     "leak",
     [leak if leak in SHOWN else pytest.param(leak, marks=pytest.mark.thorough) for leak in LEAKS],
