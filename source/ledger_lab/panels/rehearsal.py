@@ -245,6 +245,7 @@ class Rehearsal:
         """Play episodes, and return what there was to see: at the start, in each step, and in scattered states."""
         base, recording = self._base, _Recorder(self._rows)
         base.scene.write_data_to_sim()  # Isaac Lab publishes limits of joint velocities, which resets read, only here
+        _write(base, self._before)  # scattered robots of training slots would take many times as long to simulate
         stage.start(order)
         base.command_manager.compute(dt=base.step_dt)  # some commands are in the robot's frame
         recording.add(" at the start", start_quantities(base, self._rows, is_relative=not self._bitwise))
