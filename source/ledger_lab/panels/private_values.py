@@ -46,7 +46,7 @@ class PrivateValues:
 
         The host waits for the device only if a tensor without a row per environment was written.
         """
-        found, now = [], dict(PrivateValues._leaves(self, keeps=False))
+        found, now = [], dict(self._leaves(keeps=False))
         for place in {**self._values, **now}:
             before, rows, version = self._values.get(place, (None, None, None))
             value = now.get(place)

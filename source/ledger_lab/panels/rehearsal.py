@@ -231,11 +231,8 @@ class Rehearsal:
             surroundings = other_surroundings(base, self._modules)
         with surroundings:
             found = self._played(stage, success_name, steps, order, wild=second.company)
-        place, own = order, np.ones(len(order), dtype=bool)
-        if second.company:
-            own = self._kept
-        rows = torch.as_tensor(np.flatnonzero(own), device=base.device)
-        then = torch.as_tensor(place[own], device=base.device)
+        compared = np.flatnonzero(self._kept) if second.company else self._slots
+        rows, then = (torch.as_tensor(each, device=base.device) for each in (compared, order[compared]))
         same = same_numbers if self._bitwise else functools.partial(same_values, tolerance=_ROUNDING)
         return next((name for name, value in found.items() if not same(value[rows], expected[name][then])), None)
 
