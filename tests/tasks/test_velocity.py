@@ -58,9 +58,9 @@ def observe(panel: Panel, physics: str) -> Observed:
         pose[:, :3] = base.scene.env_origins + torch.tensor([0.0, 0.0, 0.6])
         pose[:, 3:] = torch.tensor([0.0, 0.0, 0.0, 1.0])  # xyzw
         heights = scanned(env, pose) if "height_scanner" in base.scene.sensors else {}
-        pose[:, 2] += 1.0
+        pose[:, :3] = base.scene.env_origins + torch.tensor([0.0, 0.0, 1.6])  # a robot that fell may start elsewhere
         pose[4:6, 3:] = torch.tensor([1.0, 0.0, 0.0, 0.0])  # half a turn about x
-        pose[5, 2] = base.scene.env_origins[5, 2] + 0.05
+        pose[5, 2] = base.scene.env_origins[5, 2] + 0.15
         velocity = torch.zeros(ENVS, 6)
         told = torch.tensor(COMMAND).repeat(ENVS, 1)
         told[: len(ERRORS)] += ERRORS

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import warp as wp
 
@@ -402,8 +401,7 @@ def _asset_rows(base: ManagerBasedRLEnv, first: int) -> list[_Live]:
 
 def _native_rows(base: ManagerBasedRLEnv, first: int, actuator: Any, motors: str) -> Iterator[_Live]:  # noqa: ANN401
     """Yield the parameters of motors that Newton computes; it may move them to another place before the first step."""
-    degrees = base.sim.physics_manager.get_model().joint_dof_world_start.numpy()
-    begin = int(np.searchsorted(actuator.indices.numpy(), degrees[first]))
+    begin = actuator.indices.size // base.num_envs * first
     for part in (actuator.drive, actuator.delay, *(actuator.clamping or ())):
         for attribute, value in vars(part).items() if part is not None else ():
             if isinstance(value, wp.array) and value.shape[:1] == actuator.indices.shape and _number(value) in _TYPES:
