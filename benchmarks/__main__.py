@@ -6,7 +6,7 @@ import argparse
 import importlib
 from collections.abc import Sequence
 
-from ledger_lab.terminal.script import run_script
+from ledger_lab.reports.terminal.script import run_script
 
 BENCHMARKS = {
     "across_tasks": "how often intervals of figures over several tasks hold the true figures",

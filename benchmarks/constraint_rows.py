@@ -13,10 +13,10 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json, require_tasks, run_python
 from ledger_lab.errors import UserError
-from ledger_lab.meters import hardware_facts
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.time_per_size import fit_time_per_size
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
 
 _TASKS = ("LedgerLab-Cartpole", "LedgerLab-Ant", "LedgerLab-Reach-Franka", "LedgerLab-Humanoid")
 _WARM_UP, _BLOCK, _BLOCKS = 10, 8, 5
@@ -89,10 +89,10 @@ def main(arguments: Sequence[str]) -> int:
     import torch
 
     from ledger_lab.panels.capacity import CapacityWatch
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.cpu_graphs import recorded_physics
-    from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.cpu_graphs import recorded_physics
+    from ledger_lab.training.runners.session import environment, simulation_app
 
     registered_tasks()
     task, num_envs, capacities = arguments[0], int(arguments[1]), [None, *map(int, arguments[2:])]

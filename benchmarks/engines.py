@@ -14,9 +14,9 @@ from benchmarks.comparison import add_json, without
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import EvaluationStarted, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.panels import Comparison, compare_paired, wilson_interval
-from ledger_lab.physics import NATIVE, WARP
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.panels.physics import NATIVE, WARP
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import share_within
 
 _ENGINES = (WARP, NATIVE)

@@ -19,9 +19,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels import wilson_interval
 from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.panels.verdict import Standing, VerdictRule
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.units import percent
 
 _EPISODES = 256

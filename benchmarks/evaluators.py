@@ -15,9 +15,9 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 
 _NUM_ENVS = (16, 64, 256, 1024)
 _EARLY_STEPS = (50, 200)

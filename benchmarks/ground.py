@@ -22,10 +22,10 @@ from ledger_lab.panels.ground import declared_ground, generated_terrain
 from ledger_lab.panels.seeds import stream_key
 from ledger_lab.panels.streams import OwnDraws, SlotStreams
 from ledger_lab.panels.terrain import place_on_patches
-from ledger_lab.runners.configs import resolve_configs
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.tasks.registry import registered_tasks
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.units import share_within
 
 _GROUNDS = ("trained", "held_out")

@@ -15,11 +15,11 @@ from rich.table import Table
 from benchmarks.comparison import add_json, run_python, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.meters import hardware_facts
+from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports import summarize_run
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 
 _ARMS = ("none", "inside", "pausing")
 

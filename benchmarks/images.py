@@ -17,10 +17,10 @@ from rich.table import Table
 
 from benchmarks.comparison import ROOT, add_json
 from ledger_lab.errors import UserError
-from ledger_lab.meters import hardware_facts
-from ledger_lab.runners.threads import in_threads
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.training.runners.threads import in_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,8 +113,8 @@ def _camera_images(task: str, args: argparse.Namespace) -> NDArray[np.uint8]:
     from isaaclab.sensors import CameraCfg
     from isaaclab_newton.renderers import NewtonWarpRendererCfg
 
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.session import environment
 
     cfg: Any
     cfg, _ = resolve_configs(task, "rsl_rl", ["physics=newton_mujoco"])

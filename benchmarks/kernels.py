@@ -16,8 +16,8 @@ from benchmarks.comparison import require_tasks, run_python
 from benchmarks.gpu.parts import TASKS
 from benchmarks.gpu.surroundings import CACHES
 from ledger_lab.errors import UserError
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.progress import Progress
 
 _OLDEST = 75
 """Oldest architecture for which Warp compiles by itself."""

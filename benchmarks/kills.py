@@ -20,10 +20,10 @@ from benchmarks.comparison import add_json
 from benchmarks.synthetic_ledger import checkpoint, declared, result, telemetry, window
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, Tally, read_journal, read_ledger
-from ledger_lab.meters import hardware_facts
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 
 _ATTEMPTS = 20
 """Attempts of a run; each is killed."""

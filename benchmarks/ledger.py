@@ -26,10 +26,10 @@ from benchmarks.ledger_stages import STAGES, measure_stages
 from benchmarks.synthetic_ledger import EPISODES, checkpoint, least_rows, window, write_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, Row
-from ledger_lab.meters import hardware_facts
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.units import quantity
 
 _BYTES_PER_ROW = 900

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-from ledger_lab.commands.report import newest_runs, summarize_selected
-from ledger_lab.cores import no_collection
+from ledger_lab.cli.report import newest_runs, summarize_selected
 from ledger_lab.ledger.assembly import assemble_ledger
 from ledger_lab.ledger.cache import Cache, keep
+from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.directories import digest_directories
 from ledger_lab.ledger.listing import list_journals
 from ledger_lab.reports import render_report
-from ledger_lab.terminal.console import make_console
+from ledger_lab.reports.terminal.console import make_console
 
 STAGES = ("find", "load", "assemble", "keep", "summarize", "render")
 """Stages of a report: find the journals; load the cache, and digest what is not in it; build the runs; replace the

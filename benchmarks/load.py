@@ -21,13 +21,13 @@ from typing import Any
 from benchmarks.comparison import add_json
 from benchmarks.load_readers import Reading, Truth, read_while
 from benchmarks.load_writers import CHECKPOINT_EVERY, ENDINGS, Deadline, Told, read_notes, start_writer, warm_up
-from ledger_lab.doctor.disk import file_system
+from ledger_lab.cli.doctor.disk import file_system
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, PanelResult, Run, Status, read_ledger
-from ledger_lab.meters import hardware_facts
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 
 _LOOK_S = 0.1
 """Longest wait for reports of writers [s]."""

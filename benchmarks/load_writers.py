@@ -17,13 +17,13 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from ledger_lab.costs import load_price_book
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import CheckpointSaved, Outcomes, Status
+from ledger_lab.ledger.costs import load_price_book
+from ledger_lab.ledger.meters import package_versions
 from ledger_lab.ledger.redaction import Redactor
-from ledger_lab.meters import package_versions
 from ledger_lab.panels import VerdictRule
-from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
+from ledger_lab.training.recording import RecordedPanel, RecordedRun, record_run
 
 EPISODES = 128
 """Held-out episodes of a panel."""

@@ -27,12 +27,12 @@ from scipy.stats import bootstrap
 
 from benchmarks.comparison import add_json, run_python
 from ledger_lab.errors import UserError
-from ledger_lab.meters import Phase, PhaseClock, hardware_facts
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.ledger.meters import Phase, PhaseClock, hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 _ORDER = (True, False, False, True)
 """Whether a block of iterations is metered; the pattern repeats."""

@@ -14,7 +14,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger_lab.native.step import block_size
+from ledger_lab.mujoco_cpu.step import block_size
 
 HANDOVER_US = 20.0
 """Time until all threads have a task, and until its end is known [us]; assumed."""

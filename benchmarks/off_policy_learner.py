@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ledger_lab.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe
+from ledger_lab.tasks.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe
 
 _LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 1024, "replay_steps": 64}
 """Changes of the cart-pole's recipes: typical sizes for a quadruped, not a recipe."""
@@ -88,9 +88,9 @@ class Learner:
         """
         import torch
 
-        from ledger_lab.meters import PhaseClock
-        from ledger_lab.recipes.libraries import agent_key, dialect_of
-        from ledger_lab.runners.adapter import load_adapter
+        from ledger_lab.ledger.meters import PhaseClock
+        from ledger_lab.tasks.recipes.libraries import agent_key, dialect_of
+        from ledger_lab.training.runners.adapter import load_adapter
 
         torch.manual_seed(1)
         adapter = load_adapter("skrl", agent_key("skrl", case.algorithm))
@@ -166,7 +166,7 @@ def learner_threads(case: Case, device: str) -> Iterator[None]:
         case: The learner.
         device: Its device.
     """
-    from ledger_lab.runners.threads import threads_for, torch_threads
+    from ledger_lab.training.runners.threads import threads_for, torch_threads
 
     recipe = case.recipe
     cores = len(os.sched_getaffinity(0))

@@ -73,7 +73,7 @@ class PartMarks:
     @contextmanager
     def attached(self, agent: Any) -> Iterator[None]:  # noqa: ANN401 - the library's own type
         """Mark the parts of the updates inside the context."""
-        from ledger_lab.runners.recorded_calls import replaced
+        from ledger_lab.training.runners.recorded_calls import replaced
 
         models = agent.models
         last_target = models.get("target_policy", agent.target_critic_2)

@@ -19,10 +19,10 @@ from benchmarks.off_policy_learner import Turns, cases
 from benchmarks.off_policy_parts import PARTS, PUBLISHED, parts_ms
 from benchmarks.off_policy_variants import VARIANTS, compare, skipped
 from ledger_lab.errors import UserError
-from ledger_lab.meters import hardware_facts
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 
 
 def bench_off_policy_update(argv: Sequence[str]) -> int:

@@ -16,15 +16,15 @@ from typing import Any
 
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved
-from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recipes import OFF_POLICY_RECIPES
-from ledger_lab.recipes.libraries import agent_key, dialect_of
-from ledger_lab.runners.adapter import load_adapter
-from ledger_lab.runners.configs import resolve_configs
-from ledger_lab.runners.cpu_graphs import recorded_physics
-from ledger_lab.runners.session import environment, require_runtime, simulation_app
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.tasks.recipes import OFF_POLICY_RECIPES
+from ledger_lab.tasks.recipes.libraries import agent_key, dialect_of
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.batch import plan_batch, plan_threads
+from ledger_lab.training.runners.adapter import load_adapter
+from ledger_lab.training.runners.configs import resolve_configs
+from ledger_lab.training.runners.cpu_graphs import recorded_physics
+from ledger_lab.training.runners.session import environment, require_runtime, simulation_app
 
 WARM_UP = 2
 """Iterations before anything is timed; the first updates fall into them."""

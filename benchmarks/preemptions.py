@@ -23,12 +23,12 @@ from benchmarks.comparison import add_json, script
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import STATE_FILE, Run, StateRestored, Status, read_ledger
-from ledger_lab.meters import hardware_facts
+from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports import summarize_run
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.exit_status import EXIT_REQUEUE, exit_status_of
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE, exit_status_of
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 
 _HOW = ("SIGTERM", "SIGKILL training", "SIGKILL supervisor", "SIGUSR1", "SIGKILL both")
 _STARTING = 4

@@ -15,15 +15,15 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.comparison import add_json, differences, run_python, script
-from ledger_lab.costs import RunTime, median_time_to_target
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import read_ledger
-from ledger_lab.meters import hardware_facts
-from ledger_lab.recipes import LIBRARIES, RECIPES, PpoRecipe, dialect_of
+from ledger_lab.ledger.costs import RunTime, median_time_to_target
+from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports import summarize_run
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
+from ledger_lab.tasks.recipes import LIBRARIES, RECIPES, PpoRecipe, dialect_of
 from ledger_lab.units import duration
 
 _AS_IT_IS = "as it is"
@@ -179,7 +179,7 @@ def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
     Returns:
         Medians [ms, s], and the ratios to the recipe as it is as ``[least, median, greatest]``. The ratios are ``None``
         if a training missed the target. The median time to the target is then that of
-        :func:`~ledger_lab.costs.median_time_to_target`; it is ``None`` if too many trainings missed the target.
+        :func:`~ledger_lab.ledger.costs.median_time_to_target`; it is ``None`` if too many trainings missed the target.
     """
     changed = [training for training in trainings if training.change == change]
     plain = {training.round: training for training in trainings if training.change == _AS_IT_IS}

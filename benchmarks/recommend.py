@@ -12,13 +12,13 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.costs import Price
-from ledger_lab.recommend.choice import Goal, Limits
-from ledger_lab.recommend.options import Basis, PricedRun
-from ledger_lab.recommend.recommendation import recommend
-from ledger_lab.scaling import Identity, ScaledRun
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.ledger.costs import Price
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.studies.recommend.choice import Goal, Limits
+from ledger_lab.studies.recommend.options import Basis, PricedRun
+from ledger_lab.studies.recommend.recommendation import recommend
+from ledger_lab.studies.scaling import Identity, ScaledRun
 from ledger_lab.units import percent
 
 _SIZES = (1, 2, 4, 8)

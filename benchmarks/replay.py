@@ -18,9 +18,9 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
-from ledger_lab.meters import hardware_facts
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import MISSING
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _memories(args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     import torch
     from skrl.memories.torch import RandomMemory
 
-    from ledger_lab.runners.skrl.memory import SkrlMemory
+    from ledger_lab.off_policy.skrl.memory import SkrlMemory
 
     kinds: dict[str, Any] = {
         _STOCK: RandomMemory,
@@ -181,8 +181,8 @@ def _save(
     step: dict[str, torch.Tensor],  # noqa: ANN401 - imported late
 ) -> dict[str, tuple[int, float]]:
     """Return size [B] and time [s] of the first save, of a save after some new steps, and of restoring."""
-    from ledger_lab.runners.replay_memory import ReplayMemory
-    from ledger_lab.training.saved_replay import SavedReplay
+    from ledger_lab.off_policy.replay_memory import ReplayMemory
+    from ledger_lab.off_policy.saved_replay import SavedReplay
 
     found: dict[str, tuple[int, float]] = {}
     assert isinstance(memory, ReplayMemory)

@@ -13,9 +13,9 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.scaling import BatchFit, Figure, Law, RateFit, TargetRun, gradient_noise_scale
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.studies.scaling import BatchFit, Figure, Law, RateFit, TargetRun, gradient_noise_scale
 from ledger_lab.units import percent
 
 _SPREADS = (0.01, 0.1)

@@ -12,16 +12,16 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.search.chains import Chain
-from ledger_lab.search.decisions import Decision, End, Situation, Start
-from ledger_lab.search.declaration import Population, SearchDeclaration, Strategy
-from ledger_lab.search.ending import decide_next
-from ledger_lab.search.race import decide_race
-from ledger_lab.search.result import summarize_search
-from ledger_lab.search.space import Parameter, Space, Values
-from ledger_lab.search.trials import STOCK, Outcome, SearchTraining, SeedRun, Trial
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.studies.search.chains import Chain
+from ledger_lab.studies.search.decisions import Decision, End, Situation, Start
+from ledger_lab.studies.search.declaration import Population, SearchDeclaration, Strategy
+from ledger_lab.studies.search.ending import decide_next
+from ledger_lab.studies.search.race import decide_race
+from ledger_lab.studies.search.result import summarize_search
+from ledger_lab.studies.search.space import Parameter, Space, Values
+from ledger_lab.studies.search.trials import STOCK, Outcome, SearchTraining, SeedRun, Trial
 from ledger_lab.units import MISSING, percent
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.comparison import add_json
-from ledger_lab.commands.search_decisions import Search
-from ledger_lab.commands.search_request import find_search
-from ledger_lab.commands.search_runs import SearchRuns
 from ledger_lab.errors import UserError
-from ledger_lab.search.decisions import Decision, End, Situation, Start
-from ledger_lab.search.declaration import load_search
-from ledger_lab.search.ending import decide_next
-from ledger_lab.search.trials import Place, SeedRun, Trial, cohort_of
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.studies.commands.search_decisions import Search
+from ledger_lab.studies.commands.search_request import find_search
+from ledger_lab.studies.commands.search_runs import SearchRuns
+from ledger_lab.studies.search.decisions import Decision, End, Situation, Start
+from ledger_lab.studies.search.declaration import load_search
+from ledger_lab.studies.search.ending import decide_next
+from ledger_lab.studies.search.trials import Place, SeedRun, Trial, cohort_of
 
 _ROUNDING_S = 0.001
 """What a cap may differ by [s]: ``train.py`` gets milliseconds."""

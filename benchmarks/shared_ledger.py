@@ -19,12 +19,12 @@ from rich.table import Table
 
 from benchmarks.comparison import ROOT, add_json, script
 from benchmarks.synthetic_ledger import least_rows, write_ledger
-from ledger_lab.doctor.disk import file_system
+from ledger_lab.cli.doctor.disk import file_system
 from ledger_lab.errors import UserError
-from ledger_lab.meters import hardware_facts
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.units import quantity
 
 _STAND_IN = ROOT / "tests" / "faults" / "shared_disk.py"

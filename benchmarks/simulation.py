@@ -9,7 +9,7 @@ from rich.console import Console
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.progress import Progress
 
 
 def parse_simulation(

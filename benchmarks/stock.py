@@ -13,11 +13,11 @@ from rich.table import Table
 from benchmarks.comparison import add_json, run_python
 from benchmarks.stock_steps import STOCK
 from ledger_lab.errors import UserError
-from ledger_lab.meters import hardware_facts
-from ledger_lab.runners.session import resolve_device
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
+from ledger_lab.training.runners.session import resolve_device
 from ledger_lab.units import quantity
 
 _ARMS = ("ours", "stock")

@@ -14,8 +14,8 @@ from rich.table import Table
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes, p_values_of
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import percent
 
 _ARMS = 3

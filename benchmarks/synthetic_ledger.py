@@ -11,7 +11,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
@@ -28,6 +27,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.costs import load_prices
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 from ledger_lab.ledger.tally import TALLIED, Tallied
 from ledger_lab.panels import VerdictRule

@@ -14,10 +14,10 @@ from rich.table import Table
 from benchmarks.comparison import add_json
 from benchmarks.optimizers import gradient_step
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.meters import hardware_facts
-from ledger_lab.recipes import RECIPES
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.tasks.recipes import RECIPES
 
 _OBSERVATIONS = 48
 """Observations of a network; the recipes' tasks have between 4 and 235."""
@@ -62,7 +62,7 @@ def bench_threads(argv: Sequence[str]) -> int:
     if min(args.steps, args.rounds, *args.threads) < 1:
         raise UserError("--threads, --steps and --rounds must be at least 1")
 
-    from ledger_lab.runners.threads import threads_for
+    from ledger_lab.training.runners.threads import threads_for
 
     table = Table("task", "minibatch", "threads", "wall", "processor", "chosen", box=None, pad_edge=False)
     findings = []
@@ -84,7 +84,7 @@ def _measure(hidden_dims: Sequence[int], minibatch: int, args: argparse.Namespac
     """Return the medians over all turns of the wall-clock and processor time of a gradient step [us], by threads."""
     import torch
 
-    from ledger_lab.runners.threads import torch_threads
+    from ledger_lab.training.runners.threads import torch_threads
 
     parameters, gradients = gradient_step(_OBSERVATIONS, hidden_dims, minibatch, "cpu")
     optimizer = torch.optim.Adam(parameters)

@@ -13,12 +13,12 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.costs import RunTime
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.ledger.costs import RunTime
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.watch.forecast import add_up, further_trainings
+from ledger_lab.reports.watch.time_left import time_left
 from ledger_lab.units import percent
-from ledger_lab.watch.forecast import add_up, further_trainings
-from ledger_lab.watch.time_left import time_left
 
 _RUNS = (2, 5, 12, 40)
 _SPREADS = (0.2, 0.6)

@@ -17,9 +17,9 @@ from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
 from ledger_lab.panels import ConfirmedShare, wilson_interval
 from ledger_lab.panels.verdict import RULE_VERSION, Standing, VerdictRule
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.units import MISSING, percent
 
 _LENGTHS = (20, 100)

@@ -16,8 +16,8 @@ from benchmarks.simulation import parse_simulation, with_progress
 from benchmarks.verdict import passed_confirmations
 from ledger_lab.panels.comparison import LEVEL, compare_confirmed, compare_paired
 from ledger_lab.panels.verdict import VerdictRule
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import MISSING, percent
 
 type Outcomes = NDArray[np.bool_]

@@ -98,7 +98,7 @@ first_training='
     grep -q "judging the last policy" /tmp/output
     find "$WARP_CACHE_PATH" -type f | sort | diff /tmp/before -
     echo "no kernel beyond $(wc -l </tmp/before) in the image"'
-for task in ${TASKS-$(cd source/ledger_lab/pretrained && echo LedgerLab-*)}; do
+for task in ${TASKS-$(cd source/ledger_lab/tasks/pretrained && echo LedgerLab-*)}; do
     # The scoring of the last policy may take minutes, so SIGTERM ends it; the status is 75 then.
     inside -- sh -euc "$first_training" sh "${LIMIT_S:-60}" \
         ./isaaclab.sh -p scripts/train.py --task "$task" --num_envs 64 --max_iterations 2

@@ -26,7 +26,7 @@ from command_line import parse, score_text
 from jax import numpy as jnp
 
 from ledger_lab.ledger import Outcomes
-from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
+from ledger_lab.training.recording import RecordedPanel, RecordedRun, record_run
 
 Arrays = Any
 """A tree of arrays."""

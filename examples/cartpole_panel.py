@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from ledger_lab.ledger import Outcomes
-from ledger_lab.recording import RecordedPanel
+from ledger_lab.training.recording import RecordedPanel
 
 TASK, EPISODES, TARGET = "CartPole-v1", 128, 0.9
 PANEL = RecordedPanel(

@@ -19,7 +19,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from ledger_lab.ledger import Outcomes
-from ledger_lab.recording import RecordedRun, record_run
+from ledger_lab.training.recording import RecordedRun, record_run
 
 NUM_ENVS, HORIZON = 8, 256
 

@@ -24,7 +24,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 
 from ledger_lab.ledger import Outcomes
-from ledger_lab.recording import record_run
+from ledger_lab.training.recording import record_run
 
 NUM_ENVS, HORIZON, EPOCHS, MINIBATCH = 8, 256, 10, 256
 

@@ -1,7 +1,7 @@
 """Turn catalogs of gpuhunt on disk into a price file."""
 
-from ledger_lab.commands.import_prices import import_prices
-from ledger_lab.terminal.script import run_script
+from ledger_lab.cli.import_prices import import_prices
+from ledger_lab.reports.terminal.script import run_script
 
 if __name__ == "__main__":
     run_script(import_prices)

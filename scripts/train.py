@@ -4,12 +4,12 @@ import functools
 import pkgutil
 import sys
 
-from ledger_lab.commands.first_look import first_look
-from ledger_lab.commands.submit import submit_if_asked
-from ledger_lab.launch.inline import launch_processes
-from ledger_lab.supervision.start import run_supervised
-from ledger_lab.terminal.script import imported_later
+from ledger_lab.cli.first_look import first_look
+from ledger_lab.clusters.submit import submit_if_asked
+from ledger_lab.reports.terminal.script import imported_later
+from ledger_lab.training.launch.inline import launch_processes
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.supervision.start import run_supervised
 
 if __name__ == "__main__":
     first_look(TrainRequest, sys.argv[1:])  # before anything heavy is imported

@@ -13,8 +13,8 @@ from pathlib import Path
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
 import pytest
 
-from ledger_lab.cores import imports
-from ledger_lab.terminal.surroundings import compile_forward_only, let_threads_sleep
+from ledger_lab.ledger.cores import imports
+from ledger_lab.reports.terminal.surroundings import compile_forward_only, let_threads_sleep
 from tests.times import (  # noqa: F401 - hooks of pytest
     pytest_addoption,
     pytest_runtest_setup,

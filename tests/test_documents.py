@@ -14,13 +14,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger_lab.commands.study import run_study
-from ledger_lab.costs import load_prices
 from ledger_lab.documents import DEEPEST, LARGEST_BYTES, read_json, read_toml, yaml_text
 from ledger_lab.errors import UserError
-from ledger_lab.exported import CONTRACT, POLICY, read_origin
+from ledger_lab.ledger.costs import load_prices
 from ledger_lab.panels import load_panel
-from ledger_lab.recipes.recipe_file import read_recipe
+from ledger_lab.studies.commands.study import run_study
+from ledger_lab.tasks.exported import CONTRACT, POLICY, read_origin
+from ledger_lab.tasks.recipes.recipe_file import read_recipe
 
 HOSTILE_TOML = {
     "lists": "a = " + "[" * 100_000 + "]" * 100_000,

@@ -10,30 +10,30 @@ ROOT = Path(__file__).parents[1]
 
 LIGHT = [
     "ledger_lab.ledger",
-    "ledger_lab.costs",
-    "ledger_lab.launch",
-    "ledger_lab.meters",
-    "ledger_lab.recipes",
+    "ledger_lab.ledger.costs",
+    "ledger_lab.training.launch",
+    "ledger_lab.ledger.meters",
+    "ledger_lab.tasks.recipes",
     "ledger_lab.reports",
     "ledger_lab.reports.bundle",
     "ledger_lab.reports.export",
-    "ledger_lab.pretrained",
-    "ledger_lab.recording",
-    "ledger_lab.studies",
-    "ledger_lab.mirrors",
-    "ledger_lab.mirrors.tensorboard_sink",
+    "ledger_lab.tasks.pretrained",
+    "ledger_lab.training.recording",
+    "ledger_lab.studies.declared",
+    "ledger_lab.reports.mirrors",
+    "ledger_lab.reports.mirrors.tensorboard_sink",
     "ledger_lab.panels",
-    "ledger_lab.runners",
-    "ledger_lab.commands.report",
-    "ledger_lab.commands.export",
-    "ledger_lab.commands.import_prices",
-    "ledger_lab.launch.inline",
-    "ledger_lab.mirrors.program",
-    "ledger_lab.commands.study",
-    "ledger_lab.supervision.start",
-    "ledger_lab.commands.verify",
-    "ledger_lab.commands.watch",
-    "ledger_lab.watch",
+    "ledger_lab.training.runners",
+    "ledger_lab.cli.report",
+    "ledger_lab.cli.export",
+    "ledger_lab.cli.import_prices",
+    "ledger_lab.training.launch.inline",
+    "ledger_lab.reports.mirrors.program",
+    "ledger_lab.studies.commands.study",
+    "ledger_lab.training.supervision.start",
+    "ledger_lab.cli.verify",
+    "ledger_lab.cli.watch",
+    "ledger_lab.reports.watch",
 ]
 
 HEAVY = (
@@ -58,7 +58,7 @@ def test_light_rooms_load_where_heavy_packages_are_missing() -> None:
 
 def test_a_report_does_not_wait_for_what_few_reports_need() -> None:
     seldom = ("duckdb", "numpy", "plotly", "psutil")
-    program = f"import sys, ledger_lab.commands.report\nprint([n for n in {seldom!r} if n in sys.modules])\n"
+    program = f"import sys, ledger_lab.cli.report\nprint([n for n in {seldom!r} if n in sys.modules])\n"
     finished = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert finished.stdout == "[]\n"
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from ledger_lab import pretrained
-from ledger_lab.commands.export import export_ledger
+from ledger_lab.cli.export import export_ledger
 from ledger_lab.panels.panel import load_panel
-from ledger_lab.studies import load_study
+from ledger_lab.studies.declared import load_study
+from ledger_lab.tasks import pretrained
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -54,14 +54,14 @@ def _parser_of(script: str) -> argparse.ArgumentParser | None:
     """Return the parser of a program that imports heavy modules only later, with the launcher's flags; else None."""
     public = {
         "train": ("ledger_lab.training.request", "TrainRequest"),
-        "evaluate": ("ledger_lab.evaluation.request", "EvaluateRequest"),
-        "play": ("ledger_lab.checkpoints.request", "PlayRequest"),
-        "profile_run": ("ledger_lab.profiling.request", "ProfileRequest"),
-        "export_policy": ("ledger_lab.checkpoints.request", "ExportRequest"),
-        "ship_policy": ("ledger_lab.evaluation.request", "ShipRequest"),
-        "new_panel": ("ledger_lab.evaluation.request", "NewPanelRequest"),
-        "list_envs": ("ledger_lab.commands.request", "ListRequest"),
-        "doctor": ("ledger_lab.doctor.program", "DoctorRequest"),
+        "evaluate": ("ledger_lab.training.evaluation.request", "EvaluateRequest"),
+        "play": ("ledger_lab.training.checkpoints.request", "PlayRequest"),
+        "profile_run": ("ledger_lab.training.profiling.request", "ProfileRequest"),
+        "export_policy": ("ledger_lab.training.checkpoints.request", "ExportRequest"),
+        "ship_policy": ("ledger_lab.training.evaluation.request", "ShipRequest"),
+        "new_panel": ("ledger_lab.training.evaluation.request", "NewPanelRequest"),
+        "list_envs": ("ledger_lab.cli.request", "ListRequest"),
+        "doctor": ("ledger_lab.cli.doctor.program", "DoctorRequest"),
     }
     if script not in public:
         return None

@@ -40,7 +40,7 @@ _IMPORTED_LATE = (
     "isaaclab_experimental.envs.manager_based_rl_env_warp",
     "isaaclab_newton.assets.articulation.articulation",
     "isaaclab_newton.cloner.replicate",
-    "ledger_lab.native.manager",
+    "ledger_lab.mujoco_cpu.manager",
     "newton._src.utils.import_usd",
 )
 """What Isaac Lab and the default engine import as they make an environment."""
@@ -139,7 +139,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 def _serve() -> None:
     """Import the libraries, and fork a process for each script that is asked for, until nobody can ask any more."""
-    from ledger_lab.supervision.forked import end_with
+    from ledger_lab.training.supervision.forked import end_with
 
     connection, server_pid = socket.socket(fileno=os.dup(0)), os.getpid()
     {"simulation": _import_libraries, "reading": _import_scripts, "refusal": _import_first_looks}[sys.argv[1]]()
@@ -163,16 +163,16 @@ def _serve() -> None:
 
 def _import_libraries() -> None:
     """Import what a training with the default engine imports, and nothing that starts threads."""
-    from ledger_lab.cores import imports
-    from ledger_lab.terminal.surroundings import compile_forward_only
+    from ledger_lab.ledger.cores import imports
+    from ledger_lab.reports.terminal.surroundings import compile_forward_only
 
     with imports():
         compile_forward_only()
-        import ledger_lab.evaluation.run  # noqa: F401
+        import ledger_lab.training.evaluation.run  # noqa: F401
         import ledger_lab.training.final_report  # noqa: F401
         import ledger_lab.training.run  # noqa: F401
-        from ledger_lab.runners.configs import resolve_configs
-        from ledger_lab.runners.lean_imports import import_environment
+        from ledger_lab.training.runners.configs import resolve_configs
+        from ledger_lab.training.runners.lean_imports import import_environment
 
         cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])
         import_environment(cfg)

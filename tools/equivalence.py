@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from ledger_lab.recipes import Dialect
+from ledger_lab.tasks.recipes import Dialect
 
 TASK_FIELDS = frozenset({"num_envs"})
 """Fields that belong to the task and not to a library."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.figures import Drawing, draw_ledger, draw_published, save_drawings
-from ledger_lab.scaling.published import read_published
+from ledger_lab.studies.scaling.published import read_published
 
 _RECORDS = Path(__file__).parents[1] / "records"
 _FOLDER = "processes-cpu"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from importlib.util import find_spec
 
-REPORTS = ("ledger_lab.commands.report", "ledger_lab.reports.page", "duckdb", "jinja2", "scipy.stats")
+REPORTS = ("ledger_lab.cli.report", "ledger_lab.reports.page", "duckdb", "jinja2", "scipy.stats")
 SIMULATION = (
     "isaaclab.envs.manager_based_rl_env",
     "isaaclab.envs.utils.video_recorder",
@@ -14,9 +14,9 @@ SIMULATION = (
     "newton.sensors",
     "newton.solvers",
     "newton.usd",
-    "ledger_lab.checkpoints.export",
-    "ledger_lab.checkpoints.play",
-    "ledger_lab.evaluation.run",
+    "ledger_lab.training.checkpoints.export",
+    "ledger_lab.training.checkpoints.play",
+    "ledger_lab.training.evaluation.run",
     "ledger_lab.training.run",
     "rl_games.torch_runner",
     "rsl_rl.runners",

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.costs import RunTime
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
+from ledger_lab.ledger.costs import RunTime
 from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.cohort_summary import CohortSummary, summarize_cohorts

@@ -12,10 +12,10 @@ from rich.table import Table
 from benchmarks.coverage import costs, forecasts, laws, policies, recommendations, runs, searches
 from benchmarks.coverage.case import Case, Found
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.cores import map_on_cores
 from ledger_lab.errors import UserError
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.ledger.cores import map_on_cores
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import MISSING, percent
 
 SUBJECTS = (policies, costs, runs, recommendations, forecasts, laws, searches)

@@ -10,11 +10,11 @@ from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, is_within, of_the_same
 from benchmarks.coverage.runs import DRAWS, RUNS, SLOW, Draw, two_kinds
-from ledger_lab.costs import FEWEST_RUNS, Price
-from ledger_lab.recommend.choice import Choice, Goal, Limits
-from ledger_lab.recommend.options import PricedRun
-from ledger_lab.recommend.recommendation import recommend
-from ledger_lab.scaling import Identity, ScaledRun
+from ledger_lab.ledger.costs import FEWEST_RUNS, Price
+from ledger_lab.studies.recommend.choice import Choice, Goal, Limits
+from ledger_lab.studies.recommend.options import PricedRun
+from ledger_lab.studies.recommend.recommendation import recommend
+from ledger_lab.studies.scaling import Identity, ScaledRun
 
 _MACHINES = (1, 20)
 _GIVEN_UP = 0.8

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, of_the_same
-from ledger_lab.search.ending import SealedRun, compare
+from ledger_lab.studies.search.ending import SealedRun, compare
 
 _SEEDS = 10
 """Sealed seeds: the fewest that a search takes."""

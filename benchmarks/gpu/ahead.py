@@ -20,9 +20,9 @@ from typing import Any
 
 import warp
 
-from ledger_lab.runners.recorded_calls import replaced
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
+from ledger_lab.training.runners.recorded_calls import replaced
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 _ON_A_GPU = (32, 128)
 """Threads per block on a GPU, of kernels for which Newton asks for one thread on a CPU (its ``NarrowPhase``)."""

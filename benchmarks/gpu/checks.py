@@ -146,9 +146,9 @@ CHECKS: Mapping[str, Callable[[str], Figures]] = {
 @contextmanager
 def _cartpoles(device: str) -> Iterator[None]:
     """Open a simulation of a few cart-poles."""
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment, require_runtime, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.session import environment, require_runtime, simulation_app
 
     registered_tasks()
     cfg, _ = resolve_configs(_TASK, "rsl_rl", [])
@@ -175,7 +175,7 @@ def _ending(work: Callable[[], None]) -> Figures:
 
 def _forked(use: Callable[[], None]) -> Figures:
     """Count the processes that work before and after the GPU is used."""
-    from ledger_lab.cores import map_on_cores
+    from ledger_lab.ledger.cores import map_on_cores
 
     def pid(item: int) -> int:
         return os.getpid()
@@ -190,7 +190,7 @@ def _ground_sha256(device: str) -> str:
     """Return a hash of generated ground, of that of the training and of held-out ground."""
     from isaaclab.terrains import MeshRandomGridTerrainCfg, TerrainGeneratorCfg
 
-    from ledger_lab.runners.session import held_out_config
+    from ledger_lab.training.runners.session import held_out_config
 
     grid = MeshRandomGridTerrainCfg(grid_width=0.45, grid_height_range=(0.05, 0.2))
     found = hashlib.sha256()

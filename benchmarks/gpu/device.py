@@ -77,7 +77,7 @@ def of_nvml(device: str) -> dict[str, Any]:
 
     import pynvml
 
-    from ledger_lab.meters import open_nvml
+    from ledger_lab.ledger.meters import open_nvml
 
     pynvml.nvmlInit()
     said: list[str] = []
@@ -101,7 +101,7 @@ def of_nvidia_smi(device: str) -> dict[str, Any]:
 
 def of_host(device: str) -> dict[str, Any]:
     """Return processor, memory and package versions."""
-    from ledger_lab.meters import hardware_facts, package_versions
+    from ledger_lab.ledger.meters import hardware_facts, package_versions
 
     return {**hardware_facts(), "versions": package_versions()}
 

@@ -24,11 +24,11 @@ from benchmarks.gpu.parts import all_parts
 from benchmarks.gpu.surroundings import cached_kernels, environ_of_parts
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.meters import hardware_facts
-from ledger_lab.supervision.forked import handling
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.exit_status import ENDING
-from ledger_lab.terminal.findings import write_findings
+from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.exit_status import ENDING
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.training.supervision.forked import handling
 
 BUDGET_S = 540.0
 """Time for all parts together [s]."""

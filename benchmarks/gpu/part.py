@@ -17,7 +17,7 @@ from typing import Any, Literal
 import psutil
 
 from benchmarks.comparison import ROOT
-from ledger_lab.launch.ray_job import ending_with_this_process
+from ledger_lab.clusters.ray_job import ending_with_this_process
 from ledger_lab.ledger import find_journals
 
 Status = Literal["done", "failed", "timed out", "skipped"]

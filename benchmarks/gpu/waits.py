@@ -21,9 +21,9 @@ import torch
 import warp
 
 from benchmarks.comparison import ROOT
-from ledger_lab.runners.recorded_calls import replaced
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
+from ledger_lab.training.runners.recorded_calls import replaced
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 _WARNING = "called a synchronizing CUDA operation"
 """Text of torch's warning."""

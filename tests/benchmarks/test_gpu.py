@@ -22,7 +22,7 @@ from benchmarks.gpu.parts import all_parts
 from benchmarks.gpu.readers import read_without_cuda
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.terminal.exit_status import ENDING
+from ledger_lab.reports.terminal.exit_status import ENDING
 from tests.conftest import benchmark
 from tests.fakes.waiting import wait_until
 

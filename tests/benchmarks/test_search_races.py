@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.search_races import LANDSCAPES, Landscape, declared, search
-from ledger_lab.search.chains import Link
-from ledger_lab.search.space import Values
+from ledger_lab.studies.search.chains import Link
+from ledger_lab.studies.search.space import Values
 
 BEST: Values = {"learning_rate": 1e-3, "clip": 0.2, "schedule": "adaptive", "kl_target": 0.01}
 

@@ -22,8 +22,8 @@ def leaves(value: object) -> list[object]:
 
 @pytest.mark.parametrize("task", STOCK)
 def test_a_stock_task_uses_our_robot_and_ground(task: str) -> None:
-    from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     stock, (ours, _) = stock_config(task), resolve_configs(task, "rsl_rl", [])

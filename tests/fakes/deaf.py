@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from ledger_lab.supervision.start import run_watched
-from ledger_lab.terminal.exit_status import ENDING
+from ledger_lab.reports.terminal.exit_status import ENDING
+from ledger_lab.training.supervision.start import run_watched
 
 
 def main(argv: Sequence[str]) -> int:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
@@ -27,6 +26,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.costs import load_prices
 from tests.fakes.ledgers import SECOND, declared
 
 ROBUST_CELLS = ("nominal", "heavy_pole", "weak_motor", "push", "tilted_gravity")

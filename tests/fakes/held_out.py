@@ -35,8 +35,8 @@ class Trial:
     def simulation(self, places: int, training: int = 0, seed: int = 3) -> Iterator[tuple[Any, Any]]:
         """Open a simulation with held-out slots."""
         from ledger_lab.panels.slots import HeldOutSlots
-        from ledger_lab.runners.cpu_graphs import recorded_physics
-        from ledger_lab.runners.session import environment, held_out_config
+        from ledger_lab.training.runners.cpu_graphs import recorded_physics
+        from ledger_lab.training.runners.session import environment, held_out_config
 
         cfg = held_out_config(self.cfg(), places * len(self.panel.episodes), training)
         cfg.seed = seed
@@ -94,7 +94,7 @@ def task_cfg(task: str, *overrides: str) -> Any:
 @functools.cache
 def _resolved(task: str, *overrides: str) -> Any:
     """Resolve a task's configuration, which takes 0.1 s."""
-    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.training.runners.configs import resolve_configs
 
     default = [] if any(each.startswith("physics=") for each in overrides) else ["physics=newton_mujoco"]
     cfg, _ = resolve_configs(task, "rsl_rl", [*default, *overrides])

@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ledger_lab.runners.recorded_calls import replaced
+from ledger_lab.training.runners.recorded_calls import replaced
 
 TORCH = str(Path(torch.__file__).parent)
 READ_BY_HOST = ("_local_scalar_dense", "nonzero", "is_nonzero", "item", "masked_select")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger_lab.launch.inline import launch_processes
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
-from ledger_lab.terminal.surroundings import compile_forward_only
+from ledger_lab.reports.terminal.surroundings import compile_forward_only
+from ledger_lab.training.launch.inline import launch_processes
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:

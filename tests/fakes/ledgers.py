@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
     STATE_FILE,
     AttemptEnded,
@@ -24,6 +23,7 @@ from ledger_lab.ledger import (
     StateSaved,
     Status,
 )
+from ledger_lab.ledger.costs import load_prices
 
 SECOND = 1_000_000_000
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
     AttemptEnded,
     AttemptStarted,
@@ -20,6 +19,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.costs import load_prices
 from ledger_lab.ledger.liveness import identify_process
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from ledger_lab.meters import PhaseClock
-from ledger_lab.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe, dialect_of
-from ledger_lab.recipes.libraries import agent_key
-from ledger_lab.runners.adapter import Adapter, load_adapter
-from ledger_lab.runners.process_group import ALONE
+from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.tasks.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe, dialect_of
+from ledger_lab.tasks.recipes.libraries import agent_key
+from ledger_lab.training.runners.adapter import Adapter, load_adapter
+from ledger_lab.training.runners.process_group import ALONE
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
 

@@ -18,11 +18,11 @@ from ledgers import declared  # run as a script, this folder is on the path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal
-from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recording.writer import AttemptWriter
-from ledger_lab.supervision.attempt import attempt_life
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.training.recording.writer import AttemptWriter
+from ledger_lab.training.supervision.attempt import attempt_life
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 
 def fail() -> None:
@@ -49,10 +49,10 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     import torch
     import torch.distributed as dist
 
-    from ledger_lab.launch import read_world
-    from ledger_lab.runners.collectives import metered_collectives
-    from ledger_lab.runners.process_group import joined
+    from ledger_lab.training.launch import read_world
     from ledger_lab.training.ranks import join_supervisors
+    from ledger_lab.training.runners.collectives import metered_collectives
+    from ledger_lab.training.runners.process_group import joined
 
     run_dir, how = Path(argv[1]), argv[2]
     world, clock = read_world(os.environ, distributed=True), PhaseClock(started_ns)

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ledger_lab.launch import World, read_world
-from ledger_lab.runners.process_group import ProcessGroup, joined
+from ledger_lab.training.launch import World, read_world
+from ledger_lab.training.runners.process_group import ProcessGroup, joined
 from tests.fakes.off_policy import OPTIONS, Training
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -26,9 +26,9 @@ Quicker tests simulate a cart-pole with the others: ``tests/panels/test_physical
 @contextmanager
 def simulated(task: str, physics: str, envs: int, *overrides: str) -> Iterator[Any]:
     """Open a simulation of a task on the CPU, without noise in what the policy sees."""
-    from ledger_lab.runners.cpu_graphs import recorded_physics
-    from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.cpu_graphs import recorded_physics
+    from ledger_lab.training.runners.session import environment, simulation_app
 
     registered_tasks()
     cfg = task_cfg(task, f"physics={physics}", "env.observations.policy.enable_corruption=False", *overrides)
@@ -101,7 +101,7 @@ class Told:
 
 def told(env: Any) -> list[Told]:
     """Let random actions move robots for an environment step, and return what each action term told the motors."""
-    from ledger_lab.checkpoints.contract import describe_interface
+    from ledger_lab.training.checkpoints.contract import describe_interface
 
     base = env.unwrapped
     terms = describe_interface(env, ["policy"])["actions"]
@@ -180,8 +180,8 @@ class Repeats:
 
 def taken_twice(env: Any, panel: Panel) -> Repeats:
     """Let the last slots take a panel twice, beside training slots that move at random."""
+    from ledger_lab.panels.physics import exactness
     from ledger_lab.panels.slots import HeldOutSlots
-    from ledger_lab.physics import exactness
 
     training = env.unwrapped.num_envs - len(panel.episodes)
     shape = (training, env.unwrapped.action_manager.total_action_dim)

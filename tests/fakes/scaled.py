@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.costs import Price
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status
-from ledger_lab.scaling import Identity, ScaledRun
+from ledger_lab.ledger.costs import Price
+from ledger_lab.studies.scaling import Identity, ScaledRun
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
 HORIZON = 16

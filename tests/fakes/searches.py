@@ -22,10 +22,6 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.commands import search as program
-from ledger_lab.commands.search import run_search
-from ledger_lab.costs import load_prices, resolve_price
-from ledger_lab.launch.job import read_job
 from ledger_lab.ledger import (
     STATE_FILE,
     AttemptEnded,
@@ -36,7 +32,11 @@ from ledger_lab.ledger import (
     StateSaved,
     Status,
 )
-from ledger_lab.recipes.recipe_file import check_recipe
+from ledger_lab.ledger.costs import load_prices, resolve_price
+from ledger_lab.studies.commands import search as program
+from ledger_lab.studies.commands.search import run_search
+from ledger_lab.tasks.recipes.recipe_file import check_recipe
+from ledger_lab.training.launch.job import read_job
 from tests.conftest import ROOT
 from tests.fakes.ledgers import SECOND, declared, outcomes, result, sha256_of, window
 

@@ -18,16 +18,16 @@ import torch.distributed as dist
 from observers import Heard  # run as a script, this folder is on the path
 from toy_env import ToyEnv
 
-from ledger_lab.launch import read_world
-from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recipes.libraries import LIBRARIES
-from ledger_lab.runners.adapter import load_adapter
-from ledger_lab.runners.collectives import metered_collectives
-from ledger_lab.runners.configs import resolve_configs
-from ledger_lab.runners.gradient_norms import GradientNorms
-from ledger_lab.runners.process_group import joined
-from ledger_lab.runners.recorded_calls import recorded_calls
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.tasks.recipes.libraries import LIBRARIES
 from ledger_lab.tasks.registry import registered_tasks
+from ledger_lab.training.launch import read_world
+from ledger_lab.training.runners.adapter import load_adapter
+from ledger_lab.training.runners.collectives import metered_collectives
+from ledger_lab.training.runners.configs import resolve_configs
+from ledger_lab.training.runners.gradient_norms import GradientNorms
+from ledger_lab.training.runners.process_group import joined
+from ledger_lab.training.runners.recorded_calls import recorded_calls
 
 NORMALIZED = {
     "rsl_rl": ["agent.actor.obs_normalization=True", "agent.critic.obs_normalization=True"],

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ledger_lab.ledger import DeviceSample
-from ledger_lab.meters.devices import silent_sample
+from ledger_lab.ledger.meters.devices import silent_sample
 
 
 class TracedDevices:

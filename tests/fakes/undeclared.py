@@ -7,10 +7,10 @@ import signal
 import time
 from collections.abc import Sequence
 
-from ledger_lab.launch.inline import launch_processes
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
-from ledger_lab.terminal.surroundings import compile_forward_only
+from ledger_lab.reports.terminal.surroundings import compile_forward_only
+from ledger_lab.training.launch.inline import launch_processes
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 _AHEAD_S = 3.0
 """How long other processes may run ahead [s]."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ledger_lab.launch.inline import launch_processes
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
-from ledger_lab.terminal.surroundings import compile_forward_only
+from ledger_lab.reports.terminal.surroundings import compile_forward_only
+from ledger_lab.training.launch.inline import launch_processes
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
@@ -16,8 +16,8 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     import torch
 
     compile_forward_only()
-    from ledger_lab.runners.rsl_rl.adapter import RslRlTrainer
     from ledger_lab.training.run import train_run
+    from ledger_lab.training.runners.rsl_rl.adapter import RslRlTrainer
 
     build = RslRlTrainer.__init__
 

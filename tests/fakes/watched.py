@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
     STATE_FILE,
     AttemptEnded,
@@ -25,6 +24,7 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.ledger import journal as journal_module
+from ledger_lab.ledger.costs import load_prices
 from ledger_lab.ledger.rows import ProcessIdentity
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 

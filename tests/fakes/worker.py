@@ -22,12 +22,12 @@ from ledgers import declared  # run as a script, this folder is on the path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, Status
-from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.recording.writer import AttemptWriter
-from ledger_lab.supervision import insist
-from ledger_lab.supervision.attempt import attempt_life
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.start import run_supervised
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.training.recording.writer import AttemptWriter
+from ledger_lab.training.supervision import insist
+from ledger_lab.training.supervision.attempt import attempt_life
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.start import run_supervised
 
 
 def wait() -> None:

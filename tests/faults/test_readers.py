@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.export import export_ledger
+from ledger_lab.cli.export import export_ledger
 from ledger_lab.errors import UserError
 from tests.conftest import script
 from tests.fakes.ledgers import write_run

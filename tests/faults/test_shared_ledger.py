@@ -30,9 +30,9 @@ from ledger_lab.ledger import journal as journal_module
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.runs import Run
 from ledger_lab.ledger.silence import may_still_write
-from ledger_lab.mirrors.follow import JournalTail
-from ledger_lab.recording import RecordedPanel, record_run
-from ledger_lab.storage import require_storage
+from ledger_lab.ledger.storage import require_storage
+from ledger_lab.reports.mirrors.follow import JournalTail
+from ledger_lab.training.recording import RecordedPanel, record_run
 from tests.conftest import script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 from tests.faults.conftest import CACHE_S, SharedFileSystem

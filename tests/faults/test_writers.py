@@ -13,7 +13,7 @@ import pytest
 
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Journal, PhaseWindow, Status, read_journal, read_ledger
-from ledger_lab.recording import RecordedPanel, RecordedRun, record_run
+from ledger_lab.training.recording import RecordedPanel, RecordedRun, record_run
 from tests.fakes.ledgers import declared, window
 from tests.fakes.supervised import attempt_of, worker
 from tests.faults.conftest import Disk

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, read_ledger
 from ledger_lab.ledger.comparability import (
@@ -21,14 +20,15 @@ from ledger_lab.ledger.comparability import (
     settings,
     yardstick,
 )
-from ledger_lab.recommend.options import PricedRun, measured_options
-from ledger_lab.recommend.recommendation import of_one_yardstick
+from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.cohort_summary import summarize_cohorts
 from ledger_lab.reports.compare import require_pooled, select_side
-from ledger_lab.reports.scaled_runs import scaled_runs
 from ledger_lab.reports.yardsticks import by_yardstick
-from ledger_lab.scaling.studies import find_studies
+from ledger_lab.studies.recommend.options import PricedRun, measured_options
+from ledger_lab.studies.recommend.recommendation import of_one_yardstick
+from ledger_lab.studies.reports.scaled_runs import scaled_runs
+from ledger_lab.studies.scaling.studies import find_studies
 from tests.fakes.ledgers import declared, write_run
 
 BASE = declared(run_id="a")
@@ -73,7 +73,7 @@ def test_each_difference_has_its_effect(rule: Any) -> None:
 
 
 def test_every_field_of_a_panels_identity_has_a_line() -> None:
-    from ledger_lab.pretrained import ROOT, shipped_tasks
+    from ledger_lab.tasks.pretrained import ROOT, shipped_tasks
 
     runs = [read_ledger(ROOT / task).runs[0] for task in shipped_tasks()]
     assert {name for run in runs for name in run.declared.panel_fields} == set(IDENTITY)

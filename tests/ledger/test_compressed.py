@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic_ledger import write_ledger
-from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.ledger import LedgerDamageError, find_journals, read_journal, read_ledger
 from ledger_lab.ledger import compressed as compressed_module
 from ledger_lab.reports import summarize_run

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic_ledger import write_ledger
-from ledger_lab import cores as cores_module
-from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, LedgerDamageError, PhaseWindow, find_journals, read_journal, read_ledger
 from ledger_lab.ledger import cache as cache_module
 from ledger_lab.ledger import content as content_module
+from ledger_lab.ledger import cores as cores_module
 from ledger_lab.ledger import directories as directories_module
 from ledger_lab.ledger import listing as listing_module
 from ledger_lab.ledger import reader as reader_module

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ledger_lab.commands.report import build_report
-from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.cli.report import build_report
+from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.encoding import GENESIS, encode_line, hash_of, kind_begins, split_line

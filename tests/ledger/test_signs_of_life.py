@@ -24,7 +24,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger import journal as journal_module
 from ledger_lab.ledger.liveness import identify_process, is_alive
-from ledger_lab.mirrors.follow import RunFollower
+from ledger_lab.reports.mirrors.follow import RunFollower
 from tests.fakes.ledgers import SECOND, declared, result, window
 
 

@@ -15,9 +15,9 @@ COUNT = 6
 
 @contextmanager
 def cartpoles(change: Callable[[Any], None], *overrides: str) -> Iterator[Any]:
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.session import environment, simulation_app
 
     registered_tasks()
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", overrides)
@@ -90,7 +90,7 @@ def step(env: Any) -> None:
 
 
 def recording(env: Any, recorded: bool) -> Any:
-    from ledger_lab.runners.cpu_graphs import recorded_physics
+    from ledger_lab.training.runners.cpu_graphs import recorded_physics
 
     return recorded_physics(env) if recorded else nullcontext()
 
@@ -166,9 +166,9 @@ def test_with_mujocos_own_code_the_advice_tells_sensors_from_memory() -> None:
 @pytest.mark.thorough  # the tests above have other capacities
 def test_an_overflow_of_triangle_pairs_affects_every_slot() -> None:
     from ledger_lab.panels.capacity import CapacityWatch
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.session import environment, simulation_app
 
     task = "LedgerLab-Velocity-Rough-AnymalC"
     registered_tasks()
@@ -215,8 +215,8 @@ def test_within_the_capacities_nothing_is_reported_and_the_physics_is_unchanged(
 @pytest.mark.parametrize("physics", ["ovphysx", "newton_kamino"])
 def test_engines_without_capacities_are_not_watched(physics: str) -> None:
     from ledger_lab.panels.capacity import CapacityWatch
-    from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [f"physics={physics}"])

@@ -22,8 +22,8 @@ SHORT = replace(ROBUST, seeds=SEEDS, episode_length_s=1.5, hold_s=0.5)
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):

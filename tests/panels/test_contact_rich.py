@@ -37,8 +37,8 @@ TRIAL = Trial(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("L
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Ant", WARP), {"device": "cpu"}):
@@ -68,7 +68,7 @@ def test_without_a_common_origin_coordinates_round_differently(
     alone: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.panels import slots
-    from ledger_lab.runners import session
+    from ledger_lab.training.runners import session
 
     monkeypatch.setattr(slots.Rehearsal, "require_own_episodes", lambda *_: None)
     monkeypatch.setattr(session, "is_newton", lambda _: False)

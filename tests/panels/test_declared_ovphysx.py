@@ -33,8 +33,8 @@ def cfg(*changes: str) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Cartpole", "physics=ovphysx"), {"device": "cpu"}):

@@ -32,9 +32,9 @@ def settle(observations: Any) -> torch.Tensor:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("asked", "promised"), [("true", "bitwise"), ("false", "statistical")])
 def test_other_slots_change_an_episode_only_if_its_exactness_is_statistical(asked: str, promised: str) -> None:
-    from ledger_lab.physics import exactness
-    from ledger_lab.runners.session import simulation_app
+    from ledger_lab.panels.physics import exactness
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     def cfg() -> Any:
         return task_cfg(TASK, WARP, f"env.sim.physics.deterministic={asked}")
@@ -62,9 +62,9 @@ def test_other_slots_change_an_episode_only_if_its_exactness_is_statistical(aske
     ],
 )
 def test_exactness_is_bitwise_only_where_that_is_proven(overrides: list[str], promised: str) -> None:
-    from ledger_lab.physics import exactness
-    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.panels.physics import exactness
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", ["env.sim.device=cpu", *overrides])

@@ -53,8 +53,8 @@ def on_isaac_labs_terrain(**importer: Any) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg(PANEL.task), {"device": "cpu"}):
@@ -117,7 +117,7 @@ def test_the_patch_of_an_episode_depends_on_its_seed_alone() -> None:
 
 def test_robots_on_a_grid_stand_on_their_own_ground() -> None:
     from ledger_lab.panels.slots import HeldOutSlots
-    from ledger_lab.runners.session import environment, held_out_config
+    from ledger_lab.training.runners.session import environment, held_out_config
 
     cfg = on_isaac_labs_terrain(use_terrain_origins=False, env_spacing=2.0)
     cfg.commands = cfg.curriculum = None
@@ -213,10 +213,10 @@ def test_anymal_walks_and_sees_on_its_own_ground(physics: str) -> None:
 
 def test_generated_terrain_changes_the_panel_id_and_other_ground_does_not() -> None:
     from ledger_lab.ledger import read_ledger
-    from ledger_lab.pretrained import ROOT
-    from ledger_lab.runners.code import scoring_code
-    from ledger_lab.runners.description import describe_simulation
-    from ledger_lab.runners.session import held_out_config
+    from ledger_lab.tasks.pretrained import ROOT
+    from ledger_lab.training.runners.code import scoring_code
+    from ledger_lab.training.runners.description import describe_simulation
+    from ledger_lab.training.runners.session import held_out_config
 
     for task, panel in (
         (ROUGH, "velocity_rough_anymal_c_v1"),

@@ -53,8 +53,8 @@ class Recorder:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
@@ -63,7 +63,7 @@ def _runtime() -> Iterator[None]:
 
 def test_hooks_report_events_of_held_out_slots_alone_until_they_are_removed() -> None:
     from ledger_lab.panels.hooks import Hooks
-    from ledger_lab.runners.session import environment
+    from ledger_lab.training.runners.session import environment
 
     cfg = leaky(leaky(task_cfg("LedgerLab-Cartpole"), "command"), "interval_event")
     cfg.scene.num_envs = TRAINING + HELD_OUT

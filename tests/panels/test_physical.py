@@ -94,10 +94,10 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     import isaaclab.sim as sim_utils
     from isaaclab.assets import RigidObjectCfg
 
-    from ledger_lab.physics import is_newton
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.session import environment, simulation_app
+    from ledger_lab.panels.physics import is_newton
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.session import environment, simulation_app
 
     physics, change = WORLDS[request.param]
     registered_tasks()
@@ -258,7 +258,7 @@ def test_changes_accumulate(world: World) -> None:
 
 @on("newton")
 def test_replayed_steps_see_every_change(world: World) -> None:
-    from ledger_lab.runners.cpu_graphs import recorded_physics
+    from ledger_lab.training.runners.cpu_graphs import recorded_physics
 
     def run() -> torch.Tensor:
         rolls = [world.roll()]

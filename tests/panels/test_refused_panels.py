@@ -23,8 +23,8 @@ TRAINING = 4
 @pytest.fixture(scope="module")
 def env() -> Iterator[Any]:
     """A simulation with room for the panel and a few training slots."""
-    from ledger_lab.runners.session import environment, held_out_config, simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import environment, held_out_config, simulation_app
 
     registered_tasks()
     cfg = held_out_config(task_cfg(PANEL.task), len(PANEL.episodes), TRAINING)

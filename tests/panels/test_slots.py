@@ -35,8 +35,8 @@ def trial(panel: Any = PANEL) -> Trial:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
@@ -87,7 +87,7 @@ def test_a_time_out_before_the_horizon_is_what_the_panel_says() -> None:
     """Two terms are time-outs, and one fails episodes; the earlier time-out comes first in the configuration."""
     from ledger_lab.panels.scoring import score_policies
     from ledger_lab.panels.slots import HeldOutSlots
-    from ledger_lab.runners.session import environment, held_out_config
+    from ledger_lab.training.runners.session import environment, held_out_config
 
     fail, judge = PANEL, replace(PANEL, early_time_out="judged")
     short = replace(PANEL, episode_length_s=2.5)

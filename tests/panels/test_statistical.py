@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.panels import compare_paired, load_panel
-from ledger_lab.physics import exactness
+from ledger_lab.panels.physics import exactness
 from tests.fakes.held_out import Trial, still
 from tests.panels.test_leaks import balance
 
@@ -17,7 +17,7 @@ PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(48)), episode_lengt
 
 
 def ovphysx_cfg() -> Any:
-    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.training.runners.configs import resolve_configs
 
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", ["physics=ovphysx"])
     cfg.sim.device = "cpu"
@@ -26,8 +26,8 @@ def ovphysx_cfg() -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(ovphysx_cfg(), {"device": "cpu"}):

@@ -99,7 +99,7 @@ class Site:
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Ask the cluster."""
-        return self.cluster.inside(str(RAY / "python"), "-m", "ledger_lab.launch.ray_commands", *arguments)
+        return self.cluster.inside(str(RAY / "python"), "-m", "ledger_lab.clusters.ray_commands", *arguments)
 
     def exits(self) -> dict[int, int]:
         """Return the exit statuses of the latest parts of the trainings that have ended."""
@@ -169,7 +169,7 @@ def test_a_study_is_trained_two_at_once_and_reported(cluster: Cluster, tmp_path:
     assert len(site.attempts()) == 6
 
 
-@pytest.mark.slow  # tests/commands/test_search_on.py does so on this machine
+@pytest.mark.slow  # tests/studies/commands/test_search_on.py does so on this machine
 def test_a_search_trains_each_generation_of_its_population_at_once(cluster: Cluster, tmp_path: Path) -> None:
     site = Site(cluster, tmp_path)
     (site.folder / "scripts" / "train.py").unlink()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.ledger import EvaluationStarted, Journal, PanelResult, read_ledger
 from ledger_lab.panels import VerdictRule
 from ledger_lab.panels.carried import LeftBudget, left_budget, left_budget_as_pretrained

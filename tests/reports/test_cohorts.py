@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ledger_lab import costs
-from ledger_lab.commands.report import build_report
-from ledger_lab.costs import load_prices
-from ledger_lab.ledger import Status, declare_cohort, read_ledger
+from ledger_lab.cli.report import build_report
+from ledger_lab.ledger import Status, costs, declare_cohort, read_ledger
+from ledger_lab.ledger.costs import load_prices
 from ledger_lab.reports import CohortSummary, render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import write_run
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.report import build_report
-from ledger_lab.costs import cost_ratio_interval, load_prices
+from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
+from ledger_lab.ledger.costs import cost_ratio_interval, load_prices
 from ledger_lab.panels import ConfirmedShare, PanelIdentity
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports import summarize_run

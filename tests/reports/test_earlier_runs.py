@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.commands.report import build_report, summarize_selected
-from ledger_lab.costs import Price
+from ledger_lab.cli.report import build_report, summarize_selected
 from ledger_lab.ledger import read_ledger
-from ledger_lab.pretrained import ROOT
+from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import CohortSummary, summarize_cohorts, summarize_run
+from ledger_lab.tasks.pretrained import ROOT
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND, failed, reached
 
 TWICE = Price.from_dict({**A_DOLLAR_A_SECOND, "usd_per_hour": 7200.0})

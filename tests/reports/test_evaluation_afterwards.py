@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ledger_lab.costs import load_prices
 from ledger_lab.ledger import (
     DeviceSample,
     EvaluationEnded,
@@ -23,6 +22,7 @@ from ledger_lab.ledger import (
     TelemetryStarted,
     read_ledger,
 )
+from ledger_lab.ledger.costs import load_prices
 from ledger_lab.reports import RunSummary, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle
 from ledger_lab.reports.cells import (

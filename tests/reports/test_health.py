@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.report import build_report
-from ledger_lab.costs import load_prices
+from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Health, Journal, Status, read_ledger
+from ledger_lab.ledger.costs import load_prices
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.health_events import SavedBudget
 from tests.fakes.ledgers import SECOND, declared, window, write_run

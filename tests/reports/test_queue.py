@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.report import build_report
+from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, SchedulerJob, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from tests.fakes.ledgers import SECOND, declared, window

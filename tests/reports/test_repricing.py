@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.report import build_report
-from ledger_lab.costs import load_prices
+from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
+from ledger_lab.ledger.costs import load_prices
 from tests.fakes.ledgers import write_run
 
 OWN = """

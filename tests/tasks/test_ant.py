@@ -13,8 +13,8 @@ import pytest
 import torch
 from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
-from ledger_lab.assets import ANT_USD
 from ledger_lab.panels.panel import load_panel
+from ledger_lab.tasks.assets import ANT_USD
 from tests.fakes.robots import ENGINES, robust, shaken, simulated, taken_twice
 
 LIMBS = ("front_left", "front_right", "left_back", "right_back")
@@ -111,11 +111,11 @@ class Observed:
 
 def observe(recorded: bool) -> Observed:
     """Simulate six ants: drop them, let them stand, turn one on its back, carry two away, and shake all."""
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.cpu_graphs import recorded_physics
-    from ledger_lab.runners.session import environment, simulation_app
     from ledger_lab.tasks.ant.success import walked
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.cpu_graphs import recorded_physics
+    from ledger_lab.training.runners.session import environment, simulation_app
 
     registered_tasks()
     env_cfg, _ = resolve_configs("LedgerLab-Ant", "rsl_rl", [f"env.sim.physics.use_cuda_graph={recorded}"])

@@ -96,8 +96,8 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize(("ours", "theirs"), DIFFERENCES)
 def test_nothing_else_differs_from_isaac_labs_task(ours: str, theirs: str) -> None:
-    from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     cfgs = [resolve_configs(task, "rsl_rl", [])[0] for task in (ours, theirs)]

@@ -16,9 +16,9 @@ import pytest
 import torch
 from pxr import Gf, Usd, UsdGeom
 
-from ledger_lab.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
+from ledger_lab.tasks.assets import PILLAR_SPACING_M, PILLARS_USD
 from tests.fakes.held_out import Trial, task_cfg
 from tests.fakes.host_waits import host_waits
 from tests.fakes.robots import ENGINES, Repeats, robust, shaken, simulated, taken_twice
@@ -277,8 +277,8 @@ def test_every_cell_of_the_robustness_panel_is_felt(seen: Observed) -> None:
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """Return a trial on legs whose policy depends on the size of its batch."""
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     path = write_policy(tmp_path_factory.mktemp("crowded") / "policy", Crowded())
@@ -299,7 +299,7 @@ CROWD = 65
 """Training slots that make the simulation larger."""
 
 
-@pytest.mark.thorough  # tests/native/test_native.py has an ant in any company
+@pytest.mark.thorough  # tests/mujoco_cpu/test_native.py has an ant in any company
 def test_episodes_are_the_same_in_any_company(trial: Trial) -> None:
     alone = trial.alone()
     assert len(set(alone.fingerprint)) == len(alone.seed)
@@ -326,9 +326,9 @@ def test_with_actions_of_the_episode_before_episodes_depend_on_other_slots(
 
 
 def test_another_walking_policy_changes_the_panel_id(tmp_path: Path) -> None:
-    from ledger_lab.runners.description import describe_simulation
-    from ledger_lab.runners.session import held_out_config
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.description import describe_simulation
+    from ledger_lab.training.runners.session import held_out_config
 
     registered_tasks()
     paths = [write_policy(tmp_path / "one", Sway()), write_policy(tmp_path / "other", Sway(seed=2))]

@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
-from ledger_lab.recipes import OFF_POLICY_RECIPES, RECIPES
+from ledger_lab.tasks.recipes import OFF_POLICY_RECIPES, RECIPES
 
 PACK = (
     "LedgerLab-Ant",
@@ -35,12 +35,12 @@ def test_these_are_all() -> None:
 @pytest.mark.parametrize("task", PACK)
 def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> None:
     from ledger_lab.panels.seedable import require_seedable
-    from ledger_lab.recipes.libraries import LIBRARIES
-    from ledger_lab.runners.adapter import load_adapter
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.description import describe_simulation
-    from ledger_lab.runners.session import held_out_config
+    from ledger_lab.tasks.recipes.libraries import LIBRARIES
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.adapter import load_adapter
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.description import describe_simulation
+    from ledger_lab.training.runners.session import held_out_config
 
     registered_tasks()
     plans, described = [], []
@@ -68,10 +68,10 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
 
 
 def test_the_order_of_observations_is_a_part_of_a_panels_identity() -> None:
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.description import describe_simulation
-    from ledger_lab.runners.session import held_out_config
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.description import describe_simulation
+    from ledger_lab.training.runners.session import held_out_config
 
     registered_tasks()
     cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])

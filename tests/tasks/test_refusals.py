@@ -31,7 +31,7 @@ def test_a_success_function_whose_module_is_missing_is_told_so() -> None:
 
 
 def test_a_study_in_the_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.studies import load_study
+    from ledger_lab.studies.declared import load_study
 
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "own.toml").write_text("version = 1\nseeds = [1]\n")
@@ -140,8 +140,8 @@ def test_ledger_labs_ground_takes_the_place_of_isaac_labs(kind: str, monkeypatch
     from isaaclab.terrains import TerrainImporterCfg
     from isaaclab.utils import assets
 
-    from ledger_lab.assets import GROUND_USD, check
-    from ledger_lab.assets.ground_plane import local_grounds, use_local_ground
+    from ledger_lab.tasks.assets import GROUND_USD, check
+    from ledger_lab.tasks.assets.ground_plane import local_grounds, use_local_ground
     from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
 
     def ask_the_network(path: str) -> None:
@@ -167,7 +167,7 @@ def test_a_ground_of_the_users_own_file_stays(tmp_path: Path) -> None:
     import isaaclab.sim as sim_utils
     from isaaclab.assets import AssetBaseCfg
 
-    from ledger_lab.assets.ground_plane import local_grounds, use_local_ground
+    from ledger_lab.tasks.assets.ground_plane import local_grounds, use_local_ground
     from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
 
     env_cfg, own = CartpoleEnvCfg(), sim_utils.GroundPlaneCfg(usd_path="/own/ground.usd")
@@ -179,8 +179,8 @@ def test_a_ground_of_the_users_own_file_stays(tmp_path: Path) -> None:
 def test_a_task_on_isaac_sims_physics_gets_the_lines_that_configure_another() -> None:
     from isaaclab.sim import SimulationCfg
 
-    from ledger_lab.runners.session import require_runtime
     from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
+    from ledger_lab.training.runners.session import require_runtime
 
     env_cfg = CartpoleEnvCfg()
     env_cfg.sim.physics = SimulationCfg().physics  # what a task has that says nothing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.verify import verify_ledger
+from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CapacityUsed, PanelResult, read_ledger
 from tests.fakes.ledgers import write_run

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ledger_lab.ledger import find_journals
-from ledger_lab.meters.memory_limits import usable_bytes
-from ledger_lab.pretrained import shipped_checkpoint
+from ledger_lab.ledger.meters.memory_limits import usable_bytes
+from ledger_lab.tasks.pretrained import shipped_checkpoint
 from tests.conftest import script
 
 POLICY = str(shipped_checkpoint("LedgerLab-Cartpole"))
@@ -194,9 +194,9 @@ def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
     arguments: list[str], complaint: str, tmp_path: Path
 ) -> None:
     from ledger_lab.errors import UserError
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
 
     with pytest.raises(UserError, match=complaint) as raised:
         plan_training(parse(TrainRequest, [*arguments, "--log_root", str(tmp_path / "logs")]))
@@ -208,7 +208,7 @@ def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.errors import UserError
-    from ledger_lab.runners.rsl_rl.adapter import RslRlAdapter
+    from ledger_lab.training.runners.rsl_rl.adapter import RslRlAdapter
 
     def require_memoryless(adapter: RslRlAdapter, agent_cfg: object) -> None:
         raise UserError("it has a memory")
@@ -220,7 +220,7 @@ def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
 
 
 def test_a_training_without_scores_has_the_ground_of_a_scored_training(tmp_path: Path) -> None:
-    from ledger_lab.runners.session import held_out_config
+    from ledger_lab.training.runners.session import held_out_config
 
     rough = ["--task", "LedgerLab-Velocity-Rough-AnymalC", "--device", "cpu", "--num_envs", "32"]
     plan = planned(*rough, "--no_eval", "--seed", "7", log_root=tmp_path / "logs")
@@ -279,10 +279,10 @@ def test_a_value_that_the_library_or_the_engine_cannot_take_is_refused_before_th
 
 def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
     from ledger_lab.errors import UserError
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
 
     (tmp_path / "file").write_text("")
     plan = plan_training(parse(TrainRequest, ["--log_root", str(tmp_path / "file" / "logs")]))
@@ -307,9 +307,9 @@ def test_other_programs_refuse_missing_files_and_runs(name: str, arguments: list
 
 
 def planned(*arguments: str, log_root: Path):  # noqa: ANN201 - heavy type
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
 
     return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]))
 
@@ -407,7 +407,7 @@ def test_a_panel_with_more_episodes_than_memory_allows_is_refused(
 def test_tasks_with_episodes_that_a_seed_does_not_determine_are_refused() -> None:
     from ledger_lab.errors import UserError
     from ledger_lab.panels.seedable import require_seedable
-    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.training.runners.configs import resolve_configs
 
     env_cfg, _ = resolve_configs("Isaac-Cartpole", "rsl_rl", [])
     require_seedable(env_cfg)
@@ -426,7 +426,7 @@ def test_scenes_whose_slots_differ_are_refused_by_name(kind: str) -> None:
 
     from ledger_lab.errors import UserError
     from ledger_lab.panels.seedable import require_seedable
-    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.training.runners.configs import resolve_configs
 
     layout = sequential(np.ones(2), 128)
     assert set(layout[:64]) == {0} and set(layout[64:]) == {1}

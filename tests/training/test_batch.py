@@ -10,19 +10,19 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch import World
-from ledger_lab.recipes import CARTPOLE, RECIPES
-from ledger_lab.runners import BatchPlan
+from ledger_lab.tasks.recipes import CARTPOLE, RECIPES
 from ledger_lab.training.batch import scaled_learning_rate
+from ledger_lab.training.launch import World
+from ledger_lab.training.runners import BatchPlan
 
 if TYPE_CHECKING:
     from ledger_lab.training.plan import TrainPlan
 
 
 def planned(*arguments: str, log_root: Path, resumed: Any = None) -> TrainPlan:
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
 
     return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]), resumed=resumed)
 
@@ -90,10 +90,10 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
 
 
 def test_each_of_several_processes_has_a_replay_memory_and_draws_a_batch(tmp_path: Path) -> None:
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.declaration import declaration
     from ledger_lab.training.plan import _check
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
     from ledger_lab.training.show import describe_batch
 
     asked = ["--algorithm", "sac", "--device", "cpu", "--num_envs", "64", "--log_root", str(tmp_path)]

@@ -17,10 +17,10 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, PanelResult, Run, read_journal, read_ledger
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION
-from ledger_lab.pretrained import shipped_checkpoint
 from ledger_lab.reports import summarize_run
+from ledger_lab.tasks.pretrained import shipped_checkpoint
 from tests.conftest import fake, one_run_dir, script
-from tests.evaluation.test_evaluate_bad_input import retold, with_other
+from tests.training.evaluation.test_evaluate_bad_input import retold, with_other
 
 PROVEN = shipped_checkpoint("LedgerLab-Cartpole")
 
@@ -77,10 +77,10 @@ def test_an_interrupted_run_resumes_without_the_checkpoint(begun: tuple[Run, str
 
 
 def test_new_observations_may_follow_those_of_the_checkpoint(tmp_path: Path) -> None:
-    from ledger_lab.runners.adapter import load_adapter
-    from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.beginning import find_beginning
+    from ledger_lab.training.runners.adapter import load_adapter
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     flat, rough = "LedgerLab-Velocity-Flat-AnymalC", "LedgerLab-Velocity-Rough-AnymalC"
@@ -94,9 +94,9 @@ def test_new_observations_may_follow_those_of_the_checkpoint(tmp_path: Path) -> 
 @pytest.fixture(scope="module")
 def cartpole(trained: Path) -> tuple[Any, ...]:
     """The arguments of `find_beginning` after the name, for a run like the trained run."""
-    from ledger_lab.runners.adapter import load_adapter
-    from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.adapter import load_adapter
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     (run,) = read_ledger(trained).runs
@@ -126,7 +126,7 @@ def test_a_checkpoint_with_other_observations_or_actions_is_refused(
 def test_a_checkpoint_is_refused_if_its_outputs_would_mean_other_actions(
     cartpole: tuple[Any, ...], setting: str, value: object
 ) -> None:
-    from ledger_lab.recipes.settings import write_setting
+    from ledger_lab.tasks.recipes.settings import write_setting
     from ledger_lab.training.beginning import find_beginning
 
     trained, adapter, env_cfg, agent_cfg = cartpole

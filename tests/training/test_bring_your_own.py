@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ledger_lab.assets import CARTPOLE_USD
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import PanelResult, find_journals, read_journal, read_ledger
 from ledger_lab.panels import load_panel
+from ledger_lab.tasks.assets import CARTPOLE_USD
 from tests.conftest import SHORT, script
 
 TASK = "Acme-Park-v0"
@@ -312,7 +312,7 @@ def test_changed_code_is_refused_by_name_and_recorded_if_allowed(parking: Path, 
         file.write_text(original)
 
 
-@pytest.mark.thorough  # tests/evaluation/test_new_panel.py reads them all
+@pytest.mark.thorough  # tests/training/evaluation/test_new_panel.py reads them all
 def test_every_example_cell_can_be_judged(parking: Path, panel: Path, tmp_path: Path) -> None:
     head, tail = panel.read_text().split('name = "nominal"')
     text = head + 'name = "nominal"' + re.sub(r"^# ", "", tail, flags=re.MULTILINE)

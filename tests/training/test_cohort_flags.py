@@ -28,10 +28,10 @@ date = "2026-02-03"
 
 def planned(log_root: Path, *arguments: str) -> Any:
     """Plan a training of the cart-pole, and make its directory."""
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
 
     argv = [*arguments, "--device", "cpu", "--log_root", str(log_root)]
     plan = plan_training(parse(TrainRequest, argv))

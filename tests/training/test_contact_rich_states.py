@@ -78,8 +78,8 @@ _ANYMAL = ("LedgerLab-Velocity-Flat-AnymalC", "velocity_flat_anymal_c_v1", 40)
 def test_a_contact_rich_training_continues_bit_for_bit_in_the_middle_of_episodes(
     physics: str, task: str, panel: str, episode_steps: int
 ) -> None:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg(task, f"physics={physics}"), {"device": "cpu"}):

@@ -157,7 +157,15 @@ def test_launchers_on_two_machines_form_one_run(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         meeting = f"127.0.0.1:{free.getsockname()[1]}"
     train, *_ = command("train")[1:]
-    launch = [sys.executable, "-m", "ledger_lab.launch.torchrun_agent", "--nnodes", "2", "--nproc-per-node", "1"]
+    launch = [
+        sys.executable,
+        "-m",
+        "ledger_lab.training.launch.torchrun_agent",
+        "--nnodes",
+        "2",
+        "--nproc-per-node",
+        "1",
+    ]
     launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-id", "tests", "--local-addr", "localhost"]
     launch += [train, "--distributed", *TWO[2:], "--max_iterations", "3", "--log_root", str(tmp_path)]
     both = [subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]

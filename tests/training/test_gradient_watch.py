@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.launch import World
-from ledger_lab.runners.gradient_norms import NormSums
 from ledger_lab.training import gradient_watch
 from ledger_lab.training.gradient_watch import GradientWatch
+from ledger_lab.training.launch import World
+from ledger_lab.training.runners.gradient_norms import NormSums
 
 STEPS = 20
 """Gradient steps of an iteration."""

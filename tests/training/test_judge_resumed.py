@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult, read_ledger
-from ledger_lab.meters import PhaseClock
+from ledger_lab.ledger.meters import PhaseClock
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity, VerdictRule, load_panel
-from ledger_lab.recording.writer import RunWriter
 from ledger_lab.training.judge import Judge
+from ledger_lab.training.recording.writer import RunWriter
 from tests.conftest import ROOT
 
 PANEL = load_panel("cartpole_v1")

@@ -17,8 +17,8 @@ from ledger_lab.ledger import (
     Status,
     read_ledger,
 )
-from ledger_lab.recipes.libraries import LIBRARIES
-from ledger_lab.runners.adapter import load_adapter
+from ledger_lab.tasks.recipes.libraries import LIBRARIES
+from ledger_lab.training.runners.adapter import load_adapter
 from tests.conftest import fake, one_run_dir, script
 
 

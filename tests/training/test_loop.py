@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ledger_lab.launch import World
 from ledger_lab.ledger import CheckpointSaved, PhaseWindow, Row, Status
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.meters import PhaseClock
-from ledger_lab.recording.writer import RunWriter
-from ledger_lab.runners.process_group import ALONE
-from ledger_lab.supervision.attempt import Attempt
+from ledger_lab.ledger.meters import PhaseClock
 from ledger_lab.training.health_watch import HealthEvent
 from ledger_lab.training.judge import Judged
+from ledger_lab.training.launch import World
 from ledger_lab.training.loop import TrainingLoop
+from ledger_lab.training.recording.writer import RunWriter
+from ledger_lab.training.runners.process_group import ALONE
+from ledger_lab.training.supervision.attempt import Attempt
 from tests.fakes.ledgers import result
 
 

@@ -20,8 +20,8 @@ from ledger_lab.ledger import (
     Status,
     read_ledger,
 )
+from ledger_lab.off_policy.replay_plan import bytes_per_transition
 from ledger_lab.reports import summarize_run
-from ledger_lab.runners.replay_plan import bytes_per_transition
 from tests.conftest import ROOT, fake, one_run_dir, script
 
 SHORT = ("--device", "cpu", "--num_envs", "64", "--seed", "42", "--max_iterations", "3")
@@ -181,7 +181,7 @@ replay_on_host = true
 """Fields of the recipe that change the learner, of which the task's own recipe has none."""
 
 
-@pytest.mark.thorough  # tests/runners/test_skrl_options.py trains a made-up task
+@pytest.mark.thorough  # tests/training/runners/test_skrl_options.py trains a made-up task
 def test_options_of_the_learner_are_trained_resumed_and_scored(tmp_path: Path) -> None:
     recipe = tmp_path / "options.toml"
     recipe.write_text(OPTIONS)

@@ -19,7 +19,7 @@ def run_of(log_root: Path) -> Run:
     return run
 
 
-@pytest.mark.thorough  # tests/runners/test_overlap.py resumes a made-up task
+@pytest.mark.thorough  # tests/training/runners/test_overlap.py resumes a made-up task
 def test_an_interrupted_training_is_the_same_training(tmp_path: Path) -> None:
     whole_root, parts_root = tmp_path / "whole", tmp_path / "parts"
     uninterrupted = script("train", *OVERLAPS, "--log_root", whole_root)

@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch import World, torchrun_argv
 from ledger_lab.ledger import Attempt, AttemptEnded, AttemptStarted, Status, read_ledger
-from ledger_lab.runners.process_group import ProcessGroup
+from ledger_lab.training.launch import World, torchrun_argv
+from ledger_lab.training.runners.process_group import ProcessGroup
 
 ROOT = Path(__file__).parents[2]
 HOST = socket.gethostname()
@@ -96,10 +96,10 @@ def test_a_process_that_is_killed_before_the_run_begins_is_named(tmp_path: Path)
 
 
 def test_the_secret_of_the_supervisors_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.runners.process_group import ProcessGroup
-    from ledger_lab.supervision.messages import Join
-    from ledger_lab.supervision.secret import KeyExchange
     from ledger_lab.training.ranks import join_supervisors
+    from ledger_lab.training.runners.process_group import ProcessGroup
+    from ledger_lab.training.supervision.messages import Join
+    from ledger_lab.training.supervision.secret import KeyExchange
 
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     group = ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=1), ["a", "b"], Path())
@@ -123,7 +123,7 @@ def test_the_secret_of_the_supervisors_is_encrypted(monkeypatch: pytest.MonkeyPa
     assert secret not in repr(travelled)
 
 
-@pytest.mark.thorough  # tests/launch/test_open_ports.py interrupts one, too
+@pytest.mark.thorough  # tests/clusters/test_open_ports.py interrupts one, too
 def test_interrupting_the_launcher_interrupts_all_processes(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "wait") as process:
         assert process.stdout is not None
@@ -179,9 +179,9 @@ def test_the_first_process_of_a_machine_reports_an_error_and_the_others_wait(
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_path: Path) -> None:
-    from ledger_lab.meters import PhaseClock
-    from ledger_lab.recording.writer import RunWriter
+    from ledger_lab.ledger.meters import PhaseClock
     from ledger_lab.training.loop import record_checkpoint
+    from ledger_lab.training.recording.writer import RunWriter
 
     plan: Any = SimpleNamespace(world=World(rank=rank, size=2, local_rank=rank, local_size=2), steps_per_iteration=64)
     rows: list[Any] = []
@@ -208,8 +208,8 @@ def test_one_vote_ends_all_processes(
     agreed: tuple[bool, signal.Signals | None, bool, bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ledger_lab.runners import process_group
     from ledger_lab.training import ranks
+    from ledger_lab.training.runners import process_group
 
     def all_reduce(votes: torch.Tensor, op: object) -> None:
         assert op == torch.distributed.ReduceOp.MAX
@@ -228,7 +228,7 @@ def test_one_vote_ends_all_processes(
 def test_each_process_uses_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from ledger_lab.runners.session import resolve_device
+    from ledger_lab.training.runners.session import resolve_device
 
     two = World(rank=3, size=4, local_rank=1, local_size=2)
     assert resolve_device(None, two) == resolve_device("cpu", two) == "cpu", "where there is no GPU"
@@ -278,9 +278,9 @@ def test_all_gpus_of_a_training_are_of_one_model() -> None:
 
 @pytest.mark.parametrize(("earlier", "compared"), [(0, [1, 2, 50, 100]), (60, [61, 62, 100])])
 def test_learners_are_compared_after_the_first_iterations_of_every_attempt(earlier: int, compared: list[int]) -> None:
-    from ledger_lab.meters import PhaseClock
-    from ledger_lab.runners.process_group import ProcessGroup
+    from ledger_lab.ledger.meters import PhaseClock
     from ledger_lab.training.ranks import compare_learners
+    from ledger_lab.training.runners.process_group import ProcessGroup
 
     class Alike(ProcessGroup):
         def gather(self, value: Any) -> list[Any]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def asked(*arguments: str | Path) -> TrainRequest:
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
 
     return parse(TrainRequest, list(map(str, arguments)))
 
@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
 def test_a_run_declares_the_changes_of_a_recipe_file(library: str, file: Path, tmp_path: Path) -> None:
-    from ledger_lab.recipes.settings import read_setting
+    from ledger_lab.tasks.recipes.settings import read_setting
     from ledger_lab.training.declaration import declaration
     from ledger_lab.training.request import TrainRequest
 
@@ -61,7 +61,7 @@ def test_a_run_declares_the_changes_of_a_recipe_file(library: str, file: Path, t
 def test_a_recipe_file_changes_the_recipe_of_the_algorithm_that_is_trained(
     library: str, algorithm: str, file: Path, tmp_path: Path
 ) -> None:
-    from ledger_lab.recipes.settings import read_setting
+    from ledger_lab.tasks.recipes.settings import read_setting
 
     more = "max_iterations = 7\nhorizon = 16\nsave_interval = 7\nreplay_steps = 99\naction_bound = 2.5\n"
     more += "exploration_noise = [0.1, 0.2]\n" if algorithm == "td3" else "initial_entropy_coef = 0.3\n"
@@ -112,8 +112,8 @@ def test_an_override_that_may_load_code_is_refused(file: Path, tmp_path: Path) -
 def test_a_job_finds_the_file_of_a_relative_path(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from ledger_lab.commands.submit import planned_training
-    from ledger_lab.launch.engine import load_site
+    from ledger_lab.clusters.engine import load_site
+    from ledger_lab.clusters.submit import planned_training
 
     _, site = load_site("local")
     monkeypatch.chdir(file.parent)

@@ -11,15 +11,15 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, RunDeclared, read_journal
-from ledger_lab.pretrained import shipped_checkpoint
-from ledger_lab.terminal.request import flag_names
+from ledger_lab.reports.terminal.request import flag_names
+from ledger_lab.tasks.pretrained import shipped_checkpoint
 from ledger_lab.training.request import TrainRequest
 from tests.fakes.ledgers import declared
 
 
 def asked(*argv: str) -> TrainRequest:
     """Parse a command line of ``train.py``."""
-    from ledger_lab.runners.command_line import parse
+    from ledger_lab.training.runners.command_line import parse
 
     return parse(TrainRequest, argv)
 
@@ -119,11 +119,11 @@ def test_declarations_without_a_request_are_read() -> None:
 
 
 def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.runners import code
-    from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training import plan as planning
     from ledger_lab.training.declaration import declaration, make_run_dir
+    from ledger_lab.training.runners import code
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     calls: list[str] = []
@@ -156,10 +156,10 @@ def test_requests_of_earlier_versions_had_a_switch_for_the_learning_rate(stored:
 
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
 def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str, tmp_path: Path) -> None:
-    from ledger_lab.checkpoints.candidate import hash_configs
-    from ledger_lab.runners.configs import resolve_configs
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.checkpoints.candidate import hash_configs
     from ledger_lab.training.plan import plan_training
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     request = TrainRequest(rl_library=library, device="cpu", num_envs=1024, scale_lr="sqrt", log_root=tmp_path)

@@ -227,9 +227,9 @@ def asked(**flags: Any) -> dict[str, Any]:
 
 def resumption(*argv: str) -> tuple[Any, Any]:
     """Return what ``find_resumption`` makes of a command line."""
-    from ledger_lab.runners.command_line import parse
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.resume import find_resumption
+    from ledger_lab.training.runners.command_line import parse
 
     return find_resumption(parse(TrainRequest, argv))
 
@@ -441,8 +441,8 @@ def test_a_resumed_run_accepts_flags_with_the_resolved_values(tmp_path: Path) ->
 
 
 def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> None:
-    from ledger_lab.runners.process_group import ALONE
     from ledger_lab.training.resume import require_same_declaration
+    from ledger_lab.training.runners.process_group import ALONE
 
     code, hardware = (
         {"ledger_lab": "a" * 64, "acme_tasks": "b" * 64},
@@ -475,8 +475,8 @@ def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> No
 
 
 def test_a_run_without_code_hashes_counts_as_changed_code(tmp_path: Path) -> None:
-    from ledger_lab.runners.process_group import ALONE
     from ledger_lab.training.resume import require_same_declaration
+    from ledger_lab.training.runners.process_group import ALONE
 
     write(tmp_path)
     _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
@@ -489,14 +489,14 @@ def test_a_run_without_code_hashes_counts_as_changed_code(tmp_path: Path) -> Non
 def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gymnasium as gym
 
-    from ledger_lab.meters import package_sha256
-    from ledger_lab.runners.code import code_sha256
-    from ledger_lab.runners.command_line import parse
-    from ledger_lab.runners.configs import resolve_configs
+    from ledger_lab.ledger.meters import package_sha256
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.declaration import declaration
     from ledger_lab.training.plan import _common, plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.code import code_sha256
+    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"

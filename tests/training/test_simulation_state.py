@@ -14,7 +14,7 @@ from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.episodes import SlotState
 from ledger_lab.panels.perturbations import read_perturbations
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.runners.acting_module import ActingModule
+from ledger_lab.training.runners.acting_module import ActingModule
 from tests.fakes.changing_cartpole import changing
 from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
@@ -40,8 +40,8 @@ LEAKS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def _runtime() -> Iterator[None]:
-    from ledger_lab.runners.session import simulation_app
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import simulation_app
 
     registered_tasks()
     with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):

@@ -12,10 +12,10 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import Row, StateRestored
-from ledger_lab.meters import PhaseClock
-from ledger_lab.runners.off_policy import REFILLS
-from ledger_lab.runners.process_group import ALONE
-from ledger_lab.runners.replay_memory import Column, ReplayMemory
+from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.off_policy.off_policy import REFILLS
+from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
+from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.state import StateKeeper
 from tests.fakes.off_policy import adapter, translated
 

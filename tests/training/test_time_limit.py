@@ -8,7 +8,7 @@ import pytest
 
 from ledger_lab.ledger import STATE_FILE, AttemptEnded, PanelResult, Run, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.terminal.exit_status import EXIT_LIMIT
+from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT
 from ledger_lab.training.ranks import Agreement
 from tests.conftest import SHORT, fake, one_run_dir, script
 from tests.training.test_loop import Judge, Made, Trainer, judged

@@ -27,10 +27,10 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.ledger.content import read_journal
-from ledger_lab.meters import TRAINING_PHASES
+from ledger_lab.ledger.meters import TRAINING_PHASES
 from ledger_lab.panels import find_panels
 from ledger_lab.reports import summarize_run
-from ledger_lab.terminal.console import make_console
+from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.training.final_report import show_final_report
 from ledger_lab.units import usd
 from tests.conftest import SHORT, command, one_run_dir, script

@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ledger_lab.assets import ASSET_ROOT
-from ledger_lab.assets.hashes import HASHES
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
+from ledger_lab.tasks.assets import ASSET_ROOT
+from ledger_lab.tasks.assets.hashes import HASHES
 from tools.assets.ant import write_ant
 from tools.assets.cartpole import write_cartpole
 from tools.assets.ground import write_ground, write_pillars

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pxr import Gf, Usd, UsdGeom, UsdPhysics
 
-from ledger_lab.assets import PILLAR_SPACING_M
+from ledger_lab.tasks.assets import PILLAR_SPACING_M
 from tools.assets.stage import new_stage
 
 PILLAR_SIDE_M, PILLAR_HEIGHT_M = 0.4, 1.2

@@ -21,8 +21,8 @@ import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
 
-from ledger_lab.assets import DESCRIPTIONS
 from ledger_lab.errors import UserError
+from ledger_lab.tasks.assets import DESCRIPTIONS
 from tools.assets.robot_usd import Mesh
 
 SOURCES = {

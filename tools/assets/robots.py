@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from ledger_lab.assets import DESCRIPTIONS
 from ledger_lab.errors import UserError
+from ledger_lab.tasks.assets import DESCRIPTIONS
 from tools.assets.ant import BLUE, ORANGE
 from tools.assets.looks import read_looks
 from tools.assets.mjcf import read_mjcf

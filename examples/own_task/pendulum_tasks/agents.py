@@ -1,6 +1,6 @@
 """The agent: one recipe, which is translated into the configuration of each library."""
 
-from ledger_lab.recipes import PpoRecipe
+from ledger_lab.tasks.recipes import PpoRecipe
 
 RECIPE = PpoRecipe(
     experiment_name="pendulum_swingup",

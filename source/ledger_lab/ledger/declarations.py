@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import msgspec
 import orjson
 
-from ledger_lab.costs.prices import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed, Share
 
 Timing = Literal["host", "events", "synchronized"]

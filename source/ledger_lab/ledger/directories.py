@@ -8,10 +8,10 @@ from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 
-from ledger_lab.cores import map_on_cores
 from ledger_lab.files import unless_stale
 from ledger_lab.ledger.cache import Cache, Entry, settled
 from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.cores import map_on_cores
 from ledger_lab.ledger.digest import Digest, digest_journal
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError, Listing, Stamp, list_directory
 

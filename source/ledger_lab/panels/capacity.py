@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import warp as wp
 
-from ledger_lab.physics import NATIVE, is_mujoco, physics_name
+from ledger_lab.panels.physics import NATIVE, is_mujoco, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

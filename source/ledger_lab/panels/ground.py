@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 type Ground = Literal["held_out", "trained"]
 """Ground of held-out episodes: patches that no training uses, or the patches of the training."""
 
-HELD_OUT_GENERATOR = "ledger_lab.runners.held_out_terrain"
+HELD_OUT_GENERATOR = "ledger_lab.training.runners.held_out_terrain"
 """Module of the generators that add held-out ground to the ground of the training."""
 
 

@@ -14,7 +14,7 @@ import torch
 import warp as wp
 
 from ledger_lab.panels.parameter_tables import ParameterTable, asset_table, physx_friction_table
-from ledger_lab.physics import is_mujoco, is_newton, physics_name
+from ledger_lab.panels.physics import is_mujoco, is_newton, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

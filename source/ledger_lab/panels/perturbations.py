@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.recipes.rules import positive
+from ledger_lab.tasks.recipes.rules import positive
 
 type Range = tuple[float, float]
 

@@ -23,8 +23,8 @@ from ledger_lab.panels.parameter_tables import (
     newton_ground_friction_table,
     physx_friction_table,
 )
+from ledger_lab.panels.physics import is_mujoco, physics_name
 from ledger_lab.panels.transfers import to_device
-from ledger_lab.physics import is_mujoco, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

@@ -22,11 +22,11 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.surroundings import other_surroundings
 from ledger_lab.panels.whole_simulation import refresh_properties, settle_properties, whole_simulation
-from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

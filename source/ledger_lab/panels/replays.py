@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.panel import Panel
+from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.policy import Policy
-from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

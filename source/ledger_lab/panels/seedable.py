@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.physics import is_newton, physics_name
+from ledger_lab.panels.physics import is_newton, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import FirstErrorStack
 from ledger_lab.ledger import CAPACITY, Outcomes
-from ledger_lab.native.unstable import unstable_environments
+from ledger_lab.mujoco_cpu.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.conditions import Conditions
 from ledger_lab.panels.declared import Declared
 from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
+from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.rehearsal import Rehearsal
 from ledger_lab.panels.replays import ReplaySlots
@@ -42,7 +43,6 @@ from ledger_lab.panels.terrain import (
     spread_over_types,
 )
 from ledger_lab.panels.transfers import to_device
-from ledger_lab.physics import exactness
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

@@ -38,7 +38,7 @@ def whole_simulation(base: ManagerBasedRLEnv, others: Mapping[str, object], only
     from mujoco_warp import Data
     from newton import ModelBuilder
 
-    from ledger_lab.native.step import Stepper
+    from ledger_lab.mujoco_cpu.step import Stepper
     from ledger_lab.panels.capture import Capture
 
     physics = {kind.__name__: kind for kind in (PhysicsManager, NewtonManager, NewtonMJWarpManager)}

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ledger_lab.costs import FEWEST_RUNS, exact_interval
-from ledger_lab.studies.aggregates import (
+from ledger_lab.ledger.costs import FEWEST_RUNS, exact_interval
+from ledger_lab.studies.declared.aggregates import (
     interquartile_mean,
     performance_profile,
     probability_of_improvement,
@@ -28,7 +28,7 @@ class Aggregate:
     value: float
     interval: tuple[float, float] | None
     """95 % interval: exact for a share of runs, otherwise by a stratified bootstrap. ``None`` with fewer than
-    :data:`~ledger_lab.costs.FEWEST_RUNS` runs on a task, and if all resamples are equal."""
+    :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs on a task, and if all resamples are equal."""
 
     def __str__(self) -> str:
         """Return the figure with two digits."""

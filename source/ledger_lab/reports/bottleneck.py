@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ledger_lab.ledger import Run
-from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, advise, is_host_bound
 from ledger_lab.reports.capacity_advice import smaller_capacities
 from ledger_lab.reports.peers import Peers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ledger_lab.ledger import Run
-from ledger_lab.meters import Phase
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.advice import LEAST_GAIN, Advice
 from ledger_lab.reports.load import RoomSummary, summarize_room
 from ledger_lab.reports.workload import Workload

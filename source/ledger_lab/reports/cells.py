@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ledger_lab.costs import FEWEST_RUNS
 from ledger_lab.ledger import Status
-from ledger_lab.recipes.libraries import replays
+from ledger_lab.ledger.costs import FEWEST_RUNS
 from ledger_lab.reports.columns import TableCell
 from ledger_lab.reports.shortfall import shortfall
+from ledger_lab.tasks.recipes.libraries import replays
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, usd
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ledger_lab import costs
-from ledger_lab.ledger import Cohort, RunDeclared, Status
+from ledger_lab.ledger import Cohort, RunDeclared, Status, costs
 from ledger_lab.ledger.comparability import differing, settings
 from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.reports import cells

@@ -11,16 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ledger_lab.costs import (
-    FEWEST_RUNS,
-    RunTime,
-    cost_p_value,
-    cost_ratio_interval,
-    log_rank_p_value,
-)
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.comparability import Difference, named_differences, refused_differences
+from ledger_lab.ledger.costs import FEWEST_RUNS, RunTime, cost_p_value, cost_ratio_interval, log_rank_p_value
 from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
 from ledger_lab.reports.repeated import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.summary import RunSummary
@@ -88,7 +82,7 @@ class RatioEstimate:
     """Side A ÷ side B; ``None`` where nothing can be claimed."""
     interval: tuple[float, float | None] | None = None
     """95 % interval. An upper end of ``None`` is infinite. There is no interval if a side has fewer than
-    :data:`~ledger_lab.costs.FEWEST_RUNS` runs."""
+    :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs."""
     bound: Literal["exact", "at_least", "at_most"] = "exact"
     """Whether the ratio is exact. It is a lower bound if runs of A missed the target, an upper bound if runs of B
     did."""
@@ -129,7 +123,7 @@ class Finding:
     """Cost per target-reaching checkpoint of A ÷ that of B."""
     time_p_value: float | None
     """Two-sided p-value of the log-rank test of the times to target, by permutation. ``None`` if a side has fewer than
-    :data:`~ledger_lab.costs.FEWEST_RUNS` runs, declared runs are missing, the sides mix versions of the code, or
+    :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs, declared runs are missing, the sides mix versions of the code, or
     nothing can be claimed."""
     cost_p_value: float | None
     """The same for the cost, by a permutation test of the target-reaching runs per spent dollar."""
@@ -219,7 +213,7 @@ def compare(a: Side, b: Side, *, priced_alike: bool = False) -> Finding:
 
     Times are compared by the ratio of their geometric means, with an interval by Student's t distribution, see
     :func:`_time_ratio`. Costs are compared by the ratio of the cost per target-reaching checkpoint, with the interval
-    of :func:`~ledger_lab.costs.cost_ratio_interval`, which does not use pairs.
+    of :func:`~ledger_lab.ledger.costs.cost_ratio_interval`, which does not use pairs.
 
     Args:
         a: Side A.

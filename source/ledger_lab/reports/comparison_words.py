@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
-from ledger_lab.costs import FEWEST_RUNS
+from ledger_lab.ledger.costs import FEWEST_RUNS
 from ledger_lab.reports.cells import NO_INTERVAL
 from ledger_lab.reports.compare import Finding, RatioEstimate
 from ledger_lab.reports.corrected_tests import CorrectedTests

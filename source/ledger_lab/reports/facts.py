@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 
-from ledger_lab.costs import EnergyCost, Price, billable_usd, energy_cost
 from ledger_lab.ledger import Attempt, AttemptEnded, Evaluation, Outcomes, PanelResult, Run
-from ledger_lab.meters import LOOP_PHASES, TRAINING_PHASES, Phase
+from ledger_lab.ledger.costs import EnergyCost, Price, billable_usd, energy_cost
+from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.recipes.libraries import LIBRARIES, algorithm_of
 from ledger_lab.reports.checkpoints import (
     CheckpointSummary,
     Confirmation,
@@ -20,9 +19,10 @@ from ledger_lab.reports.checkpoints import (
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
-from ledger_lab.reports.gradient_noise import NoisePart, summarize_noise
 from ledger_lab.reports.phase_times import phase_times
 from ledger_lab.reports.shortfall import BestTry, best_try
+from ledger_lab.studies.reports.gradient_noise import NoisePart, summarize_noise
+from ledger_lab.tasks.recipes.libraries import LIBRARIES, algorithm_of
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger_lab.costs import Price, billable_usd
 from ledger_lab.ledger import NON_FINITE, Attempt, Health, PhaseWindow, Run, Status
-from ledger_lab.meters import Phase
+from ledger_lab.ledger.costs import Price, billable_usd
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.units import duration, usd
 
 _NO_WORK_OF_ITERATIONS = (Phase.STARTUP, Phase.COMPILE, Phase.SUSPENDED)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from operator import attrgetter
 
-from ledger_lab.meters import Phase
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
 from ledger_lab.reports.workload import Workload
 

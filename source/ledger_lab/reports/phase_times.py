@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ledger_lab.ledger import Attempt, PhaseWindow, Run
-from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ledger_lab.ledger import AttemptStarted, JournalContent, LearnerHashed, Run
-from ledger_lab.meters import TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.units import percent
 
 

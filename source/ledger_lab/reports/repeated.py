@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ledger_lab.costs import sum_if_known
 from ledger_lab.ledger import Status
+from ledger_lab.ledger.costs import sum_if_known
 from ledger_lab.reports.summary import RunSummary
 
 Repeated = Mapping[str, tuple[RunSummary, ...]]

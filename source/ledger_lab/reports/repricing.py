@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Group
 
-from ledger_lab.costs import OWNED, Price, sum_if_known
+from ledger_lab.ledger.costs import OWNED, Price, sum_if_known
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import usd
 
@@ -44,7 +44,7 @@ def describe_price(entry: Mapping[str, Any]) -> str:
     """Return a price entry in words: price per hour, instance, provider, date and source.
 
     Args:
-        entry: What :meth:`ledger_lab.costs.Price.to_dict` returns.
+        entry: What :meth:`ledger_lab.ledger.costs.Price.to_dict` returns.
     """
     price = Price.from_dict(entry)
     if price.usd_per_hour is None:

@@ -6,22 +6,21 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ledger_lab import costs
-from ledger_lab.costs import Price
-from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger import Run, Status, costs
 from ledger_lab.ledger.comparability import yardstick
+from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import cells
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.energy import DeviceSummary, Source
 from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
 from ledger_lab.reports.shortfall import BestTry
-from ledger_lab.studies import has_finished
+from ledger_lab.studies.declared import has_finished
+from ledger_lab.studies.reports.gradient_noise import NoisePart
 from ledger_lab.units import environments, percent, quantity
 
 

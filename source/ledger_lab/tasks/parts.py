@@ -12,7 +12,7 @@ from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.utils import PresetCfg
 
-from ledger_lab.assets import GROUND_USD
+from ledger_lab.tasks.assets import GROUND_USD
 
 
 def ground_cfg(usd: Path = GROUND_USD) -> AssetBaseCfg:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from ledger_lab.recipes import OFF_POLICY_RECIPES, RECIPES
+from ledger_lab.tasks.recipes import OFF_POLICY_RECIPES, RECIPES
 from ledger_lab.tasks.translations import agent_entry_points
 
 NUM_ENVS_ON_GPU = 4096
@@ -21,9 +21,9 @@ REACHED_ON_GPU = frozenset({
 
 
 def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:
-    """Register a task. Its recipe in :data:`ledger_lab.recipes.RECIPES` is its agent configuration in every library.
+    """Register a task; its recipe in :data:`~ledger_lab.tasks.recipes.RECIPES` configures every library.
 
-    Its recipes in :data:`ledger_lab.recipes.OFF_POLICY_RECIPES` are its configurations for the other algorithms.
+    Its recipes in :data:`ledger_lab.tasks.recipes.OFF_POLICY_RECIPES` are its configurations for the other algorithms.
 
     Args:
         task: Gymnasium id.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ledger_lab.recipes import LIBRARIES, Recipe, dialect_of
-from ledger_lab.recipes.libraries import agent_key
+from ledger_lab.tasks.recipes import LIBRARIES, Recipe, dialect_of
+from ledger_lab.tasks.recipes.libraries import agent_key
 
 
 def agent_entry_points(*recipes: Recipe) -> dict[str, Callable[[], Any]]:

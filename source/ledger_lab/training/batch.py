@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from ledger_lab.cores import usable_cores
 from ledger_lab.errors import UserError
-from ledger_lab.recipes.settings import read_setting, write_setting
-from ledger_lab.runners import Adapter, BatchPlan
-from ledger_lab.runners.configs import require_values, resolve_configs
-from ledger_lab.runners.threads import Threads, threads_for
+from ledger_lab.ledger.cores import usable_cores
+from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 from ledger_lab.training.minibatches import cannot_keep, kept_minibatches, minibatch_size
 from ledger_lab.training.request import LearningRateRule, TrainRequest
+from ledger_lab.training.runners import Adapter, BatchPlan
+from ledger_lab.training.runners.configs import require_values, resolve_configs
+from ledger_lab.training.runners.threads import Threads, threads_for
 
 
 def plan_batch(adapter: Adapter, agent_cfg: Any) -> BatchPlan:

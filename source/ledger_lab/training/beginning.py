@@ -12,27 +12,27 @@ import gymnasium as gym
 from isaaclab.managers import SceneEntityCfg
 from isaaclab.sensors import SensorBaseCfg
 
-from ledger_lab.checkpoints.candidate import (
+from ledger_lab.errors import UserError
+from ledger_lab.panels import Panel, VerdictRule, few_differences
+from ledger_lab.panels.carried import left_budget
+from ledger_lab.panels.physics import is_newton
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.facts import RunFacts
+from ledger_lab.tasks.pretrained import shipped_checkpoint
+from ledger_lab.tasks.recipes.settings import read_setting
+from ledger_lab.tasks.registry import require_task
+from ledger_lab.training.checkpoints.candidate import (
     declared_configs,
     require_recorded_hash,
     require_same_agent,
     require_same_code,
     require_same_task,
 )
-from ledger_lab.checkpoints.find import best_checkpoint
-from ledger_lab.errors import UserError
-from ledger_lab.panels import Panel, VerdictRule, few_differences
-from ledger_lab.panels.carried import left_budget
-from ledger_lab.physics import is_newton
-from ledger_lab.pretrained import shipped_checkpoint
-from ledger_lab.recipes.settings import read_setting
-from ledger_lab.reports import summarize_run
-from ledger_lab.reports.facts import RunFacts
-from ledger_lab.runners import Adapter
-from ledger_lab.runners.code import policy_code
-from ledger_lab.runners.configs import with_defaults
-from ledger_lab.runners.plain_config import plain_config
-from ledger_lab.tasks.registry import require_task
+from ledger_lab.training.checkpoints.find import best_checkpoint
+from ledger_lab.training.runners import Adapter
+from ledger_lab.training.runners.code import policy_code
+from ledger_lab.training.runners.configs import with_defaults
+from ledger_lab.training.runners.plain_config import plain_config
 from ledger_lab.units import percent
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def find_beginning(
         adapter: The library of the run.
         env_cfg: The environment's configuration.
         agent_cfg: The library's configuration.
-        trust_run: See :func:`~ledger_lab.checkpoints.candidate.declared_configs`.
+        trust_run: See :func:`~ledger_lab.training.checkpoints.candidate.declared_configs`.
         allow_changed_code: Whether the code of its observations and actions may have changed since its training.
 
     Raises:

@@ -9,12 +9,12 @@ import torch
 
 from ledger_lab.files import make_folder
 from ledger_lab.ledger import RunDeclared, declare_cohort
-from ledger_lab.meters import git_facts, hardware_facts, package_versions
-from ledger_lab.physics import physics_name
-from ledger_lab.runners.process_group import ALONE, ProcessGroup
-from ledger_lab.runners.session import gpu_model
-from ledger_lab.storage import require_file_size, require_storage
+from ledger_lab.ledger.meters import git_facts, hardware_facts, package_versions
+from ledger_lab.ledger.storage import require_file_size, require_storage
+from ledger_lab.panels.physics import physics_name
 from ledger_lab.training.plan import TrainPlan
+from ledger_lab.training.runners.process_group import ALONE, ProcessGroup
+from ledger_lab.training.runners.session import gpu_model
 
 
 def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
-from ledger_lab.terminal.console import make_lossy_console, tell_error
+from ledger_lab.reports.terminal.console import make_lossy_console, tell_error
 from ledger_lab.units import duration
 
 _OTHERS_S = 5.0

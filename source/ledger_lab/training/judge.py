@@ -10,14 +10,14 @@ from typing import Any, Literal
 import torch
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
-from ledger_lab.meters import Phase
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.panels import Panel, VerdictRule
+from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.starts import changed_starts, different_start
 from ledger_lab.panels.verdict import Standing
-from ledger_lab.physics import exactness
-from ledger_lab.recording.writer import RunWriter
-from ledger_lab.runners import Policy
 from ledger_lab.training.plan import TrainPlan
+from ledger_lab.training.recording.writer import RunWriter
+from ledger_lab.training.runners import Policy
 from ledger_lab.training.spread_slots import SpreadSlots
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.ledger import CheckpointSaved, Status
-from ledger_lab.meters import Phase
-from ledger_lab.mirrors.start import start_mirrors
-from ledger_lab.recording.writer import RunWriter
-from ledger_lab.runners import Trainer
-from ledger_lab.runners.process_group import ProcessGroup
-from ledger_lab.supervision.attempt import Attempt
-from ledger_lab.terminal.progress import Progress, judged, training_figures
+from ledger_lab.ledger.meters import Phase
+from ledger_lab.reports.mirrors.start import start_mirrors
+from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
 from ledger_lab.training.gradient_watch import GradientWatch
 from ledger_lab.training.health_watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.ranks import Agreement, agree_on_ending, compare_learners
+from ledger_lab.training.recording.writer import RunWriter
+from ledger_lab.training.runners import Trainer
+from ledger_lab.training.runners.process_group import ProcessGroup
 from ledger_lab.training.state import StateKeeper
+from ledger_lab.training.supervision.attempt import Attempt
 from ledger_lab.training.time_limit import TimeLimit
 
 

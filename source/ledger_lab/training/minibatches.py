@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledger_lab.errors import UserError
-from ledger_lab.runners import BatchPlan
+from ledger_lab.training.runners import BatchPlan
 
 
 @dataclass(frozen=True, kw_only=True)

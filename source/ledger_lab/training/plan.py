@@ -9,28 +9,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.checkpoints.candidate import hash_configs
-from ledger_lab.costs import Price, load_price_book, resolve_price
 from ledger_lab.errors import UserError
-from ledger_lab.launch import World, read_world
 from ledger_lab.ledger import Timing
-from ledger_lab.meters import package_versions
-from ledger_lab.mirrors.start import require_mirrors
+from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
+from ledger_lab.ledger.meters import package_versions
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.panels.replays import least_replays
-from ledger_lab.recipes.libraries import require_library
-from ledger_lab.recipes.recipe_file import RecipeFile
-from ledger_lab.recipes.rules import positive
-from ledger_lab.runners import Adapter, BatchPlan, load_adapter
-from ledger_lab.runners.code import changed_code, code_sha256, policy_code, scoring_code
-from ledger_lab.runners.configs import require_values, resolve_configs
-from ledger_lab.runners.description import describe_simulation
-from ledger_lab.runners.memory import require_memory
-from ledger_lab.runners.physics_engine import with_default_physics
-from ledger_lab.runners.process_group import ALONE, ProcessGroup
-from ledger_lab.runners.session import (
+from ledger_lab.reports.mirrors.start import require_mirrors
+from ledger_lab.tasks.recipes.libraries import require_library
+from ledger_lab.tasks.recipes.recipe_file import RecipeFile
+from ledger_lab.tasks.recipes.rules import positive
+from ledger_lab.tasks.registration import SYMMETRIC_AGENT
+from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu
+from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
+from ledger_lab.training.beginning import Beginning, find_beginning
+from ledger_lab.training.checkpoints.candidate import hash_configs
+from ledger_lab.training.chosen_agent import with_agent
+from ledger_lab.training.launch import World, read_world
+from ledger_lab.training.minibatches import check_batch
+from ledger_lab.training.ranks import require_own_gpus, require_same
+from ledger_lab.training.recipe import requested_recipe, with_recipe
+from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.resume import Resumption
+from ledger_lab.training.runners import Adapter, BatchPlan, load_adapter
+from ledger_lab.training.runners.code import changed_code, code_sha256, policy_code, scoring_code
+from ledger_lab.training.runners.configs import require_values, resolve_configs
+from ledger_lab.training.runners.description import describe_simulation
+from ledger_lab.training.runners.memory import require_memory
+from ledger_lab.training.runners.physics_engine import with_default_physics
+from ledger_lab.training.runners.process_group import ALONE, ProcessGroup
+from ledger_lab.training.runners.session import (
     gpu_model,
     gpu_uuid,
     held_out_config,
@@ -38,17 +48,7 @@ from ledger_lab.runners.session import (
     resolve_device,
     unscored_config,
 )
-from ledger_lab.runners.threads import Threads
-from ledger_lab.tasks.registration import SYMMETRIC_AGENT
-from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu
-from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
-from ledger_lab.training.beginning import Beginning, find_beginning
-from ledger_lab.training.chosen_agent import with_agent
-from ledger_lab.training.minibatches import check_batch
-from ledger_lab.training.ranks import require_own_gpus, require_same
-from ledger_lab.training.recipe import requested_recipe, with_recipe
-from ledger_lab.training.request import TrainRequest
-from ledger_lab.training.resume import Resumption
+from ledger_lab.training.runners.threads import Threads
 from ledger_lab.training.spread_slots import require_divisible
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ledger_lab.errors import UserError
-from ledger_lab.launch import hub_address, listening_address
 from ledger_lab.ledger import LearnerHashed, Row
-from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.runners import Trainer
-from ledger_lab.runners.process_group import ProcessGroup
-from ledger_lab.supervision.link import Link
-from ledger_lab.supervision.messages import Join
-from ledger_lab.supervision.secret import KeyExchange, new_secret
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.training.launch import hub_address, listening_address
+from ledger_lab.training.runners import Trainer
+from ledger_lab.training.runners.process_group import ProcessGroup
+from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.messages import Join
+from ledger_lab.training.supervision.secret import KeyExchange, new_secret
 
 _EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
 """Learners are compared after each of the first 2 iterations of an attempt, then after every 50th iteration."""

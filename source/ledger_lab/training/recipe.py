@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.recipes.dialect import Dialect
-from ledger_lab.recipes.recipe_file import RecipeFile, read_recipe
-from ledger_lab.recipes.settings import names_code
+from ledger_lab.tasks.recipes.dialect import Dialect
+from ledger_lab.tasks.recipes.recipe_file import RecipeFile, read_recipe
+from ledger_lab.tasks.recipes.settings import names_code
 from ledger_lab.training.request import TrainRequest
 
 

@@ -25,13 +25,13 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.liveness import is_alive
+from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.ledger.runs import attempt_number, silence_limit
 from ledger_lab.ledger.silence import file_system_time, may_still_write, modified_s
-from ledger_lab.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels import RULE_VERSION, few_differences
-from ledger_lab.runners.process_group import ALONE, ProcessGroup
-from ledger_lab.terminal.request import flag_names
+from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.runners.process_group import ALONE, ProcessGroup
 
 OVER = (Status.COMPLETED, Status.TARGET_REACHED, Status.INVALID, Status.STOPPED, Status.LIMIT_REACHED)
 """Statuses of runs that have ended for good."""

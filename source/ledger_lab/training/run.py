@@ -17,43 +17,41 @@ import torch
 from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
-from ledger_lab.checkpoints.candidate import require_recorded_hash
 from ledger_lab.errors import FirstErrorStack, UserError
-from ledger_lab.evaluation.score import capacity_told
 from ledger_lab.files import scratch_folder, whole_file
-from ledger_lab.launch import read_world
-from ledger_lab.launch.job import note_run, read_job
 from ledger_lab.ledger import CheckpointSaved, Journal, Status
 from ledger_lab.ledger.endings import status_of
+from ledger_lab.ledger.meters import Phase, PhaseClock, git_changes
+from ledger_lab.ledger.meters.compilation import metered_compilation
+from ledger_lab.ledger.meters.cuda_timer import CudaTimer
+from ledger_lab.ledger.meters.episode_endings import EpisodeEndings
+from ledger_lab.ledger.meters.health import HealthMonitor, Settings
 from ledger_lab.ledger.redaction import Redactor
-from ledger_lab.meters import Phase, PhaseClock, git_changes
-from ledger_lab.meters.compilation import metered_compilation
-from ledger_lab.meters.cuda_timer import CudaTimer
-from ledger_lab.meters.episode_endings import EpisodeEndings
-from ledger_lab.meters.health import HealthMonitor, Settings
-from ledger_lab.mirrors.start import start_mirrors
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.recording.writer import RunWriter
-from ledger_lab.runners import Policy, Trainer
-from ledger_lab.runners.collectives import metered_collectives
-from ledger_lab.runners.command_line import parse
-from ledger_lab.runners.cpu_graphs import recorded_physics
-from ledger_lab.runners.event_files import lossy_event_files
-from ledger_lab.runners.process_group import ProcessGroup, joined
-from ledger_lab.runners.session import environment, gpu_memory_bytes, peak_gpu_memory_bytes, simulation_app
-from ledger_lab.supervision.attempt import Attempt, attempt_life
-from ledger_lab.supervision.link import Link
-from ledger_lab.terminal.console import Terminal
-from ledger_lab.terminal.progress import Progress
+from ledger_lab.reports.mirrors.start import start_mirrors
+from ledger_lab.reports.terminal.console import Terminal
+from ledger_lab.reports.terminal.progress import Progress
+from ledger_lab.training.checkpoints.candidate import require_recorded_hash
 from ledger_lab.training.declaration import declaration, make_run_dir
+from ledger_lab.training.evaluation.score import capacity_told
 from ledger_lab.training.health_watch import HealthWatch
 from ledger_lab.training.judge import Judge
+from ledger_lab.training.launch import read_world
+from ledger_lab.training.launch.job import note_run, read_job
 from ledger_lab.training.loop import TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
+from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
+from ledger_lab.training.runners import Policy, Trainer
+from ledger_lab.training.runners.collectives import metered_collectives
+from ledger_lab.training.runners.command_line import parse
+from ledger_lab.training.runners.cpu_graphs import recorded_physics
+from ledger_lab.training.runners.event_files import lossy_event_files
+from ledger_lab.training.runners.process_group import ProcessGroup, joined
+from ledger_lab.training.runners.session import environment, gpu_memory_bytes, peak_gpu_memory_bytes, simulation_app
 from ledger_lab.training.show import (
     is_refused,
     show_failure,
@@ -67,6 +65,8 @@ from ledger_lab.training.show import (
 from ledger_lab.training.simulation_state import simulation_state
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
+from ledger_lab.training.supervision.attempt import Attempt, attempt_life
+from ledger_lab.training.supervision.link import Link
 from ledger_lab.training.time_limit import TimeLimit
 
 if TYPE_CHECKING:

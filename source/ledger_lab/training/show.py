@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from ledger_lab.assets.ground_plane import local_grounds
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.checks import Prospects
-from ledger_lab.physics import physics_name
-from ledger_lab.recipes.settings import read_setting
-from ledger_lab.supervision.attempt import Attempt, resume_command
+from ledger_lab.panels.physics import physics_name
+from ledger_lab.reports.terminal.console import Terminal, tell_error
+from ledger_lab.tasks.assets.ground_plane import local_grounds
+from ledger_lab.tasks.recipes.settings import read_setting
 from ledger_lab.tasks.registration import REACHED_ON_GPU
-from ledger_lab.terminal.console import Terminal, tell_error
+from ledger_lab.training.supervision.attempt import Attempt, resume_command
 from ledger_lab.units import counted, percent
 
 if TYPE_CHECKING:
-    from ledger_lab.runners.replay_memory import ReplayMemory
+    from ledger_lab.off_policy.replay_memory import ReplayMemory
+    from ledger_lab.off_policy.saved_replay import SavedReplay
     from ledger_lab.training.plan import TrainPlan
-    from ledger_lab.training.saved_replay import SavedReplay
 
 
 def describe_batch(plan: TrainPlan) -> str:

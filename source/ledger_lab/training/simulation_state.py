@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ledger_lab.panels.physics import is_mujoco, physics_name
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.panels.whole_simulation import refresh_properties, settle_properties, whole_simulation
-from ledger_lab.physics import is_mujoco, physics_name
-from ledger_lab.runners.recorded_calls import replaced
+from ledger_lab.training.runners.recorded_calls import replaced
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -91,7 +91,7 @@ def simulation_state(
         env: The environment, as ``gym.make`` returns it.
         view: The learner's view of the environment; ``None`` if it sees all slots.
         slots: The attached held-out slots, if there are any.
-        loop: State carried by the training loop, see :meth:`ledger_lab.runners.adapter.Trainer.carried`.
+        loop: State carried by the training loop, see :meth:`ledger_lab.training.runners.adapter.Trainer.carried`.
     """
     why = why_inexact(env.unwrapped.cfg, continues_episodes=loop is not None)
     return _Whole(env, view, slots, loop or ()) if why is None else _Outlasting(env, view, why)

@@ -10,8 +10,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
 from ledger_lab.panels.starts import sum_of_starts
-from ledger_lab.runners import Policy
-from ledger_lab.runners.process_group import ProcessGroup
+from ledger_lab.training.runners import Policy
+from ledger_lab.training.runners.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     import torch

@@ -14,15 +14,15 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256, remove, whole_file
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
-from ledger_lab.meters import Phase, PhaseClock
-from ledger_lab.runners import Trainer
-from ledger_lab.runners.off_policy import short_refill
-from ledger_lab.runners.process_group import ProcessGroup
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.off_policy.off_policy import short_refill
+from ledger_lab.off_policy.saved_replay import SavedReplay, remove_saved_replay
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.request import STATE_AT_LATEST_S
 from ledger_lab.training.resume import Resumption, require_whole
-from ledger_lab.training.saved_replay import SavedReplay, remove_saved_replay
+from ledger_lab.training.runners import Trainer
+from ledger_lab.training.runners.process_group import ProcessGroup
 from ledger_lab.training.simulation_state import SimulationState
 
 _FORMAT = 2

@@ -19,7 +19,7 @@ import msgspec
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.names import visible
-from ledger_lab.terminal.script import run_script
+from ledger_lab.reports.terminal.script import run_script
 from ledger_lab.training.minibatches import TaskBatch
 
 
@@ -113,12 +113,12 @@ def tell_task_batches(argv: Sequence[str]) -> int:
 
 def _batch_of(arguments: Sequence[str]) -> TaskBatch:
     """Return the batch of a training."""
-    from ledger_lab.runners import load_adapter
-    from ledger_lab.runners.command_line import parse
-    from ledger_lab.runners.configs import require_values, resolve_configs
     from ledger_lab.training.batch import own_batch, plan_batch
     from ledger_lab.training.chosen_agent import with_agent
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners import load_adapter
+    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import require_values, resolve_configs
 
     request = parse(TrainRequest, arguments)
     library, request = with_agent(request)
@@ -135,12 +135,12 @@ def _batch_of(arguments: Sequence[str]) -> TaskBatch:
 
 def _simulation_of(arguments: Sequence[str]) -> str:
     """Return the hash of the simulation that a training scores its policies in."""
-    from ledger_lab.runners.command_line import parse
-    from ledger_lab.runners.configs import resolve_configs
-    from ledger_lab.runners.description import describe_simulation
-    from ledger_lab.runners.session import held_out_config
     from ledger_lab.training.chosen_agent import with_agent
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.description import describe_simulation
+    from ledger_lab.training.runners.session import held_out_config
 
     library, request = with_agent(parse(TrainRequest, arguments))
     env_cfg, _ = resolve_configs(request.task, library, list(request.overrides), request.agent)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.recipes.rules import one_of
-from ledger_lab.runners.adapter import Adapter, BatchPlan
+from ledger_lab.tasks.recipes.rules import one_of
+from ledger_lab.training.runners.adapter import Adapter, BatchPlan
 from tests.fakes.made_up_library.dialect import DIALECT
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-    from ledger_lab.runners.acting_module import ActingModule
+    from ledger_lab.training.runners.acting_module import ActingModule
 
 
 class MadeUpAdapter(Adapter):

@@ -1,6 +1,6 @@
 """The made-up library's settings for the fields of a recipe."""
 
-from ledger_lab.recipes.dialect import Dialect, Only, Setting
+from ledger_lab.tasks.recipes.dialect import Dialect, Only, Setting
 
 DIALECT = Dialect(
     library="made_up",

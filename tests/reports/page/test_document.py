@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.report import build_report
+from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.meters import Phase
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import build_model, render_page
 from ledger_lab.reports.page.document import embedded_json

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ledger_lab.commands.report import build_report
+from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import Health, Journal, Status, SupervisionStarted, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import build_model, render_page

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.commands.report import build_report
+from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import (
     AttemptStarted,
     DeviceSample,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ledger_lab.costs import pareto_front
+from ledger_lab.ledger.costs import pareto_front
 from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
 from ledger_lab.reports.figures.look import (
     head,

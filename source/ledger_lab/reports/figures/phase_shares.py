@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ledger_lab.meters import Phase
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.figures.drawing import PAPER, Drawing
 from ledger_lab.reports.figures.look import head, joined, shown
-from ledger_lab.scaling.points import ScalingPoint
+from ledger_lab.studies.scaling.points import ScalingPoint
 
 if TYPE_CHECKING:
     from matplotlib import figure

@@ -21,8 +21,8 @@ from ledger_lab.reports.figures.look import (
     side_by_side,
     size_axis,
 )
-from ledger_lab.scaling.laws import Figure, RateFit
-from ledger_lab.scaling.rates import SizeRates
+from ledger_lab.studies.scaling.laws import Figure, RateFit
+from ledger_lab.studies.scaling.rates import SizeRates
 from ledger_lab.units import percent
 
 if TYPE_CHECKING:

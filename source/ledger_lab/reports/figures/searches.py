@@ -16,10 +16,10 @@ from ledger_lab.reports.figures.look import (
     shown,
     time_unit,
 )
-from ledger_lab.reports.search_words import trial_words
-from ledger_lab.search.population import by_generation, lineage, score
-from ledger_lab.search.result import SearchResult, bill_of
-from ledger_lab.search.trials import STOCK, Outcome, SeedRun, Trial, generation_of, short_name
+from ledger_lab.studies.reports.search_words import trial_words
+from ledger_lab.studies.search.population import by_generation, lineage, score
+from ledger_lab.studies.search.result import SearchResult, bill_of
+from ledger_lab.studies.search.trials import STOCK, Outcome, SeedRun, Trial, generation_of, short_name
 from ledger_lab.units import percent, quantity
 
 if TYPE_CHECKING:

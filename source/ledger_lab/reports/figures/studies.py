@@ -13,10 +13,10 @@ from ledger_lab.reports.figures.money import PricedRun, PricedSize, draw_money
 from ledger_lab.reports.figures.phase_shares import draw_phases
 from ledger_lab.reports.figures.rates import RatedRun, draw_rates
 from ledger_lab.reports.figures.targets import draw_steps, draw_times
-from ledger_lab.reports.scaling_words import cautions, noise_line, price_line, refusal_line, setting_line
-from ledger_lab.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
-from ledger_lab.scaling.published import PublishedStudy
-from ledger_lab.scaling.rates import Kind, SizeRates
+from ledger_lab.studies.reports.scaling_words import cautions, noise_line, price_line, refusal_line, setting_line
+from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
+from ledger_lab.studies.scaling.published import PublishedStudy
+from ledger_lab.studies.scaling.rates import Kind, SizeRates
 from ledger_lab.units import target_share
 
 _LONGEST_NAME = 32
@@ -37,7 +37,7 @@ def draw_studies(studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
     """Draw everything about the runs of a ledger that differ in their size.
 
     Args:
-        studies: The studies of the ledger, as :func:`ledger_lab.scaling.studies.find_studies` returns them.
+        studies: The studies of the ledger, as :func:`ledger_lab.studies.scaling.studies.find_studies` returns them.
 
     Returns:
         The figures of each target: first the cost against the time, then those of each setting. Targets and settings

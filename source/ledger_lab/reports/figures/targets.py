@@ -21,10 +21,10 @@ from ledger_lab.reports.figures.look import (
     size_axis,
     time_unit,
 )
-from ledger_lab.scaling.batch import BatchFit
-from ledger_lab.scaling.laws import Figure
-from ledger_lab.scaling.points import ScaledRun, ScalingPoint
-from ledger_lab.scaling.studies import Efficiency, efficiency
+from ledger_lab.studies.scaling.batch import BatchFit
+from ledger_lab.studies.scaling.laws import Figure
+from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint
+from ledger_lab.studies.scaling.studies import Efficiency, efficiency
 from ledger_lab.units import quantity
 
 if TYPE_CHECKING:

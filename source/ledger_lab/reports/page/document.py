@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
-from ledger_lab.costs import Price
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Cohort, Run
-from ledger_lab.meters import Phase
+from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
 from ledger_lab.reports.page.live import LOOKS, LivePart

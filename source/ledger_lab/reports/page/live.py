@@ -1,6 +1,6 @@
 """What goes on now, as the page shows it: what waits and runs, what needs attention, and what money is left.
 
-All figures are words that are ready to show; :mod:`ledger_lab.commands.live_page` makes them from a watch of the
+All figures are words that are ready to show; :mod:`ledger_lab.cli.live_page` makes them from a watch of the
 ledger.
 """
 
@@ -30,7 +30,7 @@ LOOKS = {
     "running": Look(sign="●", style="running"),
     "ended": Look(sign="–", style="word"),
 }
-"""Looks of the states of :class:`ledger_lab.watch.State`, those that need attention first."""
+"""Looks of the states of :class:`ledger_lab.reports.watch.State`, those that need attention first."""
 
 _GOING_ON = ("hung", "silent", "queued", "running")
 """States of trainings that wait or cost money now."""

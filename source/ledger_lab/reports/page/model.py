@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledger_lab.costs import Price, TimeCurve
 from ledger_lab.ledger import Cohort, Health, Run
+from ledger_lab.ledger.costs import Price, TimeCurve
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary

@@ -10,13 +10,13 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger_lab.costs import Price
 from ledger_lab.ledger import Run
+from ledger_lab.ledger.costs import Price
 from ledger_lab.reports.figures import Drawing, can_draw, draw_studies
 from ledger_lab.reports.figures.ledger import Target, by_scaled_target
-from ledger_lab.reports.scaled_runs import mark_repeated, scaled_run
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.scaling import ScaledRun, find_studies
+from ledger_lab.studies.reports.scaled_runs import mark_repeated, scaled_run
+from ledger_lab.studies.scaling import ScaledRun, find_studies
 
 MOST_PICTURES = 40
 """Pictures on a page at most. Each takes a fraction of a second to draw."""

@@ -12,7 +12,7 @@ from ledger_lab.reports.figures import can_draw
 from ledger_lab.reports.figures.searches import draw_search
 from ledger_lab.reports.page.document import hash_sources, page_part, page_template, save_page
 from ledger_lab.reports.page.scaling import picture_of
-from ledger_lab.reports.search_view import (
+from ledger_lab.studies.reports.search_view import (
     IMPORTANCE_TITLES,
     end_lines,
     importance_rows,
@@ -21,8 +21,8 @@ from ledger_lab.reports.search_view import (
     trial_rows,
     trial_titles,
 )
-from ledger_lab.search.importance import FEWEST_TRIALS
-from ledger_lab.search.result import SearchResult
+from ledger_lab.studies.search.importance import FEWEST_TRIALS
+from ledger_lab.studies.search.result import SearchResult
 
 _FIGURES = ("race", "population", "sealed", "importance")
 """Figures of the page: the ends of the names of drawings."""

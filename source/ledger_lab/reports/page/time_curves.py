@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger_lab.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
 from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.comparability import refused_differences
+from ledger_lab.ledger.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
 from ledger_lab.reports.cohort_summary import CohortSummary
 
 
@@ -37,7 +37,7 @@ def log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> lis
 
     Cohorts that ``report.py --compare`` refuses to compare are not tested. With more cohorts, one test per pair would
     find differences by chance; ``study.py`` corrects for their number. With fewer than
-    :data:`~ledger_lab.costs.FEWEST_RUNS` runs in a cohort, there is no test.
+    :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs in a cohort, there is no test.
 
     Args:
         cohorts: The cohorts.

@@ -24,9 +24,9 @@ from isaaclab_physx.sim.schemas import PhysxArticulationCfg
 from isaaclab_tasks.utils import PresetCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import CARTPOLE_USD
-from ledger_lab.recipes.cartpole import CARTPOLE
+from ledger_lab.tasks.assets import CARTPOLE_USD
 from ledger_lab.tasks.parts import ground_cfg, light_cfg, mjwarp
+from ledger_lab.tasks.recipes.cartpole import CARTPOLE
 
 CART, POLE = "slider_to_cart", "cart_to_pole"
 

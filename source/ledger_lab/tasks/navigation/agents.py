@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from ledger_lab.recipes.libraries import dialect_of
-from ledger_lab.recipes.navigation import NAVIGATION
 from ledger_lab.tasks.navigation.symmetry import navigation
+from ledger_lab.tasks.recipes.libraries import dialect_of
+from ledger_lab.tasks.recipes.navigation import NAVIGATION
 
 rsl_rl_cfg_with_symmetry = partial(dialect_of("rsl_rl").config, NAVIGATION, symmetry=navigation)

@@ -25,12 +25,12 @@ from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.navigation import mdp
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets import PILLAR_SPACING_M, PILLARS_USD
-from ledger_lab.recipes.navigation import NAVIGATION
+from ledger_lab.tasks.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.tasks.navigation import terms
 from ledger_lab.tasks.navigation.actions import WalkingPolicyActionCfg
 from ledger_lab.tasks.navigation.commands import NeighbourPoseCommandCfg
 from ledger_lab.tasks.parts import ground_cfg, light_cfg, mjwarp
+from ledger_lab.tasks.recipes.navigation import NAVIGATION
 from ledger_lab.tasks.velocity.env_cfg import CONTROL_S, flat_anymal_c
 from ledger_lab.tasks.velocity.physics import VelocityPhysicsCfg
 

@@ -23,10 +23,10 @@ from isaaclab.utils.noise import UniformNoiseCfg
 from isaaclab_newton.physics import NewtonCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets.franka import franka_cfg
-from ledger_lab.recipes.reach import REACH
+from ledger_lab.tasks.assets.franka import franka_cfg
 from ledger_lab.tasks.parts import EnginesCfg, ground_cfg, light_cfg, mjwarp
 from ledger_lab.tasks.reach.terms import pose_error
+from ledger_lab.tasks.recipes.reach import REACH
 
 ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
 HAND = Entity("robot", body_names="panda_hand")

@@ -8,8 +8,8 @@ from functools import partial
 
 from isaaclab_tasks.core.velocity.mdp.symmetry import anymal
 
-from ledger_lab.recipes.libraries import dialect_of
-from ledger_lab.recipes.velocity import velocity
+from ledger_lab.tasks.recipes.libraries import dialect_of
+from ledger_lab.tasks.recipes.velocity import velocity
 from ledger_lab.tasks.velocity import symmetry
 
 _config = dialect_of("rsl_rl").config

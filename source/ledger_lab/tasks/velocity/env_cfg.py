@@ -30,10 +30,10 @@ from isaaclab.utils.noise import UniformNoiseCfg as Noise
 from isaaclab_tasks.core.velocity import mdp
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.assets.anymal_c import anymal_c_cfg
-from ledger_lab.assets.go2 import go2_cfg
-from ledger_lab.recipes.velocity import velocity
+from ledger_lab.tasks.assets.anymal_c import anymal_c_cfg
+from ledger_lab.tasks.assets.go2 import go2_cfg
 from ledger_lab.tasks.parts import ground_cfg, light_cfg
+from ledger_lab.tasks.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
 from ledger_lab.tasks.velocity.curriculum import FrontierPatches
 from ledger_lab.tasks.velocity.gait import gait_phase, in_step

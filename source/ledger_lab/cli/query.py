@@ -1,0 +1,150 @@
+"""``scripts/report.py --sql`` and ``--schema``. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from rich.table import Table as Grid
+from rich.text import Text
+
+from ledger_lab.errors import UserError
+from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.export import spreadsheet_text
+from ledger_lab.reports.ledger_tables import TABLES
+from ledger_lab.reports.sql import Answer, query
+from ledger_lab.reports.terminal.console import make_console, write_output
+
+_SHOWN_ROWS = 500
+"""Largest number of rows to print; files get all rows."""
+
+
+def show_schema() -> None:
+    """Print all tables with their columns."""
+    console = make_console()
+    for table in TABLES.values():
+        console.print(Text(table.name, style="bold").append(f"  {table.meaning}", style="not bold"))
+        grid = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column()
+        for column in table.columns:
+            grid.add_row(f"  {column.name}", column.type, column.meaning)
+        console.print(grid)
+        console.print()
+
+
+def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file: str | None) -> None:
+    """Answer a query as a table on the terminal, or write the answer to a file.
+
+    Args:
+        contents: The ledger.
+        sql: The query.
+        json_file: File for JSON, a list of objects; ``-`` for standard output.
+        csv_file: File for CSV; ``-`` for standard output.
+
+    Raises:
+        UserError: If the query is invalid, or a file can't be written.
+    """
+    with _ended_by_interrupts():
+        answer = query(contents, sql)
+    if json_file is not None:
+        write_output(json_file, _json(answer))
+    if csv_file is not None:
+        write_output(csv_file, _csv(answer))
+    if json_file is None and csv_file is None:
+        _print(answer)
+
+
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: Python hears of it only when DuckDB has answered. Nothing is left behind."""
+    replaced = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if replaced:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if replaced:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _print(answer: Answer) -> None:
+    """Draw an answer."""
+    console = make_console()
+    grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    numbers = [
+        all(isinstance(row[index], int | float | Decimal) or row[index] is None for row in answer.rows[:_SHOWN_ROWS])
+        for index in range(len(answer.columns))
+    ]
+    for name, number in zip(answer.columns, numbers, strict=True):
+        grid.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in answer.rows[:_SHOWN_ROWS]:
+        grid.add_row(*map(_cell, row))
+    console.print(grid)
+    count = len(answer.rows)
+    if count > _SHOWN_ROWS:
+        console.print(f"the first {_SHOWN_ROWS} of {count} rows; --csv FILE and --json FILE take all")
+    else:
+        console.print(f"{count} row{'' if count == 1 else 's'}", style="dim")
+
+
+def _cell(value: Any) -> str:
+    """Return a value as a terminal shows it."""
+    if value is None:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _json(answer: Answer) -> str:
+    """Encode an answer as a list of objects.
+
+    Raises:
+        UserError: If two columns have the same name, or a number is too large for JSON.
+    """
+    twice = next((name for name in answer.columns if answer.columns.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"--sql: two columns are called {twice!r}: give one of them another name with AS")
+    rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    try:
+        text = orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+    except orjson.JSONEncodeError as error:
+        raise UserError(f"--sql: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
+    # In ASCII, as all JSON of reports: orjson leaves control characters beyond ASCII, which a terminal would obey.
+    return re.sub(r"[^\n -~]", lambda found: json.dumps(found[0])[1:-1], text) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON value for a DuckDB value that JSON lacks: a number for a decimal, otherwise text."""
+    return float(value) if isinstance(value, Decimal) else str(value)
+
+
+def _csv(answer: Answer) -> str:
+    """Encode an answer as CSV; a missing value is an empty field, and no text is a formula."""
+    text = io.StringIO(newline="")
+    # The writer quotes a carriage return only if it ends lines, but readers end a line there in any case.
+    returns = any(isinstance(value, str) and "\r" in value for row in answer.rows for value in row)
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_STRINGS if returns else csv.QUOTE_MINIMAL)
+    writer.writerow(map(spreadsheet_text, answer.columns))
+    for row in answer.rows:
+        writer.writerow(map(_csv_cell, row))
+    return text.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return spreadsheet_text(value)
+    return "" if isinstance(value, float) and math.isnan(value) else value

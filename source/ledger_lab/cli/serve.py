@@ -1,0 +1,160 @@
+"""``scripts/serve.py``: shows the page of a ledger in a browser while trainings run. Imports no torch or Isaac Lab."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import quote
+
+from ledger_lab.cli.page_reading import PageReading
+from ledger_lab.errors import UserError, first_line
+from ledger_lab.ledger import Run
+from ledger_lab.ledger.cores import no_collection
+from ledger_lab.reports.page.content import PageState
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.flags import Program
+from ledger_lab.reports.terminal.progress import ReadingProgress
+from ledger_lab.reports.terminal.request import Request, flag
+
+if TYPE_CHECKING:
+    import uvicorn
+
+LOOPBACK = "127.0.0.1"
+_PORT, _LARGEST_PORT = 8765, 65535
+_LEAST_EVERY_S = 1.0
+_UNSEEN_S = 60.0
+"""Time without a request after which the ledger is no longer read [s]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeRequest(Request):
+    """What a user asks of ``scripts/serve.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="serve.py",
+        description=(
+            "Show the page of report.py --html in a browser, and update it in place while trainings run. At its top, "
+            "the page shows the trainings that wait or run, alerts, the time and the cost that are left, spend and "
+            "forecasts, and the console of each run. The program listens on "
+            "127.0.0.1 only, and prints an address with a secret token. From another computer, "
+            "use a tunnel: ssh -N -L 8765:127.0.0.1:8765 HOST. Nobody can change anything through the page."
+        ),
+        terms=("run", "cohort", "journal", "ledger"),
+        examples=("serve.py logs", "serve.py /shared/logs --port 0"),
+    )
+
+    log_root: Path = flag(MISSING, "Root folder of the ledger, such as logs.", metavar="LOG_ROOT", positional=True)
+    port: int = flag(_PORT, f"Port to listen on; 0 for a free one (default: {_PORT}).", metavar="PORT")
+    every: float = flag(5.0, "How often to look at the ledger: every SECONDS seconds (default: 5).", metavar="SECONDS")
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UserError: If one is out of range.
+        """
+        if not 0 <= self.port <= _LARGEST_PORT:
+            raise UserError(f"--port {self.port}: give a number from 0 to {_LARGEST_PORT}")
+        if not _LEAST_EVERY_S <= self.every < float("inf"):
+            raise UserError(f"--every {self.every:g}: give at least {_LEAST_EVERY_S:g} s")
+
+
+def serve(argv: Sequence[str]) -> int:
+    """Serve the page until Ctrl-C.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        1, if the ledger can no longer be read because of an unexpected error.
+
+    Raises:
+        KeyboardInterrupt: At Ctrl-C.
+        UserError: If there is no such ledger, the port is in use, or a package is missing.
+    """
+    request = ServeRequest.parse(argv)
+    try:
+        from ledger_lab.reports.serving.app import make_app
+        from ledger_lab.reports.serving.connections import make_server
+    except ImportError as error:
+        raise UserError(f"serve.py needs the package {error.name}: pip install starlette uvicorn") from error
+    listener = _listen(request.port)
+    port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
+    reading = PageReading(request.log_root, mode="served", every_s=request.every, address=_address)
+    with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress, no_collection():
+        shared = _SharedReading(reading, reading.read(progress.show))
+    server = make_server(make_app(shared.state, token))
+    reader = threading.Thread(target=shared.go_on, args=(server,), name="reading", daemon=True)
+    reader.start()
+    console = make_console()
+    console.print(f"http://{LOOPBACK}:{port}/#{token}", soft_wrap=True)
+    console.print("open this address in a browser; Ctrl-C ends", soft_wrap=True)
+    sys.stdout.flush()
+    server.run(sockets=[listener])
+    return 1  # Ctrl-C raises; else the reading has failed
+
+
+class _SharedReading:
+    """The page as it is now, for all viewers. It is read in one thread, and only while somebody looks."""
+
+    def __init__(self, reading: PageReading, state: PageState) -> None:
+        """Begin with a page."""
+        self._reading, self._state = reading, state
+        self._wanted = threading.Event()
+        self._asked_s = time.monotonic()
+
+    def state(self) -> PageState:
+        """Return the page."""
+        self._asked_s = time.monotonic()
+        self._wanted.set()
+        return self._state
+
+    def go_on(self, server: uvicorn.Server) -> None:
+        """Read again and again. An unexpected error ends the server: it must not show an old page for ever."""
+        try:
+            self._read_on()
+        finally:
+            server.should_exit = True
+
+    def _read_on(self) -> NoReturn:
+        """Read again and again."""
+        trouble = ""
+        while True:
+            time.sleep(self._reading.pause_s)
+            if time.monotonic() - self._asked_s > max(_UNSEEN_S, 2 * self._reading.pause_s):
+                self._wanted.clear()
+                self._wanted.wait()
+            try:
+                self._state, trouble = self._reading.read(), ""
+            except (UserError, OSError) as error:  # a journal was moved, or the file server does not answer
+                if trouble != (trouble := first_line(error)):
+                    make_console(sys.stderr).print(f"{trouble}; the page stays as it is", soft_wrap=True)
+
+
+def _listen(port: int) -> socket.socket:
+    """Return a socket that listens on loopback.
+
+    Raises:
+        UserError: If the port can't be used.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((LOOPBACK, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise UserError(f"--port {port}: {error.strerror}: give another port, or 0 for a free one") from error
+    return listener
+
+
+def _address(run: Run, kind: str, path: str) -> str:
+    """Return the address of a file of a run on this server."""
+    return f"runs/{quote(run.run_id, safe='')}/{kind}/{quote(path)}"

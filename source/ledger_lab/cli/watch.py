@@ -1,0 +1,244 @@
+"""``scripts/watch.py``: shows live runs, what they will cost, and alerts about what wastes money."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, get_args
+
+from rich.console import Console
+
+from ledger_lab.clusters.queues import ask_queues
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Ledger, read_ledger
+from ledger_lab.ledger.cores import no_collection
+from ledger_lab.ledger.find import require_ledger, tell_damage
+from ledger_lab.paths import config_root
+from ledger_lab.reports.terminal.console import make_console, tell_error, write_output
+from ledger_lab.reports.terminal.flags import Program
+from ledger_lab.reports.terminal.progress import ReadingProgress
+from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
+from ledger_lab.reports.watch import Limits, Severity, Watch, watch_ledger
+from ledger_lab.reports.watch.limits import FORGET_AFTER_S, HUNG_AFTER_S, IDLE_AFTER_S, QUEUE_AFTER_S
+from ledger_lab.reports.watch.show import alert_lines, render_watch
+from ledger_lab.studies.declared import Study, load_study
+
+EXIT_ALERTS = 3
+"""Exit status if there is an alert that is more than a notice."""
+
+_MINUTE_S = 60.0
+_THRESHOLDS = FlagGroup("thresholds")
+_LEAST_FOLLOW_S, _MOST_FOLLOW_S = 1.0, 86_400.0
+_MOST_MIN = 5_256_000.0
+"""Ten years [min]."""
+
+_Kind = Literal[
+    "hung", "silent", "lost", "over_budget", "budget_at_risk", "idle", "stuck_queue", "health", "overdue"
+]  # the values of AlertKind
+
+
+def _minutes(default_s: float, text: str) -> float:
+    """Declare a threshold in minutes."""
+    number: float = flag(
+        default_s / _MINUTE_S,
+        f"{text} (default: {default_s / _MINUTE_S:g}).",
+        group=_THRESHOLDS,
+        metavar="MIN",
+    )
+    return number
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchRequest(Request):
+    """What a user asks of ``scripts/watch.py``: each field is a flag of the same name."""
+
+    program = Program(
+        name="watch.py",
+        description=(
+            "Show the runs that go on or wait, their progress, and the time and the cost that they probably have left. "
+            "Alerts name what wastes money: runs without a sign of life, studies that can't finish in their budgets, "
+            "idle machines, and queues that do not move. The command looks once, unless you give --follow, so that "
+            "cron, systemd or a script can call it. The exit status is 0 if there is no alert, "
+            f"{EXIT_ALERTS} if there is one, 2 if the request is wrong, and 1 if there is no alert, but a damaged "
+            "journal was left out. Alerts that are only notices do not count: for them, the ledger can't tell whether "
+            "something is wrong."
+        ),
+        terms=("run", "cohort", "target", "ledger"),
+        examples=(
+            "watch.py",
+            "watch.py --follow 30",
+            "watch.py --log_root /shared/ledger --quiet",
+            "watch.py --json - --kind hung lost silent",
+        ),
+    )
+
+    log_root: Path = log_root_flag()
+    study: tuple[str, ...] = flag(
+        (),
+        "Also show this study: a name from config/studies, or your own .toml file. Studies in config/studies that go "
+        "on are shown without this flag. Repeat the flag for several studies.",
+        metavar="STUDY",
+    )
+    ask: bool = flag(
+        True,
+        "Ask the schedulers, such as Slurm, about submitted trainings (default). --no-ask reads only the ledger.",
+    )
+    follow: float | None = flag(None, "Look again every SECONDS seconds, until Ctrl-C.", metavar="SECONDS")
+    json: str | None = flag(
+        None,
+        "Write everything to a JSON file; - means standard output. With --follow, standard output gets one document "
+        "per line.",
+        metavar="FILE",
+    )
+    quiet: bool = flag(False, "Print only alerts, and nothing if there are none.")
+    kind: tuple[_Kind, ...] = flag(
+        (),
+        f"Print only these kinds of alerts: {', '.join(get_args(_Kind))}. Others do not change the exit status.",
+        metavar="KIND",
+    )
+    hung_after: float = _minutes(HUNG_AFTER_S, "A training is hung if only its supervisor has written for this time")
+    idle_after: float = _minutes(IDLE_AFTER_S, "A machine is idle if it has run nothing for this time after a run")
+    queue_after: float = _minutes(QUEUE_AFTER_S, "A queue is stuck if trainings wait and none has run for this time")
+    forget_after: float = _minutes(FORGET_AFTER_S, "Show no alerts about runs and machines that ended longer ago")
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: If a number is out of range, or two flags contradict each other.
+        """
+        for name in ("hung_after", "idle_after", "queue_after", "forget_after"):
+            if not 0 < (value := getattr(self, name)) <= _MOST_MIN:
+                raise UserError(f"--{name} {value:g}: must be a number of minutes above 0, and at most {_MOST_MIN:g}")
+        if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow <= _MOST_FOLLOW_S:
+            raise UserError(
+                f"--follow {self.follow:g}: must be at least {_LEAST_FOLLOW_S:g} s, and at most {_MOST_FOLLOW_S:g} s"
+            )
+        if self.quiet and self.json == "-":
+            raise UserError("--quiet and --json - cannot be used together: give one of them")
+
+    def limits(self) -> Limits:
+        """Return the thresholds."""
+        return Limits(
+            hung_after_s=self.hung_after * _MINUTE_S,
+            idle_after_s=self.idle_after * _MINUTE_S,
+            queue_after_s=self.queue_after * _MINUTE_S,
+            forget_after_s=self.forget_after * _MINUTE_S,
+        )
+
+
+def watch(argv: Sequence[str]) -> int:
+    """Show live runs and alerts, once or with ``--follow`` repeatedly.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if there is no alert; 3 if there is one; 1 if there is none, but damaged runs were left out.
+
+    Raises:
+        UserError: If there is no such ledger, study or cluster.
+    """
+    request = WatchRequest.parse(argv)
+    console = make_console()
+    looked = False
+    while True:
+        try:
+            ledger, found = _look(request)
+            looked = True
+            _tell(request, found, console)
+        except UserError as error:
+            if request.follow is None or not looked:
+                raise
+            tell_error(error)  # a share that is away for a moment must not end the watch
+        if request.follow is None:
+            break
+        time.sleep(request.follow)
+    if any(alert.severity is not Severity.NOTICE for alert in found.alerts):
+        return EXIT_ALERTS
+    return 1 if ledger.damage else 0
+
+
+@no_collection()
+def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
+    """Look once."""
+    require_ledger(request.log_root)
+    own = [load_study(each) for each in request.study]
+    studies, notes = known_studies()
+    queues, unasked = ask_queues(request.log_root) if request.ask else ([], [])
+    with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
+        ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)
+    tell_damage(ledger.damage)
+    names = {study.name for study in own}
+    found = watch_ledger(
+        ledger,
+        now=datetime.now(UTC),
+        studies=[*own, *(study for study in studies if study.name not in names)],
+        asked=names,
+        queues=queues,
+        limits=request.limits(),
+        notes=[*notes, *unasked, *(f"a run was left out: {damage}" for damage in ledger.damage)],
+    )
+    if request.kind:
+        found = replace(found, alerts=tuple(alert for alert in found.alerts if alert.kind in request.kind))
+    return ledger, found
+
+
+def known_studies() -> tuple[list[Study], list[str]]:
+    """Read the studies in ``config/studies``.
+
+    Returns:
+        The studies; and in words, which files can't be read.
+    """
+    studies: list[Study] = []
+    notes: list[str] = []
+    for path in sorted((config_root() / "studies").glob("*.toml")):
+        try:
+            studies.append(load_study(str(path)))
+        except UserError as error:  # a file that is being edited must not silence all alerts
+            notes.append(str(error))
+    return studies, notes
+
+
+def watch_study(study: Study, log_root: Path, *, ask: bool = False) -> Watch:
+    """Watch one study: its spend, and the alerts about it and its runs.
+
+    Args:
+        study: The study.
+        log_root: Root of the ledger, which need not exist.
+        ask: Whether to ask the schedulers about its submitted trainings.
+    """
+    queues, notes = ask_queues(log_root, [study.name]) if ask else ([], [])
+    found = watch_ledger(
+        read_ledger(log_root, tolerate_damage=True),
+        now=datetime.now(UTC),
+        studies=[study],
+        asked=[study.name],
+        queues=queues,
+        notes=notes,
+    )
+    own = {run.run_id for run in found.runs if run.study == study.name} | {study.name} | {job.job for job in queues}
+    own |= {f"{job.job}_{job.index}" for job in queues}
+    return replace(found, alerts=tuple(alert for alert in found.alerts if alert.subject in own))
+
+
+def _tell(request: WatchRequest, found: Watch, console: Console) -> None:
+    """Print what was found, or write it to a file."""
+    if request.json is not None:
+        indent = None if request.follow is not None and request.json == "-" else 2
+        write_output(request.json, json.dumps(found.to_json(), indent=indent, allow_nan=False) + "\n")
+        sys.stdout.flush()
+        if request.json == "-":
+            return
+    if request.quiet:
+        for line in alert_lines(found.alerts):
+            console.print(line, soft_wrap=True)
+        return
+    if request.follow is not None and console.is_terminal:
+        console.clear()
+    console.print(render_watch(found), soft_wrap=True)

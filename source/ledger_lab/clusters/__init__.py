@@ -1,0 +1,1 @@
+"""Trainings on other machines, or in the background; one module for each engine."""

@@ -1,0 +1,240 @@
+"""Cost of a run, and its rates: every number with its denominator.
+
+All functions are pure. An unknown value is None, and so is every number that depends on it. It is never replaced by 0,
+and never left out of a sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from ledger_lab.ledger.costs.prices import OWNED, Price, check_number
+
+
+def billable_seconds(wall_s: float, price: Price) -> float:
+    """Return the time that an attempt is billed for on each of its instances [s].
+
+    ``max(minimum, ceil(wall_s / granularity) * granularity)``, as the price entry says. Each attempt is billed as a
+    rental of its own: rounding and minimum apply to every attempt, and the time between attempts is not billed.
+
+    Args:
+        wall_s: Time from the start of the attempt to its end row, or to its last heartbeat if it was lost [s]. It
+            includes start-up, compile, evaluation and checkpoints, and excludes the time in a queue.
+        price: Price entry with the rounding rule.
+
+    Raises:
+        ValueError: If ``wall_s`` is negative or not finite.
+    """
+    check_number("wall_s", wall_s)
+    # Differences of clock readings have rounding errors, which must not add another billed unit.
+    granules = math.ceil(round(wall_s / price.billing_granularity_s, 6))
+    return float(max(price.billing_minimum_s, granules * price.billing_granularity_s))
+
+
+def billed_instances(devices: int, machines: int | None, price: Price) -> float:
+    """Return the number of instances that a run pays for.
+
+    Vendors rent whole instances, so a run pays for ``max(ceil(devices / price.accelerators), machines)`` of them, even
+    if some of their accelerators are idle. Hardware that the user owns is shared: there, a run pays for the share that
+    its processes use.
+
+    Args:
+        devices: Accelerators of the run on all machines; without accelerators, its machines.
+        machines: Machines of the run. If the number is unknown (None), the result is the fewest instances that have
+            so many accelerators.
+        price: Price entry.
+
+    Raises:
+        ValueError: If a count is not a whole number of at least 1.
+    """
+    check_count("devices", devices, at_least=1)
+    if machines is not None:
+        check_count("machines", machines, at_least=1)
+    share = devices / price.accelerators
+    return share if price.market == OWNED else float(max(math.ceil(share), machines or 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class EnergyCost:
+    """Energy and its cost, for hardware that the user owns."""
+
+    kwh: float
+    """Energy [kWh]."""
+
+    usd: float
+    """Its price [USD]."""
+
+    basis: Literal["measured", "nominal", "mixed"]
+    """How the energy is known. It was measured (only parts with a meter count), or it is the nominal power of the
+    instance times the time of the run, or some attempts were measured and the others were not."""
+
+
+def energy_cost(
+    attempt_wall_s: Sequence[float],
+    price: Price,
+    *,
+    devices: int,
+    machines: int | None,
+    attempt_kwh: Sequence[float | None] | None = None,
+) -> EnergyCost | None:
+    """Return the cost of a run's energy on hardware that the user owns, as the sum over its attempts.
+
+    Args:
+        attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
+        price: Price entry of the run's instance.
+        devices: See :func:`billed_instances`.
+        machines: See :func:`billed_instances`.
+        attempt_kwh: Measured energy of each attempt [kWh]; for None, the nominal power of the entry is used. None as a
+            whole if no attempt was measured.
+
+    Returns:
+        The cost; None if the price includes the energy already, or the energy of an attempt is unknown.
+
+    Raises:
+        ValueError: If a time, a count or an energy is out of range, or there are not as many energies as attempts.
+    """
+    measured = [None] * len(attempt_wall_s) if attempt_kwh is None else attempt_kwh
+    instances = billed_instances(devices, machines, price)
+    kwh: list[float] = []
+    for wall_s, own_kwh in zip(attempt_wall_s, measured, strict=True):
+        check_number("wall_s", wall_s)
+        if own_kwh is not None:
+            check_number("energy_kwh", own_kwh)
+            kwh.append(own_kwh)
+        elif price.power_w is not None:
+            kwh.append(price.power_w / 1000.0 * instances * wall_s / 3600.0)
+    if price.usd_per_kwh is None or len(kwh) < len(attempt_wall_s):
+        return None
+    known = sum(own_kwh is not None for own_kwh in measured)
+    basis: Literal["measured", "nominal", "mixed"] = (
+        "nominal" if not known else "measured" if known == len(measured) else "mixed"
+    )
+    total_kwh = math.fsum(kwh)
+    return EnergyCost(kwh=total_kwh, usd=total_kwh * price.usd_per_kwh, basis=basis)
+
+
+def billable_usd(
+    attempt_wall_s: Sequence[float],
+    price: Price,
+    *,
+    devices: int,
+    machines: int | None,
+    attempt_kwh: Sequence[float | None] | None = None,
+) -> float | None:
+    """Return the spend of a run over all its attempts, failed and preempted ones included [USD].
+
+    ``sum(billable_seconds) / 3600 * billed_instances * usd_per_hour``, and for hardware that the user owns, also the
+    energy, see :func:`energy_cost`.
+
+    Args:
+        attempt_wall_s: Wall-clock time of each attempt [s]; see :func:`billable_seconds`.
+        price: Price entry of the run's instance.
+        devices: See :func:`billed_instances`.
+        machines: See :func:`billed_instances`.
+        attempt_kwh: Measured energy of each attempt [kWh]; used only for hardware that the user owns.
+
+    Returns:
+        None if the run is unpriced, or an energy that it needs is unknown. 0 if the run is priced and made no attempt.
+
+    Raises:
+        ValueError: See :func:`energy_cost`.
+    """
+    billed_s = math.fsum(billable_seconds(wall_s, price) for wall_s in attempt_wall_s)
+    instances = billed_instances(devices, machines, price)
+    energy = energy_cost(attempt_wall_s, price, devices=devices, machines=machines, attempt_kwh=attempt_kwh)
+    if price.usd_per_hour is None or (price.usd_per_kwh is not None and energy is None):
+        return None
+    return billed_s / 3600.0 * instances * price.usd_per_hour + (0.0 if energy is None else energy.usd)
+
+
+def usd_per_billion_env_steps(usd: float | None, env_steps: int | None) -> float | None:
+    """Return the spend per 10⁹ environment steps of training [USD].
+
+    Args:
+        usd: Spend of the run, all attempts and phases [USD].
+        env_steps: Environment steps that the learner saw, over all processes and attempts; steps of held-out slots
+            are not among them.
+
+    Returns:
+        None when a value is missing or no step was made.
+    """
+    per_step = _ratio("usd", usd, "env_steps", env_steps)
+    return None if per_step is None else 1e9 * per_step
+
+
+def env_steps_per_s(env_steps: int | None, seconds: float | None) -> float | None:
+    """Return a throughput: environment steps per second of some phases [1/s].
+
+    Args:
+        env_steps: Environment steps that the learner saw, over all processes.
+        seconds: Seconds in these phases [s]: :data:`ledger_lab.ledger.meters.TRAINING_PHASES` leaves the scoring out,
+            :data:`ledger_lab.ledger.meters.LOOP_PHASES` includes it.
+
+    Returns:
+        None when a value is missing or no time was spent.
+    """
+    return _ratio("env_steps", env_steps, "seconds", seconds)
+
+
+def updates_per_min(updates: int | None, seconds: float | None) -> float | None:
+    """Return the policy updates (iterations of collect and learn) per minute of some phases [1/min].
+
+    Args:
+        updates: Iterations completed.
+        seconds: Seconds in these phases, as in :func:`env_steps_per_s` [s].
+
+    Returns:
+        None when a value is missing or no time was spent.
+    """
+    per_s = _ratio("updates", updates, "seconds", seconds)
+    return None if per_s is None else 60.0 * per_s
+
+
+def evaluation_share(evaluate_s: float | None, wall_s: float | None) -> float | None:
+    """Return the fraction of wall-clock time that held-out evaluation took [1].
+
+    Args:
+        evaluate_s: Seconds in the phase ``evaluate`` [s].
+        wall_s: Wall-clock seconds of the same attempts, all phases [s].
+
+    Returns:
+        None when a value is missing or no time passed.
+
+    Raises:
+        ValueError: If evaluation took longer than the whole.
+    """
+    share = _ratio("evaluate_s", evaluate_s, "wall_s", wall_s)
+    if share is not None and share > 1.0:
+        raise ValueError(f"evaluate_s = {evaluate_s!r} is more than wall_s = {wall_s!r}")
+    return share
+
+
+def _ratio(
+    numerator_name: str, numerator: float | None, denominator_name: str, denominator: float | None
+) -> float | None:
+    """Return the quotient of two non-negative numbers; None if one is missing or the denominator is 0."""
+    for name, value in ((numerator_name, numerator), (denominator_name, denominator)):
+        if value is not None:
+            check_number(name, value)
+    if numerator is None or denominator is None or denominator == 0:
+        return None
+    return numerator / denominator
+
+
+def sum_if_known(amounts: Sequence[float | None]) -> float | None:
+    """Return the sum of some amounts; ``None`` if one of them is unknown."""
+    known = [amount for amount in amounts if amount is not None]
+    return math.fsum(known) if len(known) == len(amounts) else None
+
+
+def check_count(name: str, value: object, *, at_least: int) -> None:
+    """Refuse a value that is not a whole number of at least ``at_least``.
+
+    Raises:
+        ValueError: With a message that starts with ``name``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"{name} must be a whole number of at least {at_least}, not {value!r}")

@@ -1,0 +1,97 @@
+"""Facts about the host and the packages that a run depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from ledger_lab.ledger.control_groups import cpu_quota
+from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.ledger.meters.memory_limits import memory_bytes
+from ledger_lab.ledger.source import source_sha256
+from ledger_lab.tasks.recipes.libraries import LIBRARIES
+
+_SIMULATION = ("ledger_lab", "isaaclab", "newton", "warp-lang", "mujoco", "mujoco-warp", "ovphysx", "torch")
+
+
+def recorded_packages() -> tuple[str, ...]:
+    """Return the packages whose versions a run records."""
+    return (*_SIMULATION, *(library.distribution for library in LIBRARIES.values()), "numpy")
+
+
+def package_versions(names: Iterable[str] | None = None) -> dict[str, str]:
+    """Return the versions of the packages that are installed.
+
+    Args:
+        names: The packages; by default those whose versions a run records.
+    """
+    from importlib import metadata  # slow to import
+
+    versions: dict[str, str] = {"python": platform.python_version()}
+    for name in recorded_packages() if names is None else names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def package_sha256(package: str, hash_file: Callable[[bytes], str] = source_sha256) -> str:
+    """Return a hash of the names of the Python files of a package or a single module, and of what they compute.
+
+    Args:
+        package: Its name, without dots; it can be imported.
+        hash_file: Returns the hash of a file's content.
+    """
+    spec = importlib.util.find_spec(package)
+    assert spec is not None, f"{package} cannot be imported"
+    roots = [Path(root) for root in spec.submodule_search_locations or ()]
+    files = {str(path.relative_to(root)): path for root in roots for path in root.rglob("*.py") if path.is_file()}
+    if not roots and spec.origin is not None:
+        files = {f"{package}.py": Path(spec.origin)}
+    contents = {name: hash_file(path.read_bytes()) for name, path in files.items()}
+    return hashlib.sha256(canonical_json(contents)).hexdigest()
+
+
+def hardware_facts() -> dict[str, Any]:
+    """Return processor, cores and memory of this host, within the limits of this process's control group."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), None
+    )
+    quota = cpu_quota()
+    return {
+        "cpu": model or platform.machine(),
+        "cpu_cores": len(os.sched_getaffinity(0)),
+        **({} if quota is None else {"cpu_quota": quota}),
+        "memory_bytes": memory_bytes(),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    """Return the lines of a kernel file; none if it is missing."""
+    file = Path(path)
+    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
+
+
+def peak_host_memory_bytes() -> int | None:
+    """Return the peak resident memory of this process [B]; ``None`` if the kernel has no such count (``VmHWM``).
+
+    ``getrusage`` is of no use here: a process inherits the peak of its parent.
+    """
+    peak_kb = next((line.split()[1] for line in _lines("/proc/self/status") if line.startswith("VmHWM:")), None)
+    return None if peak_kb is None else int(peak_kb) * 1024
+
+
+def measured_or_none(measure: Callable[[], int | None]) -> int | None:
+    """Return a measurement; ``None`` if the device no longer responds."""
+    try:
+        return measure()
+    except Exception:  # noqa: BLE001 - after any error of a broken device, the figure is unknown
+        traceback.print_exc()
+        return None

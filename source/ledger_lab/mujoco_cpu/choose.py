@@ -1,0 +1,140 @@
+"""Chooses MuJoCo's C code for a task: ``physics=newton_mujoco`` takes the settings of ``physics=newton_mjwarp``.
+
+So every manager-based task with settings for MuJoCo-Warp has the engine, and settings that both name mean the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
+from isaaclab_tasks.utils.preset_target import PresetTarget
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.cores import usable_cores
+from ledger_lab.panels.physics import NATIVE, physics_name
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+    from isaaclab.physics import PhysicsCfg
+    from isaaclab_newton.physics import NewtonCfg
+
+NAME, _SETTINGS_OF = "newton_mujoco", "newton_mjwarp"
+NATIVE_CHOICE, WARP_CHOICE = f"physics={NAME}", f"physics={_SETTINGS_OF}"
+
+_COLLISIONS, _CONTACTS = "env.sim.physics.collision_cfg", "env.sim.physics.solver_cfg.use_mujoco_contacts"
+"""Settings of Newton's own contacts, which MuJoCo-Warp can use."""
+
+
+def physics_choices(task: str) -> list[str]:
+    """Return the names that ``physics=NAME`` takes for a task, in alphabetical order.
+
+    Args:
+        task: Gymnasium id of a registered task.
+    """
+    presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
+    return sorted({*presets, NAME} if _SETTINGS_OF in presets else presets)
+
+
+def require_warp_settings(task: str, overrides: Sequence[str]) -> None:
+    """Refuse a task without settings for MuJoCo-Warp, and overrides of settings that MuJoCo's C code does not have.
+
+    Args:
+        task: Gymnasium id.
+        overrides: Hydra overrides.
+
+    Raises:
+        UserError: If the task has none, or an override would have no effect.
+    """
+    known = physics_choices(task)
+    if NAME not in known:
+        raise UserError(
+            f"{NATIVE_CHOICE}: task {task} has no {WARP_CHOICE}, whose settings it takes: choose from "
+            + (", ".join(known) or "none: the task's physics is fixed")
+        )
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key.startswith(_COLLISIONS) or (key == _CONTACTS and value.lower() != "true"):
+            raise UserError(
+                f"override {override!r} belongs to {WARP_CHOICE}, and the physics is {NATIVE_CHOICE}, which finds its "
+                f"contacts itself: leave the override out, or choose {WARP_CHOICE}"
+            )
+
+
+def native_physics(physics: PhysicsCfg) -> NewtonCfg:
+    """Return the settings for MuJoCo's C code that equal settings for MuJoCo-Warp.
+
+    MuJoCo finds all contacts itself, where MuJoCo-Warp may leave that to Newton.
+
+    Args:
+        physics: Settings of Newton with MuJoCo-Warp.
+
+    Raises:
+        UserError: If they are settings of another solver.
+    """
+    from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
+
+    from ledger_lab.mujoco_cpu.cfg import MujocoSolverCfg
+
+    if not isinstance(physics, NewtonCfg) or not isinstance(physics.solver_cfg, MJWarpSolverCfg):
+        named = type(getattr(physics, "solver_cfg", physics)).__name__
+        raise UserError(
+            f"{NATIVE_CHOICE}: the task's {WARP_CHOICE} has settings of another solver, {named}: choose another physics"
+        )
+    chosen_by_class = ("class_type", "solver_type")
+    solver = {name: value for name, value in vars(physics.solver_cfg).items() if name not in chosen_by_class}
+    settings: dict[str, Any] = {name: value for name, value in vars(physics).items() if name != "class_type"}
+    solver |= {"use_mujoco_contacts": True, "refuse_concave_meshes": not physics.solver_cfg.use_mujoco_contacts}
+    settings |= {"collision_cfg": None, "solver_cfg": MujocoSolverCfg(**solver)}
+    return NewtonCfg(**settings)
+
+
+def require_fit(env_cfg: ManagerBasedRLEnvCfg, cpu_threads: int | None) -> None:
+    """Set the number of threads, and refuse what MuJoCo's C code cannot simulate here.
+
+    Args:
+        env_cfg: Resolved configuration, with its device.
+        cpu_threads: Threads that step the environments; ``None`` for all cores that the process may use.
+
+    Raises:
+        UserError: If the device is a GPU, the process has fewer cores, or the settings are those of other solvers.
+    """
+    if physics_name(env_cfg) != NATIVE:
+        if cpu_threads is not None:
+            raise UserError(f"--cpu_threads belongs to {NATIVE_CHOICE}, and the physics is {physics_name(env_cfg)}")
+        return
+    if env_cfg.sim.device != "cpu":
+        raise UserError(
+            f"{NATIVE_CHOICE} runs on the CPU, and the device is {env_cfg.sim.device}: give --device cpu, or choose "
+            f"{WARP_CHOICE}"
+        )
+    from isaaclab.assets import CableObjectCfg, DeformableObjectCfg
+
+    for name, part in vars(env_cfg.scene).items():
+        if isinstance(part, CableObjectCfg | DeformableObjectCfg):
+            kind = type(part).__name__.removesuffix("Cfg")
+            raise UserError(
+                f"{NATIVE_CHOICE} simulates rigid bodies, and env.scene.{name} is a {kind}: choose another physics"
+            )
+    cores = own_cores()
+    if cpu_threads is not None and not 1 <= cpu_threads <= cores:
+        raise UserError(
+            f"--cpu_threads {cpu_threads}: must be between 1 and {cores}, the cores that this process and its control "
+            "group may use"
+        )
+    solver = env_cfg.sim.physics.solver_cfg
+    solver.cpu_threads = cpu_threads or 0
+    if solver.use_mujoco_cpu or not solver.use_mujoco_contacts or env_cfg.sim.physics.deterministic:
+        raise UserError(
+            f"{NATIVE_CHOICE}: leave out env.sim.physics.solver_cfg.use_mujoco_cpu and use_mujoco_contacts, and "
+            "env.sim.physics.deterministic: MuJoCo finds its contacts itself, and repeats bit for bit. Or choose "
+            f"{WARP_CHOICE}"
+        )
+
+
+def own_cores() -> int:
+    """Return how many cores this process may use: the usable ones, shared among the ranks of the machine."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, usable_cores() // ranks)

@@ -1,0 +1,1 @@
+"""SAC and TD3: recipes, replay memories, agents and adapters."""

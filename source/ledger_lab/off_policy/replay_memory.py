@@ -1,0 +1,354 @@
+"""A replay memory for every library, which stores each observation once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ledger_lab.off_policy.priority_tree import PriorityTree
+from ledger_lab.off_policy.replay_plan import index_bytes
+
+_CUT = "cut_off"
+"""Whether the episode of a transition was cut off, in copies of steps."""
+_REWARDS, _TERMINATED = "rewards", "terminated"
+"""Columns that sums of several rewards need."""
+_PRIORITIES, _LARGEST = "priorities", "largest_priority"
+"""Parts of a saved newest step."""
+_EXPONENT, _CORRECTION = 0.6, 0.4
+"""Exponents of priorities and of weights, of Schaul et al. 2016 (arXiv:1511.05952). There, that of the weights rises to
+1 at the end of the training. Here it stays, because the length of a training must not change what is learned."""
+_LEAST_ERROR = 1e-6
+"""Added to errors, so that every transition can be drawn."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What every transition holds, such as its reward."""
+
+    size: int
+    """Numbers per transition."""
+    dtype: torch.dtype = torch.float32
+    """What it is stored as: floats, flags, or bytes (``torch.uint8``)."""
+    observed: bool = False
+    """Whether it is an observation, of which a transition has a second one: the next observation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookahead:
+    """Sums of discounted rewards, from transitions that were drawn."""
+
+    rewards: torch.Tensor
+    """The sums, of shape (n, 1)."""
+    discounts: torch.Tensor
+    """Factors of the value of the observation after the last reward, of shape (n, 1)."""
+    last: torch.Tensor
+    """Indices of the transitions with the last reward, for :meth:`ReplayMemory.read`; shape (n,)."""
+    after: torch.Tensor
+    """Indices of the observations after it, of shape (n,)."""
+
+
+class ReplayMemory:
+    """The most recent steps of all environments, in a ring.
+
+    The next observation of a transition is the observation of the step after it. So a transition holds an index in
+    place of its next observation. Two kinds of transitions are special:
+
+    - The next observations of the newest step have a row of their own, until the step after it is added.
+    - If the step after it begins another episode, the episode was cut off: by a timeout, or by an interruption of the
+      training. Then the observation of the transition is also its next one, as after every timeout in LedgerLab. If the
+      episode ended by termination, the first observation of the next episode is the next one; learners do not use it.
+
+    The memory recognizes a timeout by a next observation that equals the observation in every number. So if nothing
+    changes in a step of an episode that goes on, the episode counts as cut off there, too.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        num_envs: int,
+        columns: Mapping[str, Column],
+        device: torch.device,
+        *,
+        prioritized: bool = False,
+        pins: bool = False,
+    ) -> None:
+        """Allocate the memory. It is written to, so that the system provides all of it now.
+
+        Args:
+            steps: Steps of each environment that it holds.
+            num_envs: Number of environments.
+            columns: What a transition holds, by name.
+            device: Where it is held.
+            prioritized: Whether transitions are drawn by their priorities.
+            pins: Whether the host holds it, and what is read from it goes to a GPU: then through pinned memory.
+        """
+        self.steps, self.num_envs, self.device, self._pins = steps, num_envs, device, pins
+        self.added = 0
+        """Steps that were ever added."""
+        self._columns = dict(columns)
+        self._tables: dict[str, torch.Tensor] = {}
+        for name, column in columns.items():
+            shape = (steps + 1 if column.observed else steps, num_envs, column.size)
+            unset = float("nan") if column.dtype.is_floating_point else 0
+            self._tables[name] = torch.full(shape, unset, dtype=column.dtype, device=device)
+        few = index_bytes((steps + 1) * num_envs) == torch.int32.itemsize
+        self._envs = torch.arange(num_envs, dtype=torch.int32 if few else torch.int64, device=device)
+        self._next = torch.full((steps, num_envs), 0, dtype=self._envs.dtype, device=device)
+        """Index of the observation that follows each transition."""
+        self._tree = PriorityTree(steps * num_envs, device) if prioritized else None
+        """Priority of each transition; ``None`` if all are drawn alike."""
+        self._largest = torch.ones((), dtype=torch.float64, device=device)
+        """Largest priority so far, which new transitions get."""
+        self.stream: torch.Generator | None = None
+        """Random stream of the draws; ``None`` for that of the process."""
+        self._drawn: torch.Tensor | None = None
+        """Indices of the transitions that were drawn last."""
+        self._drawn_at = 0
+        """Steps that had been added by then."""
+
+    def __len__(self) -> int:
+        """Return the number of transitions."""
+        return (self.added - self.oldest) * self.num_envs
+
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest step that it holds, counted from the first step that was added."""
+        return max(0, self.added - self.steps)
+
+    @property
+    def fill(self) -> float:
+        """Share that is filled, in [0, 1]."""
+        return len(self) / (self.steps * self.num_envs)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes [B]."""
+        tree = 0 if self._tree is None else self._tree.nbytes
+        return tree + sum(table.nbytes for table in (*self._tables.values(), self._next))
+
+    @property
+    def priority_bytes(self) -> int:
+        """Size of a copy of all priorities [B]; 0 if there are none."""
+        return 0 if self._tree is None else self._tree.priorities.nbytes
+
+    @property
+    def saved_step_bytes(self) -> int:
+        """Size of a copy of one step [B]."""
+        return self.num_envs * (1 + sum(column.size * column.dtype.itemsize for column in self._columns.values()))
+
+    def add(self, values: Mapping[str, torch.Tensor], following: Mapping[str, torch.Tensor]) -> None:
+        """Add a step of all environments.
+
+        Args:
+            values: The columns, of shape (num_envs, size) each.
+            following: The next observations by column, of the same shapes. Where an episode was cut off by a timeout,
+                they must be the observations of ``values``.
+        """
+        row = self.added % self.steps
+        if self.added:
+            newest = (self.added - 1) % self.steps
+            observed = {name: self._tables[name] for name in following}
+            begins = _differ((table[-1], values[name]) for name, table in observed.items())
+            moved = _differ((table[-1], table[newest]) for table in observed.values())
+            cut_off = begins | ~moved
+            self._next[newest] = torch.where(cut_off, self._index_of(newest), self._index_of(row))
+        for name in self._columns:
+            self._tables[name][row].copy_(values[name])
+        for name, value in following.items():
+            self._tables[name][-1].copy_(value)
+        self._next[row] = self._index_of(self.steps)
+        if self._tree is not None:
+            self._tree.set_range(row * self.num_envs, (row + 1) * self.num_envs, self._largest)
+        self.added += 1
+
+    def draw(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw transitions with replacement, uniformly or by their priorities.
+
+        Args:
+            batch_size: Number of transitions.
+
+        Returns:
+            Indices of the transitions, and of their next observations, for :meth:`read`; shape (batch_size,) each.
+        """
+        if self._tree is None:
+            index = torch.randint(len(self), (batch_size,), generator=self.stream, device=self.device)
+        else:
+            index = self._tree.draw(batch_size, self.stream)
+        self._drawn, self._drawn_at = index, self.added
+        return index, self._next.view(-1).index_select(0, index)
+
+    def weights(self) -> torch.Tensor | None:
+        """Return weights that correct for the priorities of the transitions that were drawn last.
+
+        Returns:
+            Shape (batch_size, 1); the largest is 1. ``None`` if transitions are drawn uniformly.
+        """
+        if self._tree is None or self._drawn is None:
+            return None
+        priorities = self._tree.priorities[self._drawn]
+        return (priorities.amin() / priorities).pow(_CORRECTION).float().unsqueeze(1)
+
+    def prioritize(self, errors: torch.Tensor) -> None:
+        """Set the priorities of the transitions that were drawn last. Call it before the next step is added.
+
+        Args:
+            errors: Absolute errors of their values, of shape (batch_size, 1).
+        """
+        if self._tree is not None and self._drawn is not None:
+            priorities = (errors.squeeze(1).double() + _LEAST_ERROR).pow(_EXPONENT)
+            before = self._tree.priorities[self._drawn]
+            priorities = torch.where(priorities.isfinite(), priorities, before)  # the figures tell what has diverged
+            self._tree.set(self._drawn, priorities)
+            self._largest = torch.maximum(self._largest, priorities.amax())
+
+    def look_ahead(self, index: torch.Tensor, after: torch.Tensor, steps: int, discount: float) -> Lookahead:
+        """Add up the rewards of transitions and of those that follow them.
+
+        A sum ends early with the last transition of an episode, whether it was terminated or cut off, and with the
+        newest step.
+
+        Args:
+            index: First result of :meth:`draw`.
+            after: Its second result.
+            steps: Most rewards in a sum, at least 1.
+            discount: Discount factor per step.
+        """
+        rewards, last = self.read(_REWARDS, index), index
+        discounts = torch.full_like(rewards, discount)
+        for _ in range(steps - 1):
+            is_stored = (after != last) & (after < self.steps * self.num_envs)
+            goes_on = is_stored & ~self.read(_TERMINATED, last).squeeze(1)
+            last = torch.where(goes_on, after, last)
+            also = goes_on.unsqueeze(1)
+            rewards = torch.where(also, rewards + discounts * self.read(_REWARDS, last), rewards)
+            discounts = torch.where(also, discount * discounts, discounts)
+            after = self._next.view(-1).index_select(0, last)
+        return Lookahead(rewards=rewards, discounts=discounts, last=last, after=after)
+
+    def read(self, name: str, index: torch.Tensor) -> torch.Tensor:
+        """Return values of a column, of shape (n, size).
+
+        Args:
+            name: The column.
+            index: Result of :meth:`draw`, of shape (n,).
+        """
+        rows = self._tables[name].flatten(0, 1)
+        if not self._pins:
+            return rows.index_select(0, index)
+        # Torch reuses a pinned block only after the copies from it have ended.
+        found = torch.empty((len(index), rows.shape[1]), dtype=rows.dtype, device=self.device, pin_memory=True)
+        return torch.index_select(rows, 0, index, out=found)
+
+    def mean_age(self) -> float | None:
+        """Return the mean age of the transitions that were drawn last, when they were drawn. This waits for a GPU.
+
+        Returns:
+            Steps of each environment that were added after the transition; ``None`` if none was ever drawn.
+        """
+        if self._drawn is None:
+            return None
+        ages = ((self._drawn_at - 1) % self.steps - self._drawn // self.num_envs) % self.steps
+        return float(ages.double().mean())
+
+    def copy_steps(self, first: int, last: int) -> dict[str, torch.Tensor]:
+        """Return copies of steps on the CPU, for :meth:`write_steps`.
+
+        Args:
+            first: Number of the first step, at least :attr:`oldest`.
+            last: Number of the step after the last one, below :attr:`added`: the newest step may still be cut off.
+        """
+        spans = self._spans(first, last)
+        copies = {name: torch.cat([table[rows].cpu() for rows in spans]) for name, table in self._tables.items()}
+        return {**copies, _CUT: torch.cat([(self._next[rows] == self._own(rows)).cpu() for rows in spans])}
+
+    def write_steps(self, first: int, copies: Mapping[str, torch.Tensor]) -> None:
+        """Write copies of steps to where they were.
+
+        Args:
+            first: Number of the first step.
+            copies: Result of :meth:`copy_steps` of a memory with the same columns, without steps that are now older
+                than :attr:`oldest`.
+
+        Raises:
+            ValueError: If the columns differ.
+        """
+        steps = len(copies[_CUT])
+        for name, table in self._tables.items():
+            if (copy := copies[name]).shape != (steps, *table.shape[1:]) or copy.dtype != table.dtype:
+                raise ValueError(f"{name} of shape {tuple(copy.shape)} and {copy.dtype}: another replay memory's")
+        done = 0
+        for rows in self._spans(first, first + steps):
+            part = slice(done, done := done + rows.stop - rows.start)
+            for name, table in self._tables.items():
+                table[rows].copy_(copies[name][part])
+            own = self._own(rows)
+            after = (own + self.num_envs) % (self.steps * self.num_envs)
+            self._next[rows] = torch.where(copies[_CUT][part].to(self.device), own, after)
+
+    def newest(self) -> dict[str, Any]:
+        """Return what changes after a step was written, as copies on the CPU.
+
+        Returns:
+            The count of added steps, the newest step, its next observations, and the priorities of all transitions.
+        """
+        row = (self.added - 1) % self.steps
+        newest: dict[str, Any] = {
+            "added": self.added,
+            "values": {name: table[row].cpu().clone() for name, table in self._tables.items()},
+            "following": {name: self._tables[name][-1].cpu().clone() for name in self._observed()},
+        }
+        if self._tree is not None:
+            newest[_PRIORITIES] = self._tree.priorities.cpu().clone()
+            newest[_LARGEST] = self._largest.cpu().clone()
+        return newest
+
+    def restore_newest(self, newest: Mapping[str, Any]) -> None:
+        """Restore the count of added steps and the newest step. Write the other steps before.
+
+        Args:
+            newest: Result of :meth:`newest` of a memory with the same columns.
+        """
+        self.added = newest["added"]
+        row = (self.added - 1) % self.steps
+        for name, value in newest["values"].items():
+            self._tables[name][row].copy_(value)
+        for name, value in newest["following"].items():
+            self._tables[name][-1].copy_(value)
+        self._next[row] = self._index_of(self.steps)
+        if self._tree is not None:
+            self._tree.set_range(0, self.steps * self.num_envs, newest[_PRIORITIES].to(self.device))
+            self._largest = newest[_LARGEST].to(self.device)
+
+    def _observed(self) -> list[str]:
+        """Return the columns with observations."""
+        return [name for name, column in self._columns.items() if column.observed]
+
+    def _spans(self, first: int, last: int) -> list[slice]:
+        """Return the rows of steps, in the order of the steps: one span, or two around the end of the ring."""
+        begin, end = first % self.steps, first % self.steps + last - first
+        return [slice(begin, min(end, self.steps)), *([slice(0, end - self.steps)] if end > self.steps else [])]
+
+    def _own(self, rows: slice) -> torch.Tensor:
+        """Return the indices of the transitions in rows, of shape (rows, num_envs)."""
+        begin, end = rows.start * self.num_envs, rows.stop * self.num_envs
+        return torch.arange(begin, end, dtype=self._next.dtype, device=self.device).view(-1, self.num_envs)
+
+    def _index_of(self, row: int) -> torch.Tensor:
+        """Return the index of each environment's transition in a row."""
+        return row * self.num_envs + self._envs
+
+
+def _differ(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    """Return in which environments a number differs, of shape (num_envs,).
+
+    Args:
+        pairs: Tensors of a memory, and tensors to compare with them, of shape (num_envs, size) each. Those of the
+            memory are rounded to its type, so the others are, too.
+    """
+    # Several times as fast on a CPU as (… != …).any(dim=-1). Differences of bytes wrap around, but not to 0.
+    changed = ((held - other.to(held.dtype)).abs_().amax(dim=-1) != 0 for held, other in pairs)
+    return functools.reduce(torch.logical_or, changed)

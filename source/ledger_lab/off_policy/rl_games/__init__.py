@@ -1,0 +1,1 @@
+"""SAC of rl_games."""

@@ -1,0 +1,1 @@
+"""SAC and TD3 of SKRL."""

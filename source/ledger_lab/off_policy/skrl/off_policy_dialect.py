@@ -1,0 +1,129 @@
+"""SKRL's settings for the fields that all off-policy recipes have (skrl 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ledger_lab.off_policy.recipe import OPTIONS, OffPolicyRecipe
+from ledger_lab.tasks.recipes.dialect import Dialect, Setting
+from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
+from ledger_lab.tasks.recipes.rules import one_of, or_none, positive
+from ledger_lab.training.runners.skrl.dialect import DIALECT as PPO_DIALECT
+from ledger_lab.training.runners.skrl.dialect import layers
+
+TARGET = "target_"
+"""Prefix of the role of a target network, before that of the network that it follows."""
+
+
+def critic_roles(critics: int) -> tuple[str, ...]:
+    """Return the roles of the networks that estimate values: of all critics, then of their target networks.
+
+    Args:
+        critics: Number of critics.
+    """
+    roles = [f"critic_{number}" for number in range(1, critics + 1)]
+    return (*roles, *(f"{TARGET}{role}" for role in roles))
+
+
+CRITICS = critic_roles(2)
+"""Roles of the library's own networks that estimate values."""
+
+_NORMALIZER = "RunningStandardScaler"
+
+
+def off_policy_dialect(
+    recipe: type[OffPolicyRecipe],
+    *,
+    policies: tuple[str, ...],
+    policy: Mapping[str, Any],
+    agent: Mapping[str, Any],
+    settings: Mapping[str, Setting],
+    differences: Mapping[str, str],
+) -> Dialect:
+    """Return the dialect of an algorithm with a replay memory.
+
+    Args:
+        recipe: Class of its recipes.
+        policies: Roles of its policies' networks, that of the acting policy first.
+        policy: Class of these networks, and its other arguments.
+        agent: Settings of the agent that no field of a recipe has.
+        settings: Settings of the fields that only this algorithm has.
+        differences: Differences that only this algorithm has.
+    """
+    roles = (*policies, *CRITICS)
+
+    def of_all_networks(name: str) -> Setting:
+        """Return the setting of all networks for a field of their hidden layers."""
+        first, *others = (f"agent.models.{role}.network.0.{name}" for role in roles)
+        return Setting(first, "and the other networks'", tuple(others), layers if name == "layers" else None)
+
+    def template(_: OffPolicyRecipe) -> dict[str, Any]:
+        """Return the other settings, in the shape of the YAML files that the library's runner takes."""
+        critic = {"class": "DeterministicMixin", "output": "ONE"}
+        return {
+            "seed": DEFAULT_SEED,
+            "models": {
+                "separate": True,
+                **{role: {**policy, "network": _network("OBSERVATIONS"), "output": "ACTIONS"} for role in policies},
+                **{role: {**critic, "network": _network("concatenate([OBSERVATIONS, ACTIONS])")} for role in CRITICS},
+            },
+            "memory": {"class": "RandomMemory", "replacement": True},
+            "agent": {
+                "class": recipe.algorithm.upper(),
+                "grad_norm_clip": 0.0,
+                "observation_preprocessor_kwargs": {},
+                "experiment": {"experiment_name": ""},
+                **agent,
+            },
+            "trainer": {"class": "SequentialTrainer", "environment_info": "log"},
+        }
+
+    return Dialect(
+        library=PPO_DIALECT.library,
+        title=PPO_DIALECT.title,
+        seed=PPO_DIALECT.seed,
+        settings={
+            **{name: PPO_DIALECT.settings[name] for name in ("experiment_name", "max_iterations", "save_interval")},
+            "horizon": Setting("agent.agent.experiment.write_interval"),
+            "hidden_dims": of_all_networks("layers"),
+            "activation": of_all_networks("activations"),
+            "learning_rate": Setting("agent.agent.learning_rate"),
+            "action_bound": Setting("agent.action_bound", "LedgerLab's own"),
+            "replay_steps": Setting("agent.memory.memory_size"),
+            "random_steps": Setting("agent.agent.random_timesteps"),
+            "warm_up_steps": Setting("agent.agent.learning_starts"),
+            "batch_size": Setting("agent.agent.batch_size"),
+            "updates_per_step": Setting("agent.agent.gradient_steps"),
+            "observation_normalization": Setting(
+                "agent.agent.observation_preprocessor",
+                "`RunningStandardScaler` or none",
+                rule=one_of(_NORMALIZER, None),
+                write=lambda recipe: _NORMALIZER if recipe.observation_normalization else None,
+            ),
+            "discount": Setting("agent.agent.discount_factor"),
+            "polyak": Setting("agent.agent.polyak"),
+            "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
+            **{name: own_setting(name) for name in OPTIONS},
+            **settings,
+        },
+        only={},
+        differences={
+            "observation_normalization": "updated with each batch of observations and of next observations, clipped at "
+            "±5",
+            "first episodes": "have their full length",
+            **differences,
+        },
+        template=template,
+        recipe=recipe,
+    )
+
+
+def own_setting(name: str) -> Setting:
+    """Return the setting of a field that the library does not have."""
+    return Setting(f"agent.{name}", "LedgerLab's own", optional=True)
+
+
+def _network(inputs: str) -> list[dict[str, Any]]:
+    """Return the description of a network, without its layers."""
+    return [{"name": "net", "input": inputs}]

@@ -1,6 +1,0 @@
-"""Which machine, how many processes and which library for a task: from measured runs, and from what their laws predict.
-
-:mod:`~ledger_lab.recommend.options` estimates the time and the cost of measured configurations.
-:mod:`~ledger_lab.recommend.predicted` predicts them for sizes that nobody trained, and
-:mod:`~ledger_lab.recommend.spot` for spot machines. :mod:`~ledger_lab.recommend.choice` chooses among them.
-"""

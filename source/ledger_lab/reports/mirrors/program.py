@@ -1,0 +1,186 @@
+"""``scripts/mirror.py``: sends a run to another dashboard. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger import RunDeclared, Status
+from ledger_lab.ledger.find import telling_damage
+from ledger_lab.ledger.listing import find_journals
+from ledger_lab.ledger.redaction import RedactedStream
+from ledger_lab.reports.mirrors.follow import JournalEntry, RunFollower
+from ledger_lab.reports.mirrors.sink import SINKS, RunInfo, Sink, SinkUnavailableError, load_sink
+from ledger_lab.reports.mirrors.translate import Translator
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.flags import Program
+from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
+
+_LONGEST_WAIT_S = 60.0
+"""Longest time between two attempts to reach a destination [s]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorRequest(Request):
+    """What a user asks of ``scripts/mirror.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="mirror.py",
+        description=(
+            "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow. The dashboard gets training "
+            "metrics, times of phases, held-out scores, telemetry, health events, and how the run ended. You can start "
+            "the program during the run or later. It only reads the journals of the run, so it cannot disturb the "
+            "training. If you start it again, it sends only the missing data to MLflow and W&B. For TensorBoard, and "
+            "for W&B with WANDB_MODE=offline, it writes all data again. For W&B, set the environment variable "
+            "WANDB_API_KEY. For MLflow, set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of W&B stay in the directory of the run, and "
+            "`wandb sync` sends them later."
+        ),
+        terms=("run", "phase", "held-out", "telemetry", "journal", "ledger"),
+        examples=(
+            "mirror.py RUN --to tensorboard",
+            "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
+        ),
+    )
+
+    run: str = flag(
+        MISSING,
+        "Run id or run directory. The first characters of the id are enough.",
+        metavar="RUN",
+        positional=True,
+    )
+    to: str = flag(MISSING, f"Dashboard to send to: {', '.join(SINKS)}.", metavar="NAME")
+    project: str | None = flag(
+        None, "Name of the W&B project or MLflow experiment (default: ledger_lab).", metavar="NAME"
+    )
+    uri: str | None = flag(None, "Address of the MLflow server (default: $MLFLOW_TRACKING_URI).")
+    dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the directory of the run).")
+    once: bool = flag(False, "Send the data that exists now, and exit, even if the run continues.")
+    every: float = flag(2.0, "Time between two checks for new data [s] (default: 2).", metavar="S")
+    patience: float = flag(
+        600.0,
+        "If the dashboard cannot be reached: time to keep retrying after the end of the run [s] (default: 600).",
+        metavar="S",
+    )
+    log_root: Path = log_root_flag()
+
+    def __post_init__(self) -> None:
+        """Refuse impossible times."""
+        if self.every <= 0 or self.patience < 0:
+            raise UserError("--every must be above 0, and --patience at least 0 seconds")
+
+
+def mirror_run(argv: Sequence[str]) -> int:
+    """Follow a run's journals to its end, and send their rows.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If there is no such run, or the destination refuses it.
+    """
+    request = MirrorRequest.parse(argv)
+    run_dir = _find(request.run, request.log_root)
+    follower = RunFollower(run_dir)
+    sink = load_sink(request.to, {"project": request.project, "uri": request.uri, "dir": request.dir})
+    os.nice(10)  # training on this host takes priority
+    with telling_damage():
+        _mirror(follower, run_dir, sink, request)
+    return 0
+
+
+def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, request: MirrorRequest) -> None:
+    """Send new rows until the run is over."""
+    entries = follower.poll()
+    facts = _facts(entries, run_dir)
+    has = dict(sink.open(facts))
+    translator = Translator()
+    status, sent = Status.RUNNING, 0
+    newest = facts.declared_at
+    console = make_console()
+    console.print(f"mirroring run {facts.declared.run_id} to {request.to}", soft_wrap=True)
+    while True:
+        came: list[JournalEntry] = []
+        if entries:
+            batch = translator.translate(entries, has)
+            newest = max(newest, entries[-1].time)
+            if batch.cursor != has:
+                came = _until_received(lambda: sink.send(batch), follower, request)  # noqa: B023 - called before the next turn
+                sent += sum(batch.cursor.values()) - sum(has.values())
+                has = batch.cursor
+        elif request.once or (status := follower.status) is not Status.RUNNING:
+            break
+        else:
+            time.sleep(request.every)
+        entries = came + follower.poll()
+    status = follower.status
+    _until_received(lambda: sink.close(status, newest), follower, request)
+    console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
+
+
+def _until_received(attempt: Callable[[], None], follower: RunFollower, request: MirrorRequest) -> list[JournalEntry]:
+    """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
+
+    Returns:
+        Rows that were read meanwhile to find out whether the run is over.
+
+    Raises:
+        UserError: If the time of ``--patience`` is over.
+    """
+    wait_s, over_since = 1.0, None
+    came: list[JournalEntry] = []
+    while True:
+        try:
+            attempt()
+            return came
+        except SinkUnavailableError as error:
+            now = f"{datetime.now(UTC):%H:%M:%S}"
+            make_console().print(f"{now} {error}; trying again in {wait_s:.0f} s", soft_wrap=True)
+            came += follower.poll()
+            if request.once or follower.status is not Status.RUNNING:
+                over_since = time.monotonic() if over_since is None else over_since
+                if time.monotonic() - over_since + wait_s > request.patience:
+                    raise UserError(f"{error}; run the command again later: it continues where it stopped") from error
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+
+def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
+    """Return the declaration among the rows of a run."""
+    for entry in entries:
+        if isinstance(entry.row, RunDeclared):
+            return RunInfo(entry.row, entry.time, run_dir)
+    raise UserError(f"{run_dir} has no declaration of a run: name the directory of a run")
+
+
+def _find(name: str, log_root: Path) -> Path:
+    """Return the directory of the run that the user named; the directory's name ends with the run's id."""
+    if Path(name).is_dir():
+        return Path(name).resolve()
+    run_dirs = {path.parent: path.parent.name.rpartition("_")[2] for path in find_journals(log_root)}
+    found = sorted(run_dir for run_dir, run_id in run_dirs.items() if run_id.startswith(name))
+    if len(found) == 1:
+        return found[0].resolve()
+    if found:
+        raise UserError(f"{name!r} begins the ids of {len(found)} runs: give more characters")
+    known = nearest(name, run_dirs.values())
+    raise UserError(f"no run directory and no run id {name!r} (run ids under {log_root}: {known})")
+
+
+if __name__ == "__main__":
+    from ledger_lab.reports.terminal.script import run_script
+
+    # Output of a destination's client may contain its key.
+    sys.stdout = sys.stderr = log = RedactedStream(sys.stderr)
+    atexit.register(log.finish)
+    run_script(mirror_run)

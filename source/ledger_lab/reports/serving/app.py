@@ -1,0 +1,134 @@
+"""The application behind the gate: the page, what is new on it, and files of the runs on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Run
+from ledger_lab.reports.page import page_policy, render_live
+from ledger_lab.reports.page.content import PageState
+from ledger_lab.reports.serving.gate import Gate
+from ledger_lab.reports.serving.run_files import console, console_tail, open_below, policies, videos
+
+_LOG_BYTES = 1 << 20
+"""Size of the tail of a console that is shown [B]."""
+
+
+def make_app(state: Callable[[], PageState], token: str) -> Gate:
+    """Return the application of a server.
+
+    Args:
+        state: Returns the page as it is now.
+        token: Whoever knows it may read.
+    """
+    pages = _Pages(state)
+    routes = [
+        Route("/", pages.whole),
+        Route("/live", pages.live),
+        Route("/parts", pages.parts),
+        Route("/runs/{run_id}/console", pages.console),
+        Route("/runs/{run_id}/policies/{path:path}", pages.policy),
+        Route("/runs/{run_id}/videos/{path:path}", pages.video),
+    ]
+    return Gate(Starlette(routes=routes), token)
+
+
+class _Pages:
+    """Answers to requests. All of them run in threads, because they may read files."""
+
+    def __init__(self, state: Callable[[], PageState]) -> None:
+        """Answer from a page."""
+        self._state, self._encoding = state, threading.Lock()
+
+    def whole(self, request: Request) -> Response:
+        """Return the page."""
+        policy = f"{page_policy('served')}; frame-ancestors 'none'"
+        with self._encoding:  # once for all viewers
+            document = self._state().encoded
+        return HTMLResponse(document, 200, {"Content-Security-Policy": policy})
+
+    def live(self, request: Request) -> Response:
+        """Return the live part, and the version of the rest."""
+        state = self._state()
+        found = {"version": state.content.version, "now": time.time(), "html": render_live(state.live)}
+        # In ASCII, because names of files need not be UTF-8.
+        return Response(json.dumps(found), media_type="application/json")
+
+    def parts(self, request: Request) -> Response:
+        """Return the page without styles and scripts."""
+        with self._encoding:
+            parts = self._state().content.parts
+        return HTMLResponse(parts)
+
+    def console(self, request: Request) -> Response:
+        """Return the end of the console of a run."""
+        run = self._run(request)
+        name = console(run)
+        if name is None:
+            raise HTTPException(404)
+        try:
+            text = console_tail(run, name, _LOG_BYTES)
+        except OSError as error:
+            raise HTTPException(404) from error
+        return PlainTextResponse(text)
+
+    def policy(self, request: Request) -> Response:
+        """Return a saved policy."""
+        return self._file(request, policies, "application/octet-stream", "attachment")
+
+    def video(self, request: Request) -> Response:
+        """Return a video."""
+        return self._file(request, videos, "video/mp4", "inline")
+
+    def _run(self, request: Request) -> Run:
+        """Return the run that a request names."""
+        run = self._state().runs.get(request.path_params["run_id"])
+        if run is None:
+            raise HTTPException(404)
+        return run
+
+    def _file(
+        self, request: Request, known: Callable[[Run], Iterable[str]], media_type: str, disposition: str
+    ) -> Response:
+        """Return the file of a run that a request names, if it is one of the known ones."""
+        run, path = self._run(request), request.path_params["path"]
+        try:
+            if path not in known(run):
+                raise HTTPException(404)
+            return _OpenFile(open_below(run.directory, path), os.path.basename(path), media_type, disposition)
+        except (OSError, UserError) as error:  # it was removed, or the run was damaged since
+            raise HTTPException(404) from error
+
+
+class _OpenFile(FileResponse):
+    """A file that is open already: what is under its name by now does not matter."""
+
+    def __init__(self, descriptor: int, name: str, media_type: str, disposition: str) -> None:
+        """Take over a descriptor."""
+        self._descriptor = descriptor
+        super().__init__(
+            f"/proc/self/fd/{descriptor}",
+            media_type=media_type,
+            filename=name,
+            content_disposition_type=disposition,
+            stat_result=os.fstat(descriptor),
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file, or the part of it that a browser asks for, and close it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            os.close(self._descriptor)

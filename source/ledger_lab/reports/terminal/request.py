@@ -1,0 +1,350 @@
+"""Requests: what a user asks of a program, as a dataclass whose fields are the program's flags.
+
+A flag is declared once, as a field, and read where it is used. Nothing here needs torch or Isaac Lab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from types import NoneType
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.reports.terminal.flags import LAUNCHER_FLAGS, Parser, Program, unknown_argument
+
+_ROOTS = ("env", "agent", "physics", "renderer", "presets")
+"""First words of overrides."""
+
+_LONGEST_SHOWN = 100
+"""Longest number that a message shows as a whole [characters]."""
+
+
+@dataclass(frozen=True)
+class FlagGroup:
+    """Flags that ``--help`` shows together."""
+
+    title: str
+    description: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Flag:
+    """How a field is set on the command line, beyond what its type says."""
+
+    help: str
+    group: FlagGroup | None
+    metavar: str | tuple[str, ...] | None
+    parse: Callable[[str], Any] | None
+    positional: bool
+    each_attempt: bool
+
+
+def flag(
+    default: Any,
+    help: str,  # noqa: A002 - argparse calls it so
+    *,
+    group: FlagGroup | None = None,
+    metavar: str | tuple[str, ...] | None = None,
+    parse: Callable[[str], Any] | None = None,
+    positional: bool = False,
+    each_attempt: bool = False,
+) -> Any:
+    """Declare a field of a request that the flag of the same name sets.
+
+    The type of the field says how the flag is read: ``bool`` is a switch (with a ``--no-…`` beside it where the default
+    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices, and one of fixed
+    length that may be ``None``, take several values at once.
+
+    Args:
+        default: Value if the flag is left out; ``MISSING`` if it must be given.
+        help: What ``--help`` says, with argparse's ``%`` escapes.
+        group: Where ``--help`` shows the flag.
+        metavar: Name of the value in ``--help``.
+        parse: Reads the value if the type of the field does not say how.
+        positional: Whether the value is given without a flag; a tuple takes any number of values.
+        each_attempt: Whether the flag belongs to one attempt of a run, so that a resumed run may set another value.
+    """
+    made = _Flag(help=help, group=group, metavar=metavar, parse=parse, positional=positional, each_attempt=each_attempt)
+    return field(default=default, metadata={"flag": made})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """What a request names. A name can be checked before torch and Isaac Lab are imported."""
+
+    task: str | None = None
+    rl_library: str | None = None
+    panel: str | None = None
+    mirrors: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    """Runs and checkpoints: ids, directories, files, or tasks whose policy comes with the package."""
+    log_root: Path = Path("logs")
+    """Root of the ledger that holds the runs."""
+    instance: str | None = None
+    usd_per_hour: float | None = None
+    prices: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a user asks of a program. Each program adds its own flags."""
+
+    program: ClassVar[Program]
+
+    @classmethod
+    def parser(cls) -> Parser:
+        """Return the command line of the program. It sets only what is given: the defaults are those of the fields."""
+        return add_flags(cls.program.parser(), cls)
+
+    @classmethod
+    def parse(cls, argv: Sequence[str]) -> Self:
+        """Parse a command line.
+
+        Args:
+            argv: Command line without the program's name.
+
+        Raises:
+            SystemExit: If the command line asks for help.
+            UserError: If the command line can't be parsed, or is refused.
+        """
+        return cls(**as_given(vars(cls.parser().parse_intermixed_args(list(argv)))))
+
+    def named(self) -> Named:
+        """Return what the request names."""
+        return Named()
+
+    def require_at_most_one(self, *names: str) -> None:
+        """Refuse flags that exclude each other.
+
+        Raises:
+            UserError: If more than one of these fields is set.
+        """
+        given = [f"--{name}" for name in names if getattr(self, name)]
+        if len(given) > 1:
+            raise UserError(f"{' and '.join(given)} cannot be used together: give one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationRequest(Request):
+    """What a user asks of a program that opens a simulation."""
+
+    device: str | None = None
+    """``cpu``, ``cuda`` or ``cuda:N``; ``None`` for CUDA where there is one, else the CPU."""
+    cpu_threads: int | None = flag(
+        None,
+        "Threads that step the environments with physics=newton_mujoco (default: the cores that the process and its "
+        "control group may use, divided by the number of training processes on the machine).",
+        metavar="N",
+        each_attempt=True,
+    )
+    launcher: dict[str, Any] = field(default_factory=dict)
+    """The other flags of Isaac Lab's launcher, as the launcher takes them."""
+    given: tuple[str, ...] = ()
+    """Fields that were set on the command line. All others have their defaults."""
+
+    @classmethod
+    def takes_overrides(cls) -> bool:
+        """Tell whether the request has a field ``overrides`` for Hydra overrides."""
+        return any(each.name == "overrides" for each in fields(cls))
+
+    @classmethod
+    def parser(cls) -> Parser:
+        """Return the command line of the program, with a flag from habit that changes nothing."""
+        parser = super().parser()
+        parser.add_argument("--headless", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        return parser
+
+    @classmethod
+    def parse(cls, argv: Sequence[str]) -> Self:
+        """Parse a command line without Isaac Lab, which later parses the flags of its launcher again."""
+        parser = cls.parser()
+        for flags, metavar, _ in LAUNCHER_FLAGS:
+            parser.add_argument(*flags, action="store_true" if metavar is None else "store")
+        if cls.takes_overrides():
+            parsed, overrides = parser.parse_known_args(list(argv))
+            for override in overrides:
+                _require_override(override, parser)
+        else:
+            parsed, overrides = parser.parse_intermixed_args(list(argv)), []
+        if "headless" in parsed:
+            from ledger_lab.reports.terminal.console import (  # rich is not needed to refuse a command line
+                make_console,
+            )
+
+            make_console(sys.stderr).print("--headless changes nothing: no viewer opens without --visualizer")
+        return cls.of(vars(parsed), overrides)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], overrides: Sequence[str]) -> Self:
+        """Return the request of a parsed command line.
+
+        Args:
+            values: The values of all flags. Those that no field takes are for the launcher.
+            overrides: Hydra overrides; empty if the request takes none.
+        """
+        launcher = dict(values)
+        launcher.pop("headless", None)
+        own = {name: launcher.pop(name) for name in flag_names(cls) if name in launcher}
+        device = launcher.pop("device")
+        given = (*own, *(() if device is None else ("device",)))
+        more: dict[str, Any] = {"overrides": tuple(overrides)} if cls.takes_overrides() else {}
+        return cls(**as_given(own), **more, device=device, launcher=launcher, given=given)
+
+    @property
+    def quiet_libraries(self) -> bool:
+        """Whether the libraries' messages are hidden from the terminal."""
+        return not (self.launcher.get("verbose") or self.launcher.get("info"))
+
+    def launcher_args(self, device: str) -> dict[str, Any]:
+        """Return a dictionary for Isaac Lab's launcher, which also writes into it.
+
+        Args:
+            device: The device that was chosen.
+        """
+        return {"visualizer": None, **self.launcher, "device": device}
+
+
+def _require_override(argument: str, parser: Parser) -> None:
+    """Refuse an argument that can't be an override."""
+    key, equals, _ = argument.partition("=")
+    if key.startswith("-"):
+        raise UserError(unknown_argument(argument, parser))
+    if not equals:
+        raise UserError(f"unknown argument {argument!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
+    if key.partition(".")[0] not in _ROOTS:
+        raise UserError(f"override {argument!r} matches nothing: {nearest(key.partition('.')[0], _ROOTS)}")
+
+
+def log_root_flag(
+    help: str = "Root folder of the ledger (default: logs).",  # noqa: A002 - argparse calls it so
+    *,
+    group: FlagGroup | None = None,
+    each_attempt: bool = False,
+) -> Any:
+    """Declare ``--log_root``, of type ``Path``; see :func:`flag`."""
+    return flag(Path("logs"), help, group=group, each_attempt=each_attempt)
+
+
+def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> P:
+    """Add the flags of a request to a parser.
+
+    Args:
+        parser: The parser. It sets only what is given: the defaults are those of the fields.
+        request: The request.
+
+    Returns:
+        The parser.
+    """
+    groups: dict[FlagGroup | None, argparse._ActionsContainer] = {None: parser}
+    hints = get_type_hints(request)
+    for each in fields(request):
+        if (declared := each.metadata.get("flag")) is None:
+            continue
+        group = declared.group
+        if group not in groups:
+            groups[group] = parser.add_argument_group(group.title, group.description)
+        name = each.name if declared.positional else f"--{each.name}"
+        options = _options(hints[each.name], each.default, declared)
+        groups[group].add_argument(name, default=argparse.SUPPRESS, help=declared.help, **options)
+    return parser
+
+
+def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
+    """Return how argparse reads a field of some type."""
+    options: dict[str, Any] = {} if declared.metavar is None else {"metavar": declared.metavar}
+    if default is MISSING and not declared.positional:
+        options["required"] = True
+    if hint is bool:
+        return {"action": argparse.BooleanOptionalAction if default else "store_true"}
+    if declared.parse is not None:
+        return {**options, "type": declared.parse}
+    if get_origin(hint) is Literal:
+        return {**options, "choices": get_args(hint)}
+    many = get_origin(hint) is tuple
+    kind = next(each for each in (*get_args(hint), hint) if each not in (NoneType, Ellipsis))
+    if get_origin(kind) is Literal:
+        return {**options, "choices": get_args(kind), **({"nargs": "+"} if many else {})}
+    if get_origin(kind) is tuple:
+        return {**options, "nargs": len(get_args(kind))}
+    kind = _whole_number if kind is int else kind
+    if not declared.positional:
+        return {**options, "type": kind, **({"action": "append"} if many else {})}
+    if many:
+        options["nargs"] = "+" if default is MISSING else "*"
+    elif default is not MISSING:
+        options["nargs"] = "?"
+    return {**options, "type": kind}
+
+
+def _whole_number(text: str) -> int:
+    """Read an integer that the rows of the ledger can hold.
+
+    Raises:
+        ArgumentTypeError: If it is no integer, or needs more than 64 bits.
+    """
+    try:
+        if abs(number := int(text)) < 1 << 63:
+            return number
+    except ValueError:
+        pass
+    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    raise argparse.ArgumentTypeError(f"{shown!r} is not a whole number of at most 64 bits")
+
+
+def flag_names(request: type[Request], *, each_attempt: bool | None = None) -> tuple[str, ...]:
+    """Return the names of the fields that flags set.
+
+    Args:
+        request: The request.
+        each_attempt: Whether to return only those that belong to one attempt, or only the others.
+    """
+    flags = {each.name: each.metadata["flag"] for each in fields(request) if "flag" in each.metadata}
+    return tuple(name for name, each in flags.items() if each_attempt in (None, each.each_attempt))
+
+
+def as_given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values for the fields of a request; lists become tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def print_help(request: type[Request], argv: Sequence[str]) -> bool:
+    """Print the help of a program without Isaac Lab, if that is possible.
+
+    With ``--task``, the help of a simulation also lists the presets of that task, which takes Isaac Lab.
+
+    Args:
+        request: The request of the program.
+        argv: Command line without the name of the program.
+
+    Returns:
+        Whether the help was printed.
+    """
+    parser = request.parser()
+    if issubclass(request, SimulationRequest):
+        if any(argument.partition("=")[0] == "--task" for argument in argv):
+            return False
+        group = parser.add_argument_group(
+            "Isaac Lab's launcher",
+            "To see Isaac Lab's full help and the presets of a task, run this program with --task TASK --help.",
+        )
+        for flags, metavar, text in LAUNCHER_FLAGS:
+            if metavar is None:
+                group.add_argument(*flags, action="store_true", help=text)
+            else:
+                group.add_argument(*flags, metavar=metavar, help=text)
+        if request.takes_overrides():
+            parser.add_argument_group(
+                "overrides",
+                "Arguments of the form NAME=VALUE change the configuration of the task. physics=NAME, renderer=NAME "
+                "and presets=NAME[,NAME] select presets, which are named variants of the configuration. "
+                "scripts/list_envs.py lists the physics presets of each task. A new run of one of LedgerLab's tasks "
+                "uses newton_mujoco on a CPU and newton_mjwarp on a GPU, unless another one is selected; other "
+                "programs use the physics of the run. env.PATH=VALUE sets one value of the "
+                "environment, and agent.PATH=VALUE one value of the agent.",
+            )
+    parser.print_help()
+    return True

@@ -1,0 +1,241 @@
+"""Spend of cohorts and studies, and what their planned trainings will cost until all of them have ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ledger_lab.ledger import STATE_FILE, Cohort
+from ledger_lab.ledger.costs import sum_if_known
+from ledger_lab.reports.watch.forecast import Part, add_up, further_trainings, rest_of_run
+from ledger_lab.reports.watch.model import Estimate, Spend, State
+from ledger_lab.reports.watch.progress import WatchedRun
+from ledger_lab.studies.declared import Study, has_finished
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is added up: money or time."""
+
+    of_run: Callable[[WatchedRun], float | None]
+    """What a run has taken so far."""
+    left: Callable[[WatchedRun], Estimate | None]
+    """What it will still take."""
+
+
+_USD = _Unit(lambda run: run.usd, lambda run: run.left_usd)
+_HOURS = _Unit(lambda run: run.facts.wall_s / _HOUR_S, lambda run: _in_hours(run.left_s))
+
+
+def _in_hours(left: Estimate | None) -> Estimate | None:
+    """Return an estimate in seconds as one in hours."""
+    if left is None:
+        return None
+    ends = (None if each is None else each / _HOUR_S for each in (left.expected, left.low, left.high))
+    return Estimate(**dict(zip(("expected", "low", "high"), ends, strict=True)), basis=left.basis)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """The runs of one cohort, by the training that they belong to: the seed of a training tells which."""
+
+    cohort: str
+    planned: int | None
+    """Trainings that are planned; ``None`` if their number is unknown."""
+    seeds: frozenset[int] | None = None
+    """Seeds of the planned trainings; ``None`` if all seeds count. Runs with other seeds cost money, too."""
+    runs: tuple[WatchedRun, ...]
+    """Its runs, oldest first."""
+
+    @cached_property
+    def trainings(self) -> list[list[WatchedRun]]:
+        """Runs of each planned training that has any.
+
+        A study plans one training per seed. In another cohort, several trainings may have the same seed: there, a run
+        repeats an earlier run with its seed only if that run neither goes on nor has ended for good.
+        """
+        found: list[list[WatchedRun]] = []
+        for each in self.runs:
+            seed = each.run.declared.seed
+            if self.seeds is not None and seed not in self.seeds:
+                continue
+            alike = [runs for runs in found if runs[0].run.declared.seed == seed]
+            if self.seeds is None:
+                alike = [runs for runs in alike if not _goes_on_or_has_ended(runs[-1])]
+            if alike:
+                alike[0].append(each)
+            else:
+                found.append([each])
+        return found
+
+    @cached_property
+    def ended(self) -> list[list[WatchedRun]]:
+        """Trainings that have ended for good."""
+        return [runs for runs in self.trainings if any(_has_ended(each) for each in runs)]
+
+    @cached_property
+    def unended(self) -> list[list[WatchedRun]]:
+        """Trainings that have started, and have not ended for good."""
+        return [runs for runs in self.trainings if not any(_has_ended(each) for each in runs)]
+
+    @cached_property
+    def live(self) -> list[WatchedRun]:
+        """Runs that go on now. With a plan, hung and silent runs are not among them: they must be made again."""
+        return [each for each in self.runs if each.state is State.RUNNING or (self.planned is None and each.is_live)]
+
+    @cached_property
+    def resumable(self) -> list[WatchedRun]:
+        """Latest runs of trainings that were interrupted, and continue from a saved state when they start again."""
+        going_on = (State.RUNNING, State.ENDED)
+        last = [runs[-1] for runs in self.unended]
+        return [each for each in last if each.state not in going_on and (each.run.directory / STATE_FILE).is_file()]
+
+    @property
+    def missing(self) -> int | None:
+        """Trainings that must still be started, or started again."""
+        if self.planned is None:
+            return None
+        going_on = sum(any(each.state is State.RUNNING for each in runs) for runs in self.unended)
+        return max(0, self.planned - len(self.ended) - going_on)
+
+    def parts(self, unit: _Unit) -> list[Part] | None:
+        """Return what its trainings will still take; ``None`` if that is unknown for one of them."""
+        missing = self.missing or 0
+        resumable = self.resumable[:missing]
+        parts: list[Part | None] = [
+            None if (left := unit.left(each)) is None else rest_of_run(left) for each in (*self.live, *resumable)
+        ]
+        if fresh := missing - len(resumable):
+            amounts = [sum_if_known([unit.of_run(each) for each in runs]) for runs in self.ended]
+            known = [amount for amount in amounts if amount is not None]
+            if len(known) < len(amounts):
+                return None
+            parts.append(further_trainings(fresh, known, self._bound(unit)))
+        found = [part for part in parts if part is not None]
+        return found if len(found) == len(parts) else None
+
+    def _bound(self, unit: _Unit) -> float | None:
+        """Return what a live run takes at most; ``None`` if none tells."""
+        whole = [
+            sum_if_known(
+                [unit.of_run(each), None if left is None else left.expected if left.high is None else left.high]
+            )
+            for each in self.live
+            for left in (unit.left(each),)
+        ]
+        return max((bound for bound in whole if bound is not None), default=None)
+
+
+def _goes_on_or_has_ended(watched: WatchedRun) -> bool:
+    """Tell whether a run goes on now, or has ended for good."""
+    return watched.state is State.RUNNING or _has_ended(watched)
+
+
+def _has_ended(watched: WatchedRun) -> bool:
+    """Tell whether a run has ended for good."""
+    return watched.state is State.ENDED and has_finished(watched.run)
+
+
+def cohort_spend(name: str, runs: Sequence[WatchedRun], declared: Cohort | None) -> Spend:
+    """Return the spend of a cohort.
+
+    Args:
+        name: The cohort.
+        runs: All its runs, oldest first.
+        declared: Its declaration, if its size was declared.
+    """
+    arm = Arm(cohort=name, planned=None if declared is None else declared.size, runs=tuple(runs))
+    return _spend("cohort", name, [arm], None, None)
+
+
+def study_spend(study: Study, runs: Mapping[str, Sequence[WatchedRun]]) -> Spend:
+    """Return the spend of a study.
+
+    Args:
+        study: The study.
+        runs: All its runs, oldest first, by cohort.
+    """
+    arms = [
+        Arm(
+            cohort=arm.cohort,
+            planned=len(study.seeds),
+            seeds=frozenset(study.seeds),
+            runs=tuple(runs.get(arm.cohort, ())),
+        )
+        for arm in study.arms
+    ]
+    return _spend("study", study.name, arms, study.budget_usd, study.budget_h)
+
+
+def _spend(
+    kind: Literal["cohort", "study"],
+    name: str,
+    arms: Sequence[Arm],
+    budget_usd: float | None,
+    budget_h: float | None,
+) -> Spend:
+    """Add up the arms."""
+    runs = [each for arm in arms for each in arm.runs]
+    live = [each for each in runs if each.is_live]
+    missing = [arm.missing for arm in arms]
+    planned = [arm.planned for arm in arms]
+    spent_usd = _spent_usd(runs)
+    spent_h = math.fsum(each.facts.wall_s for each in runs) / _HOUR_S
+    evaluated = [each.facts for each in runs if each.facts.evaluation_afterwards_s is not None]
+    return Spend(
+        kind=kind,
+        name=name,
+        runs=len(runs),
+        live_runs=len(live),
+        planned=None if None in planned else sum(each or 0 for each in planned),
+        missing=None if None in missing else sum(each or 0 for each in missing),
+        spent_usd=spent_usd,
+        spent_h=spent_h,
+        evaluation_usd=sum_if_known([each.evaluation_afterwards_usd for each in evaluated]) if evaluated else None,
+        usd_per_hour=sum_if_known([each.usd_per_hour for each in live]),
+        forecast_usd=None if spent_usd is None else _forecast(arms, _USD, spent_usd),
+        forecast_h=_forecast(arms, _HOURS, spent_h),
+        budget_usd=budget_usd,
+        budget_h=budget_h,
+        unknown=_unknown(arms, runs, spent_usd),
+    )
+
+
+def _spent_usd(runs: Sequence[WatchedRun]) -> float | None:
+    """Return the spend of some runs [USD]; ``None`` if one has no price."""
+    return sum_if_known([each.usd for each in runs])
+
+
+def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None:
+    """Return what all trainings will have taken in the end; ``None`` if that is unknown."""
+    parts: list[Part] = []
+    for arm in arms:
+        if (own := arm.parts(unit)) is None:
+            return None
+        parts += own
+    live, missing, ended = (
+        sum(len(arm.live) for arm in arms),
+        sum(arm.missing or 0 for arm in arms),
+        sum(len(arm.ended) for arm in arms),
+    )
+    words = f"{live} live and {missing} missing training{'' if missing == 1 else 's'}"
+    return add_up(spent, parts, f"{words}, by {ended} that have ended and by the speed of live ones")
+
+
+def _unknown(arms: Sequence[Arm], runs: Sequence[WatchedRun], spent_usd: float | None) -> str | None:
+    """Return why there is no forecast of the cost; ``None`` if there is one."""
+    if spent_usd is None:
+        unpriced = next(each.run.run_id for each in runs if each.usd is None)
+        return f"run {unpriced} has no price"
+    for arm in arms:
+        if arm.parts(_USD) is not None:
+            continue
+        if (arm.missing or 0) > len(arm.resumable) and not arm.ended:
+            return f"no training of {arm.cohort} has ended, and no live one tells what it takes at most"
+        return f"a run of {arm.cohort} has not completed an iteration yet"
+    return None

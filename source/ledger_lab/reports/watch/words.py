@@ -1,0 +1,100 @@
+"""What a watch found, in words, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ledger_lab.reports.watch.model import Alert, Estimate, RunProgress, Severity, Spend
+from ledger_lab.units import MISSING, duration, percent, usd
+
+SIGNS = {Severity.CRITICAL: "!!", Severity.WARNING: "!", Severity.NOTICE: "·"}
+"""A sign for each severity, for readers who cannot distinguish colours."""
+
+
+def estimate_time(estimate: Estimate | None) -> str:
+    """Return an estimated time as ``0:40 [0:10, 1:30]``, or ``≤ 1:30`` if only a bound is known."""
+    return _estimated(estimate, duration)
+
+
+def estimate_usd(estimate: Estimate | None) -> str:
+    """Return an estimated amount of money, in the same form."""
+    return _estimated(estimate, usd)
+
+
+def estimate_hours(estimate: Estimate | None) -> str:
+    """Return an estimated number of hours, in the same form."""
+    return _estimated(estimate, hours)
+
+
+def hours(amount: float | None) -> str:
+    """Return an amount of time in hours."""
+    return MISSING if amount is None else f"{amount:.3g} h"
+
+
+def _estimated(estimate: Estimate | None, show: Callable[[float], str]) -> str:
+    """Return an estimate, with its interval if it has one."""
+    if estimate is None:
+        return MISSING
+    low, high = estimate.low, estimate.high
+    if estimate.expected is None and low is not None and high is not None:
+        return f"[{show(low)}, {show(high)}]"
+    if estimate.expected is None:
+        return f"≤ {show(high)}" if high is not None else MISSING if low is None else f"≥ {show(low)}"
+    if low is None and high is None:
+        return f"≈ {show(estimate.expected)}"
+    ends = ("0" if low is None else show(low), "…" if high is None else show(high))
+    return f"{show(estimate.expected)} [{ends[0]}, {ends[1]}]"
+
+
+def state_words(progress: RunProgress) -> str:
+    """Return the state of a run or a waiting training, with what its scheduler says."""
+    return str(progress.state) if progress.said is None else f"{progress.state} ({progress.said})"
+
+
+def score_words(progress: RunProgress) -> str:
+    """Return the best score of a run, and the target."""
+    if progress.target_success is None:
+        return MISSING
+    target = f"of {percent(progress.target_success, 0)}"
+    return f"{MISSING if progress.best_score is None else percent(progress.best_score)} {target}"
+
+
+def iteration_words(progress: RunProgress) -> str:
+    """Return the iterations done, of all."""
+    return MISSING if progress.max_iterations is None else f"{progress.iterations}/{progress.max_iterations}"
+
+
+def rate(usd_per_hour: float | None) -> str:
+    """Return what something costs per hour."""
+    return "cost unknown" if usd_per_hour is None else f"{usd(usd_per_hour)}/h"
+
+
+def alert_words(alert: Alert) -> str:
+    """Return an alert in one line: subject, kind, sentence, cost and way out."""
+    kind = alert.kind.replace("_", " ")
+    return (
+        f"{kind}: {alert.subject_kind} {alert.subject}: {alert.sentence}; {rate(alert.usd_per_hour)} → {alert.way_out}"
+    )
+
+
+def spend_words(spend: Spend) -> str:
+    """Return the spend of a cohort or a study, its forecast and its budget in one line."""
+    made = f"{spend.runs} run{'' if spend.runs == 1 else 's'}, {spend.live_runs} live"
+    if spend.missing is not None:
+        made += f", {spend.missing} of {spend.planned} trainings still to start"
+    parts = [made, f"{usd(spend.spent_usd)} and {hours(spend.spent_h)} spent"]
+    if spend.evaluation_usd is not None:
+        parts.append(f"{usd(spend.evaluation_usd)} for separate evaluations")
+    if spend.live_runs:
+        parts.append(f"now {rate(spend.usd_per_hour)}")
+    forecasts = [estimate_usd(spend.forecast_usd)] if spend.forecast_usd is not None else []
+    forecasts += [estimate_hours(spend.forecast_h)] if spend.forecast_h is not None else []
+    if forecasts and (spend.live_runs or spend.missing):
+        parts.append(f"forecast {' and '.join(forecasts)}")
+    if spend.unknown is not None:
+        parts.append(f"no forecast of the cost: {spend.unknown}")
+    budgets = [usd(spend.budget_usd)] if spend.budget_usd is not None else []
+    budgets += [hours(spend.budget_h)] if spend.budget_h is not None else []
+    if budgets:
+        parts.append(f"budget {' and '.join(budgets)}")
+    return f"{spend.kind} {spend.name}: {' · '.join(parts)}"

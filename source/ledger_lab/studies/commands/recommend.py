@@ -1,0 +1,124 @@
+"""``scripts/report.py --recommend``. Imports neither torch nor Isaac Lab."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ledger_lab.errors import UserError, nearest
+from ledger_lab.ledger import Ledger, Run, Status
+from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.meters import Phase
+from ledger_lab.reports import render_repricing
+from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.figures import save_drawings
+from ledger_lab.reports.terminal.console import make_console, write_json
+from ledger_lab.studies.recommend.choice import Limits
+from ledger_lab.studies.recommend.drawing import draw_recommendation, drawable
+from ledger_lab.studies.recommend.options import PricedRun
+from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend
+from ledger_lab.studies.recommend.spot import SpotHistory
+from ledger_lab.studies.recommend.view import recommendation_json, render_notes, render_recommendation
+from ledger_lab.studies.reports.scaled_runs import scaled_runs
+
+
+def show_recommendation(
+    ledger: Ledger,
+    contents: Contents,
+    task: str,
+    *,
+    target: float | None,
+    deadline_s: float | None,
+    budget_usd: float | None,
+    book: Mapping[str, Price],
+    price: Price | None = None,
+    json_file: str | None = None,
+    figures: Path | None = None,
+) -> None:
+    """Show which configuration to train a task with, write it as JSON, or draw it.
+
+    Args:
+        ledger: The whole ledger: the overhead of spot machines is measured on all of its runs.
+        contents: The runs to choose from, and their summaries.
+        task: The task.
+        target: As ``--target``; ``None`` if all runs have the same.
+        deadline_s: Longest wall-clock time to the target [s]; ``None`` for any.
+        budget_usd: Largest cost per target-reaching checkpoint [USD]; ``None`` for any.
+        book: The price book.
+        price: Price that replaces the declared prices.
+        json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
+        figures: Folder for the figure; ``None`` for none.
+
+    Raises:
+        UserError: If there is nothing to rank or to draw, or Matplotlib is not installed.
+    """
+    if budget_usd is not None and not 0 < budget_usd < math.inf:
+        raise UserError(f"--budget {budget_usd:g}: give an amount of more than 0 [USD]")
+    pairs = [pair for pair in zip(contents.runs, contents.summaries, strict=True) if pair[0].declared.task == task]
+    if not pairs:
+        known = sorted({run.declared.task for run in contents.runs})
+        raise UserError(f"--recommend {task}: no run of this task; {nearest(task, known)}")
+    begun = [pair for pair in pairs if pair[0].attempts]
+    if not begun:
+        raise UserError(f"--recommend {task}: no run of this task has begun to train yet")
+    runs, summaries = zip(*begun, strict=True)
+    _require_one_machine(runs, price)
+    chosen = of_one_yardstick(
+        [
+            PricedRun(run=scaled, price=price or Price.from_dict(run.declared.price))
+            for run, scaled in zip(runs, scaled_runs(runs, summaries, price), strict=True)
+        ],
+        target,
+    )
+    limits = Limits(deadline_s=deadline_s, budget_usd=budget_usd)
+    histories = [history for run in ledger.runs if (history := _spot_history(run)) is not None]
+    found = recommend(chosen, book, limits, histories, never_began=len(pairs) - len(begun))
+    if json_file is not None:
+        asked = None if price is None else price.to_dict()
+        report = {"asked_price": asked, **recommendation_json(found)}
+        write_json(json_file, report)
+        return
+    console = make_console()
+    if price is not None:
+        ids = {each.run.run_id for each in chosen}
+        console.print(render_repricing(price, [each for each in contents.summaries if each.run_id in ids]))
+    if figures is None:
+        console.print(render_recommendation(found, console.width))
+        return
+    drawing = draw_recommendation(found)
+    if drawing is None:
+        raise UserError(f"--figures: no configuration of {task} has both a time and a cost of more than 0")
+    console.print(f"wrote {', '.join(map(str, save_drawings(figures, [drawing])))}", soft_wrap=True)
+    if hidden := len(found.options) - sum(1 for _ in drawable(found)):
+        console.print(f"not drawn: {hidden} without a time, or without a cost of more than 0", soft_wrap=True)
+    for line in render_notes(found):
+        console.print(line, soft_wrap=True)
+
+
+def _require_one_machine(runs: Sequence[Run], price: Price | None) -> None:
+    """Refuse one price for several machines: their costs could not be compared."""
+    declared = sorted({str(run.declared.price["instance"]) for run in runs})
+    if price is not None and len(declared) > 1:
+        raise UserError(
+            f"--recommend: --instance and --usd_per_hour set one price, and the runs are of several machines "
+            f"({', '.join(declared)}): leave the flags out, or name the runs of one machine"
+        )
+
+
+def _spot_history(run: Run) -> SpotHistory | None:
+    """Return what happened to a run on a spot machine; ``None`` for a run on another machine."""
+    facts = RunFacts(run)
+    if facts.price.market != "spot" or not run.attempts:
+        return None
+    statuses = [attempt.status for attempt in run.attempts]
+    interrupted = [status for status in statuses[:-1] if status in (Status.LOST, Status.PREEMPTED)]
+    return SpotHistory(
+        run_id=run.declared.run_id,
+        wall_s=facts.wall_s,
+        extra_s=facts.phase_ns.get(Phase.RESTART, 0) / 1e9,
+        queue_s=facts.queue_s,
+        preemptions=len(interrupted) + (statuses[-1] is Status.PREEMPTED),
+        restarts=len(interrupted),
+    )

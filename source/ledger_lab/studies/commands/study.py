@@ -1,0 +1,350 @@
+"""``scripts/study.py``: runs all trainings of a study one after the other, and reports them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger_lab.cli.compare import RunComparison, compare_runs, show_comparison
+from ledger_lab.cli.report import build_report
+from ledger_lab.cli.train_here import train_command, train_here
+from ledger_lab.cli.watch import watch_study
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import STATE_FILE, Run, Status
+from ledger_lab.ledger.costs import FEWEST_RUNS, least_p_value
+from ledger_lab.ledger.endings import Terminated
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
+from ledger_lab.reports.compare import require_pooled, select_side
+from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
+from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
+from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
+from ledger_lab.reports.terminal.flags import Program
+from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
+from ledger_lab.reports.watch.show import alert_lines
+from ledger_lab.reports.watch.words import spend_words
+from ledger_lab.studies.commands.study_checks import check_machines, check_sizes, require_one_machine
+from ledger_lab.studies.commands.study_clusters import study_clusters
+from ledger_lab.studies.commands.study_on import StudyElsewhere, StudyTrainings
+from ledger_lab.studies.commands.study_requests import check_requests
+from ledger_lab.studies.commands.study_runs import making, resumable_run, runs_of, train_arguments
+from ledger_lab.studies.declared import Study, Training, check_arguments, is_made, load_study
+
+_ELSEWHERE = FlagGroup("other machines")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest(Request):
+    """What a user asks of ``scripts/study.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="study.py",
+        usage=(
+            "study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
+            "       study.py [--on CLUSTER] [--at_once N] [--nodes N] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
+            "       study.py [--on CLUSTER] (--status | --cancel) STUDY"
+        ),
+        description=(
+            "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
+            "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
+            "the end, the program prints a report of all runs, and compares each arm with the first arm as "
+            "report.py --compare does, with p-values that are corrected for the number of tests. With fewer than "
+            f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
+            "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
+            "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
+            f"it starts from the beginning. If the system ends the program, the exit status is {EXIT_REQUEUE}; after "
+            "Ctrl-C, it is 130. "
+            "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
+            "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
+            "report. Without --on, the program leaves out the trainings that wait or run on a cluster. In the table "
+            "[scaling], a study file lists sizes: processes, machines and environments. In the table [machine], it "
+            "lists clusters; then the program submits each training to its cluster, and --on is not needed."
+        ),
+        terms=("factor", "arm", "run", "cohort", "state", "ledger"),
+        examples=(
+            "study.py libraries --dry_run",
+            "study.py libraries -- --usd_per_hour 0.10",
+            "study.py libraries --on slurm --at_once 4",
+            "study.py libraries --on slurm --status",
+            "study.py weak_scaling",
+        ),
+    )
+
+    study: str = flag(
+        MISSING, "Study file: a name from config/studies, or your own .toml file.", metavar="STUDY", positional=True
+    )
+    log_root: Path = log_root_flag()
+    dry_run: bool = flag(
+        False,
+        "Only print the commands of the trainings that are not finished; with --on, the files that would be submitted.",
+    )
+    on: str | None = flag(
+        None,
+        "Submit the missing trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own "
+        ".toml file. The file sets the root folder of the ledger.",
+        group=_ELSEWHERE,
+        metavar="CLUSTER",
+    )
+    at_once: int | None = flag(
+        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE, metavar="N"
+    )
+    nodes: int = flag(
+        1,
+        "Number of machines of each training (default: 1). The table [scaling] sets it for each size.",
+        group=_ELSEWHERE,
+        metavar="N",
+    )
+    status: bool = flag(False, "Only show which trainings wait, run or have ended.", group=_ELSEWHERE)
+    cancel: bool = flag(False, "End all trainings of the study that wait or run.", group=_ELSEWHERE)
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: If a flag has an impossible value, or needs another flag.
+        """
+        self.require_at_most_one("dry_run", "status", "cancel")
+        for name in ("at_once", "nodes"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UserError(f"--{name} {value}: must be at least 1")
+        if self.on is not None and self.log_root != Path("logs"):
+            raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
+
+    def require_fit(self, study: Study) -> None:
+        """Check the flags that depend on the study.
+
+        Args:
+            study: The study.
+
+        Raises:
+            UserError: If a flag needs another flag, or contradicts the study.
+        """
+        if study.machines and self.on is not None:
+            raise UserError(f"--on {self.on}: study {study.name} names its clusters in [machine]: leave --on out")
+        if study.machines and self.log_root != Path("logs"):
+            raise UserError(f"--log_root {self.log_root}: the cluster files of {study.name} set it: leave it out")
+        if study.scaling is not None and self.nodes > 1:
+            raise UserError(f"--nodes {self.nodes}: study {study.name} sets it in [scaling]: leave --nodes out")
+        given = [name for name in ("at_once", "status", "cancel") if getattr(self, name)]
+        given += ["nodes"] if self.nodes > 1 else []
+        if given and self.on is None and not study.machines:
+            raise UserError(f"--{given[0]} needs --on CLUSTER")
+
+
+def run_study(argv: Sequence[str]) -> int:
+    """Make the trainings of a study that are missing from the ledger, and report all of them.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0 if every training is complete, 1 if one failed, 75 if the system asked the study to end.
+
+    Raises:
+        UserError: If there is no such study, or a training refuses its arguments.
+    """
+    at = [*argv, "--"].index("--")
+    request = StudyRequest.parse(argv[:at])
+    study = load_study(request.study)
+    request.require_fit(study)
+    extra = check_arguments("after --", list(argv[at + 1 :]), study.flags)
+    console = make_console()
+    if request.on is not None or study.machines:
+        return _run_elsewhere(study, request, extra, console)
+    now = StudyTrainings(study, request.log_root)
+    missing, queued, count = now.missing(), now.queued(), len(study.seeds) * len(study.arms)
+    console.print(
+        f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
+        f"{count - len(missing) - len(queued)} of {count} trainings are in {request.log_root}"
+        + (f", {len(queued)} wait or run on {', '.join(now.clusters())}" if queued else ""),
+        soft_wrap=True,
+    )
+    if missing:
+        require_one_machine(study)
+    for line in [
+        *check_requests(study, now.runs, extra),
+        *_planning_lines(study),
+        *(check_sizes(study, extra) if missing else []),
+    ]:
+        console.print(line, soft_wrap=True)
+    if study.budget_usd is not None or study.budget_h is not None:
+        _show_watch(study, request.log_root, console)
+    if request.dry_run:
+        for training in missing:
+            command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
+            console.print(shlex.join(command), soft_wrap=True)
+        return 0
+    goes_on = False
+    for number, training in enumerate(missing, start=count - len(missing) + 1):
+        what = f"[{number}/{count}] {_words(training)}"
+        with making(training, request.log_root, console) as kept:
+            now = StudyTrainings(study, request.log_root)  # other programs may have submitted or started it meanwhile
+            goes_on |= kept is None
+            if kept is None or training not in now.missing():
+                console.print(f"{what}: another program has made, started or submitted it")
+                continue
+            console.print("", what, sep="\n", soft_wrap=True)
+            command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
+            try:
+                status = train_here(command, keeps=kept)
+            except Terminated:
+                console.print("run the command again to continue the study")
+                return EXIT_REQUEUE
+        if status == EXIT_USER_ERROR:
+            raise _refusal(study, training, now.runs, way=f"correct {request.study}")
+    console.print()
+    now = StudyTrainings(study, request.log_root)
+    if goes_on or now.any_goes_on():
+        console.print("other programs still make trainings of this study: run the command again for the report")
+        now.show(console)
+        return 0
+    check_requests(study, now.runs, extra)  # other programs may have trained meanwhile
+    return _report(study, request.log_root)
+
+
+def _words(training: Training) -> str:
+    """Return the levels and the seed of a training."""
+    return " ".join((*training.arm.levels, f"seed {training.seed}"))
+
+
+def _refusal(study: Study, training: Training, runs: Sequence[Run], way: str) -> UserError:
+    """Return what is said of a training that was refused.
+
+    Args:
+        study: The study.
+        training: The training.
+        runs: Runs of the study.
+        way: Way out if the training was not to be resumed.
+    """
+    if (interrupted := resumable_run(training, runs)) is not None:
+        way = (
+            f"correct that, or resume it with scripts/train.py --resume {shlex.quote(interrupted.declared.run_id)}, or "
+            f"remove {interrupted.directory / STATE_FILE} to start it again"
+        )
+    what = _words(training)
+    return UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
+
+
+def _planning_lines(study: Study) -> list[str]:
+    """Return what the number of seeds rules out, before time is spent."""
+    comparisons = len(study.arms) - len(study.arms_by_task())
+    seeds, tests = len(study.seeds), 2 * comparisons  # of time and cost
+    if not comparisons:
+        return []
+    if seeds < FEWEST_RUNS:
+        words = "1 seed per arm is" if seeds == 1 else f"{seeds} seeds per arm are"
+        return [f"{words} too few to compare arms: use at least {FEWEST_RUNS}"]
+    least = tests * least_p_value(seeds, seeds)
+    if least > LEVEL:
+        return [
+            f"{seeds} seeds per arm are too few for {tests} tests (time and cost of {comparisons} arms, if the runs "
+            f"have a price): no corrected p-value can be below {least:.2g}; use more seeds or fewer arms"
+        ]
+    return []
+
+
+def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], console: Console) -> int:
+    """Submit, show or cancel the trainings of a study on a cluster, and report them when all have finished.
+
+    Returns:
+        0, or 1 if all trainings have ended and one of them failed.
+    """
+    clusters = study_clusters(study, request.on)
+    elsewhere = StudyElsewhere(study, clusters)
+    missing, queued, count = elsewhere.missing(), elsewhere.queued(), len(study.seeds) * len(study.arms)
+    console.print(
+        f"study {study.name} on {clusters.names}: {count - len(missing) - len(queued)} of {count} trainings are in "
+        f"{clusters.log_root}, {len(queued)} wait or run",
+        soft_wrap=True,
+    )
+    if request.cancel:
+        elsewhere.cancel(console)
+    elif request.status or (not missing and not elsewhere.all_ended()):
+        elsewhere.show(console)
+        _show_watch(study, clusters.log_root, console, ask=True)
+    elif missing:
+        check_machines(study, clusters, extra)
+        for line in [
+            *check_requests(study, elsewhere.runs, extra),
+            *_planning_lines(study),
+            *check_sizes(study, extra),
+        ]:
+            console.print(line, soft_wrap=True)
+        elsewhere.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
+    elif not request.dry_run:
+        for line in check_requests(study, elsewhere.runs, extra):
+            console.print(line, soft_wrap=True)
+        console.print()
+        return _report(study, clusters.log_root)
+    return 0
+
+
+def _show_watch(study: Study, log_root: Path, console: Console, *, ask: bool = False) -> None:
+    """Print the spend of a study, its forecast and its budget, and the alerts about it."""
+    found = watch_study(study, log_root, ask=ask)
+    for spend in found.studies:
+        console.print(spend_words(spend), soft_wrap=True, markup=False)
+    for line in alert_lines(found.alerts):
+        console.print(line, soft_wrap=True)
+
+
+def _report(study: Study, log_root: Path) -> int:
+    """Print the report of a study's runs, how they scale, and the comparison of each arm with the first of its task."""
+    runs = runs_of(study, log_root)
+    if not runs:
+        raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
+    asked = [*(run.declared.run_id for run in runs), "--log_root", str(log_root)]
+    build_report(asked)
+    if study.scaling is not None:
+        make_console().print()
+        build_report([*asked, "--scaling"])
+    _compare(study, runs)
+    failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED}
+    return 0 if all(is_made(training, runs, failed) for training in study.trainings()) else 1
+
+
+def _compare(study: Study, runs: Sequence[Run]) -> None:
+    """Compare each arm with the first arm of its task, as ``report.py --compare`` does, corrected for their number."""
+    console = make_console()
+    sizes = {arm.cohort: len(study.seeds) for arm in study.arms}
+    comparisons: list[RunComparison] = []
+    refused = False
+    for first, *others in study.arms_by_task():
+        for arm in others:
+            try:
+                comparisons.append(compare_runs(first.cohort, arm.cohort, runs, None, declared_sizes=sizes))
+            except UserError as error:
+                refused = True
+                console.print("", f"A = {first.cohort} · B = {arm.cohort}: {error}", sep="\n", soft_wrap=True)
+    raw = [(each.finding.time_p_value, each.finding.cost_p_value) for each in comparisons]
+    for comparison, corrected in zip(comparisons, correct_for_all(raw), strict=True):
+        console.print()
+        show_comparison(comparison, corrected)
+    if len(study.arms_by_task()) > 1 and not refused:
+        _aggregate(study, runs)
+
+
+def _aggregate(study: Study, runs: Sequence[Run]) -> None:
+    """Print the figures of each setting over all tasks."""
+    console, tasks = make_console(), study.arms_by_task()
+    times: dict[str, list[list[float | None]]] = {}
+    for arm in (arm for arms in tasks for arm in arms):
+        try:
+            side = select_side(arm.cohort, runs, summarize_run)  # as in the comparisons
+            require_pooled(side)
+        except UserError as error:
+            console.print("", f"no figures over all tasks: {error}", sep="\n", markup=False, soft_wrap=True)
+            return
+        name = "-".join(arm.setting) or study.name
+        times.setdefault(name, []).append([each.wall_to_target_s for each in side.summaries])
+    arms = aggregate_arms(times)
+    console.print()
+    if arms is None:
+        console.print("no figures over all tasks: on some task, no run reached the target, or an arm has no run")
+        return
+    console.print(*across_tasks_notes(arms, len(tasks)), sep="\n", soft_wrap=True)
+    console.print(across_tasks_table(arms))

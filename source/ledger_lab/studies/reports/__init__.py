@@ -1,0 +1,1 @@
+"""What studies and searches add to reports."""

@@ -1,0 +1,267 @@
+"""The population: which member trains its next stage, with which values, and which member is replaced by a copy.
+
+Population-based training (Jaderberg et al. 2017, arXiv:1711.09846), in generations. In each generation, every member
+trains one stage, as a run of its own. The first stage begins with random networks and random values. Later ones
+begin with the last policy of the generation before: a member goes on with its own policy and values, or it is replaced
+by a copy of a better member, with changed values. So the values along a lineage are a schedule.
+
+Everything random is a hash of the search's digest and the place where it is used: the same ledger gives the same draws.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ledger_lab.studies.search.decisions import Decision, End, Situation, Start, Wait
+from ledger_lab.studies.search.declaration import SearchDeclaration
+from ledger_lab.studies.search.proposals import first_accepted
+from ledger_lab.studies.search.space import Value, Values, is_override
+from ledger_lab.studies.search.trials import Outcome, Place, Trial, generation_of, member_of, trial_of
+
+DRAWN_ANEW: Final = 0.25
+"""Probability that a value of a copied member is drawn from its whole range, instead of being changed by a factor."""
+_CAP_RATIO: Final = 4.0
+"""Largest cap of a stage ÷ the slowest stage of the generation before. A member is much slower than the others
+if it has more epochs, and much more so if it hangs."""
+_RANDOM_BYTES: Final = 6
+"""Bytes of a hash that make a random number: a float holds them exactly, so that the number is less than 1."""
+
+
+def decide_population(situation: Situation) -> Decision:
+    """Decide what comes next in the training of a population.
+
+    Args:
+        situation: What the decision depends on.
+
+    Raises:
+        UserError: If no values of a member are accepted.
+    """
+    declaration = situation.declaration
+    if found := reached(situation.trials):
+        if any(run.outcome is Outcome.RUNNING for run in situation.race_runs):
+            return Wait("a member has reached the target, and others still train their stages")
+        member, generation = (of(declaration, found[0].number) for of in (member_of, generation_of))
+        return End(f"member {member} reached the target in generation {generation}")
+    if interrupted := situation.interrupted():
+        return interrupted
+    generations = by_generation(declaration, situation.trials)
+    number = next(each for each in itertools.count(1) if len(generations.get(each, ())) < declaration.members)
+    started, before = generations.get(number, ()), generations.get(number - 1, ())
+    if any(not run.outcome.is_final for trial in before for run in trial.raced().values()):
+        return Wait(f"generation {number - 1} has not ended yet")
+    if before and all(score(trial) is None for trial in before):
+        return End(
+            f"no member of generation {number - 1} trained its stage to the end: correct the cause, or raise the "
+            "budget; move the runs of this generation away to train it again"
+        )
+    slowest_s = _slowest_s(before)
+    if slowest_s is not None and not started:
+        needed = declaration.members * situation.charges.from_budget(declaration, slowest_s)
+        if needed > situation.left:
+            return End(
+                f"the rest of the budget does not buy another generation, which takes about {needed:.3g} "
+                f"{situation.unit}"
+            )
+    return _start(situation, number, before, started)
+
+
+def by_generation(declaration: SearchDeclaration, trials: Sequence[Trial]) -> dict[int, tuple[Trial, ...]]:
+    """Return the trials of a population by generation, oldest first.
+
+    Args:
+        declaration: The search.
+        trials: Its trials by number.
+    """
+    members = [trial for trial in trials if not trial.is_stock]
+    groups = itertools.groupby(members, key=lambda trial: generation_of(declaration, trial.number))
+    return {generation: tuple(own) for generation, own in groups}
+
+
+def reached(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials of a population that reached the target, those with the shortest lineage in time first.
+
+    Args:
+        trials: Trials of a population, by number.
+    """
+    found = [trial for trial in trials if any(run.outcome is Outcome.REACHED for run in trial.raced().values())]
+    return sorted(found, key=lambda trial: (lineage_s(trials, trial), trial.number))
+
+
+def lineage(trials: Sequence[Trial], trial: Trial) -> list[Trial]:
+    """Return the trials whose stages led to a policy, oldest first; the last one is the trial itself.
+
+    Args:
+        trials: All trials.
+        trial: The trial of the policy.
+    """
+    by_number = {each.number: each for each in trials}
+    found = [trial]
+    while found[-1].parent is not None:
+        found.append(by_number[found[-1].parent])
+    return found[::-1]
+
+
+def lineage_s(trials: Sequence[Trial], trial: Trial) -> float:
+    """Return the wall-clock time of the stages that led to a policy [s].
+
+    Args:
+        trials: All trials.
+        trial: The trial of the policy.
+    """
+    return sum(run.wall_s for each in lineage(trials, trial) for run in each.raced().values())
+
+
+def score(trial: Trial) -> float | None:
+    """Return the success rate of a member's last policy on the panel; ``None`` if no member can go on with it.
+
+    Args:
+        trial: A trial of a population.
+    """
+    return next((run.success for run in trial.raced().values() if run.outcome in _WITH_A_POLICY), None)
+
+
+_WITH_A_POLICY = (Outcome.REACHED, Outcome.MISSED)
+"""Outcomes of stages that were trained to their end, so that their last policy was judged."""
+
+
+@dataclass(frozen=True, order=True)
+class Rank:
+    """What members are compared by; a larger one is better."""
+
+    can_go_on: bool
+    """Whether a member can go on with its policy."""
+    success: float
+    mean_return: float
+
+
+def ranked_members(declaration: SearchDeclaration, generation: Sequence[Trial]) -> list[tuple[Trial, Rank]]:
+    """Return the members of a generation with their ranks, best first; of equal ones, the first member.
+
+    Members are compared by the success of their last policy on the panel, whose seeds are the same for all. Only while
+    no member succeeds in any episode, the mean return of the training episodes decides, because a return depends on
+    rewards that may not be what the task is about. It does not decide if the search varies settings of the task: such
+    a setting may be a weight of a reward. Members without a policy to go on with come last.
+
+    Args:
+        declaration: The search.
+        generation: Its trials.
+    """
+    nobody_succeeds = not any(score(trial) for trial in generation)
+    has_same_rewards = not any(is_override(each.name) for each in declaration.space.parameters)
+
+    def rank(trial: Trial) -> Rank:
+        success = score(trial)
+        if success is None:
+            return Rank(False, 0.0, -math.inf)
+        returns = [run.mean_return for run in trial.raced().values() if run.mean_return is not None]
+        counts = nobody_succeeds and has_same_rewards
+        return Rank(True, success, max(returns, default=-math.inf) if counts else 0.0)
+
+    return sorted(((trial, rank(trial)) for trial in generation), key=lambda each: each[1], reverse=True)
+
+
+def _start(situation: Situation, number: int, before: Sequence[Trial], started: Sequence[Trial]) -> Decision:
+    """Start the stage of the next member of a generation.
+
+    Args:
+        situation: What the decision depends on.
+        number: Number of the generation.
+        before: Trials of the generation before; none for the first generation.
+        started: Trials of this generation, not of all members.
+    """
+    declaration = situation.declaration
+    members = {member_of(declaration, trial.number) for trial in started}
+    missing = [member for member in range(1, declaration.members + 1) if member not in members]
+    cap_s = situation.share_s(len(missing))
+    if cap_s <= 0:
+        if situation.is_under_way:
+            return Wait("the trainings under way may use up the budget")
+        return End(f"the budget is used up in generation {number}: raise it")
+    if (slowest_s := _slowest_s(before)) is not None:
+        cap_s = min(cap_s, _CAP_RATIO * slowest_s)
+    trial = trial_of(declaration, number, missing[0])
+    parent = heir_of(declaration, before, missing[0]) if before else None
+    return Start(
+        place=Place(trial),
+        values=_values(situation, trial, parent),
+        seed=declaration.search_seeds[missing[0] - 1],
+        cap_s=cap_s,
+        begins_with=situation.training_of(None if parent is None else parent.number),
+        iterations=declaration.iterations,
+    )
+
+
+def _slowest_s(generation: Sequence[Trial]) -> float | None:
+    """Return the time of the slowest stage of a generation that was trained to its end [s]."""
+    runs = [run for trial in generation for run in trial.raced().values()]
+    return max((run.wall_s for run in runs if run.outcome in _WITH_A_POLICY), default=None)
+
+
+def heir_of(declaration: SearchDeclaration, before: Sequence[Trial], member: int) -> Trial:
+    """Return the trial with whose policy a member begins a generation: its own one, or that of a better member.
+
+    The worst members are replaced, and those without a policy to go on with; each by one of the best, drawn at random.
+    A member is only replaced by a better one.
+
+    Args:
+        declaration: The search.
+        before: The trials of the generation before, which has ended; one of them has a policy to go on with.
+        member: The member.
+    """
+    settings = declaration.population
+    assert settings is not None
+    ranked = ranked_members(declaration, before)
+    count = max(1, round(settings.replaced * declaration.members))
+    best = [each for each in ranked[:count] if each[1].can_go_on]
+    own = next(place for place, (trial, _) in enumerate(ranked) if member_of(declaration, trial.number) == member)
+    trial, rank = ranked[own]
+    if rank.can_go_on and own < len(ranked) - count:
+        return trial
+    generation = generation_of(declaration, trial.number) + 1
+    drawn = best[int(_random(declaration, generation, member, "parent") * len(best))]
+    return drawn[0] if drawn[1] > rank else trial
+
+
+def _values(situation: Situation, trial: int, parent: Trial | None) -> Values:
+    """Return the values of a new trial: random ones, those that its member had, or changed ones of another member."""
+    declaration = situation.declaration
+    if parent is not None and member_of(declaration, parent.number) == member_of(declaration, trial):
+        return parent.values
+    place = (generation_of(declaration, trial), member_of(declaration, trial))
+    copied = {} if parent is None else parent.values
+    proposals = (_drawn(declaration, copied, *place, turn) for turn in itertools.count())
+    return first_accepted(declaration, proposals, situation.refuses)
+
+
+def _drawn(declaration: SearchDeclaration, of: Values, *place: object) -> Values:
+    """Draw the values of a member.
+
+    Args:
+        declaration: The search.
+        of: Values of the copied member; a value that is missing is drawn from its whole range.
+        place: Where the values are used, and the number of the draw.
+    """
+    settings = declaration.population
+    assert settings is not None
+    values: dict[str, Value] = {}
+    for each in declaration.space.parameters:
+        if not each.is_active(values):
+            continue
+        kind, amount = (_random(declaration, *place, each.name, what) for what in ("kind", "amount"))
+        if each.name not in of or kind < DRAWN_ANEW:
+            values[each.name] = each.at(amount)
+        else:
+            factor = settings.factors[int(amount * len(settings.factors))]
+            values[each.name] = each.changed(of[each.name], factor)
+    return values
+
+
+def _random(declaration: SearchDeclaration, *place: object) -> float:
+    """Return a random number in [0, 1) that depends on nothing but the search and the place of its use."""
+    text = ":".join(map(str, (declaration.digest, *place)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_RANDOM_BYTES]) / 256**_RANDOM_BYTES

@@ -1,0 +1,199 @@
+"""Exported policy files that run without the RL library, Isaac Lab or LedgerLab.
+
+Both files take one tensor ``obs`` of shape (batch, observations) and give ``actions`` of shape (batch, actions), in
+float32. They contain everything between observation groups and actions: clipping, normalizer, network and limits.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import torch
+from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
+from onnx.reference import ReferenceEvaluator
+
+from ledger_lab.errors import UserError
+from ledger_lab.tasks.exported import CONTRACT, POLICY
+from ledger_lab.training.runners.acting_module import ActingModule
+
+INPUT, OUTPUT = "obs", "actions"
+"""Names of the input and of the output."""
+GRAPH = "policy.onnx"
+"""File name of the policy as ONNX; :data:`~ledger_lab.tasks.exported.POLICY` is the one as TorchScript."""
+OPSET = 18
+"""Version of the ONNX operators; runtimes have supported it since 2023."""
+_ADDED_BY_TORCH = ("version", ".data/serialization_id")
+"""Records that torch adds to every TorchScript file."""
+_SINGLE_ROWS = 16
+"""Number of rows that are also tested one by one, as on a robot."""
+
+type Groups = Mapping[str, torch.Tensor]
+
+
+class FlatPolicy(torch.nn.Module):
+    """A policy with one flat observation, the concatenation of the groups that it reads."""
+
+    def __init__(self, policy: ActingModule, groups: Groups) -> None:
+        """Determine which groups the policy reads.
+
+        Args:
+            policy: The policy.
+            groups: Observations, shape (n, ...) each.
+
+        Raises:
+            UserError: If a group is not a floating-point tensor, or the policy reads no group.
+        """
+        super().__init__()
+        for name, value in groups.items():
+            if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+                raise UserError(
+                    f"observation group {name!r} is not a single tensor of floats, so the policy cannot be exported: "
+                    "let the task give floats, and concatenate its terms"
+                )
+        self.policy = policy
+        self._shapes = {name: value.shape[1:] for name, value in groups.items()}
+        # NaN spreads to everything that is computed from it, so this works for every library.
+        spoiled = ({**groups, name: torch.full_like(value, math.nan)} for name, value in groups.items())
+        read = [bool(policy(each).isnan().any()) for each in spoiled]
+        self.groups = [name for name, is_read in zip(groups, read, strict=True) if is_read]
+        """Groups that the policy reads, in the order of the flat observation."""
+        if not self.groups:
+            raise UserError(f"the actions of the policy do not depend on any observation ({', '.join(groups)})")
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of values per group."""
+        return [self._shapes[name].numel() for name in self.groups]
+
+    def flatten(self, groups: Groups) -> torch.Tensor:
+        """Return groups as flat observations of shape (n, observations)."""
+        return torch.cat([groups[name].flatten(1) for name in self.groups], dim=1)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        """Return the actions, shape (n, actions), for flat observations of shape (n, observations)."""
+        seen = dict(zip(self.groups, obs.split(self.sizes, dim=1), strict=True))
+        groups = {
+            name: seen[name].unflatten(1, shape) if name in seen else obs.new_zeros(obs.shape[0], *shape)
+            for name, shape in self._shapes.items()
+        }
+        actions: torch.Tensor = self.policy(groups)
+        return actions
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    """The content of a file, and a function that runs it."""
+
+    name: str
+    content: bytes
+    run: Callable[[torch.Tensor], torch.Tensor]
+    """Runs the content: from flat observations of shape (n, observations) to actions of shape (n, actions)."""
+
+
+def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> list[PolicyFile]:
+    """Return a policy as ``policy.pt`` (TorchScript) and ``policy.onnx``, on the CPU.
+
+    Args:
+        policy: The policy; it must not be used afterwards.
+        example: Flat observations of shape (n, observations).
+        contract: Text that is stored in both files.
+    """
+    with warnings.catch_warnings():
+        # torch recommends another export, which runs only in Python, and warns at every step.
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(policy.requires_grad_(False), example, check_trace=False).cpu()
+        script, graph = io.BytesIO(), io.BytesIO()
+        torch.jit.save(traced, script, _extra_files={CONTRACT: contract})
+        torch.onnx.export(
+            traced,
+            (example.cpu(),),
+            graph,
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamic_axes={INPUT: {0: "batch"}, OUTPUT: {0: "batch"}},
+        )
+        program = _without_call_stacks(script.getvalue())
+    model = onnx.load_from_string(graph.getvalue())
+    onnx.helper.set_model_props(model, {CONTRACT: contract})
+    onnx.checker.check_model(model, full_check=True)
+    content = model.SerializeToString(deterministic=True)
+    return [load_policy_file(POLICY, program), load_policy_file(GRAPH, content)]
+
+
+def load_policy_file(name: str, content: bytes) -> PolicyFile:
+    """Load a policy as it is in a file.
+
+    Args:
+        name: Name of the file: ``policy.pt`` or ``policy.onnx``.
+        content: Its content.
+    """
+    if name == POLICY:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as above
+            return PolicyFile(name, content, torch.jit.load(io.BytesIO(content)))
+    evaluator = ReferenceEvaluator(content)
+
+    def run_graph(obs: torch.Tensor) -> torch.Tensor:
+        results: Any = evaluator.run(None, {INPUT: obs.numpy()})
+        return torch.from_numpy(results[0])
+
+    return PolicyFile(name, content, run_graph)
+
+
+def _without_call_stacks(program: bytes) -> bytes:
+    """Return a TorchScript file without call stacks, which contain folder names of this machine."""
+    reader, slim = torch._C.PyTorchFileReader(io.BytesIO(program)), io.BytesIO()
+    writer = torch._C.PyTorchFileWriter(slim)
+    for name in reader.get_all_records():
+        if not name.endswith(".debug_pkl") and name not in _ADDED_BY_TORCH:
+            content = reader.get_record(name)
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
+    return slim.getvalue()
+
+
+def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tensor:
+    """Return the actions of a policy in full precision; reduced precision on a GPU would hide errors of an export.
+
+    Args:
+        policy: The policy.
+        recorded: Observations of each step, shape (n, ...) per group.
+
+    Returns:
+        Actions on the CPU, shape (steps × n, actions).
+
+    Raises:
+        UserError: If an action is not finite.
+    """
+    flags = {"cuda_matmul_allow_tf32": False, "cudnn_allow_tf32": False}
+    with scoped_torch_backend_flags(**flags, cudnn_deterministic=False, cudnn_benchmark=False):
+        actions = torch.cat([policy(groups) for groups in recorded]).cpu()
+    if not actions.isfinite().all():
+        raise UserError("some actions of the policy are NaN or infinite: export another checkpoint")
+    return actions
+
+
+def largest_error(file: PolicyFile, observations: torch.Tensor, actions: torch.Tensor) -> float:
+    """Return the error of a file against the original policy, in one batch and row by row.
+
+    Args:
+        file: The file.
+        observations: Observations of the original policy, shape (n, observations).
+        actions: Its actions, shape (n, actions).
+
+    Returns:
+        The largest absolute difference, divided by the largest absolute action if that is above 1.
+    """
+    few = observations[:: max(1, len(observations) // _SINGLE_ROWS)]
+    wanted = actions[:: max(1, len(observations) // _SINGLE_ROWS)]
+    row_by_row = torch.cat([file.run(row[None]) for row in few])
+    error = torch.maximum((file.run(observations) - actions).abs().max(), (row_by_row - wanted).abs().max())
+    return float(error / actions.abs().max().clamp(min=1.0))

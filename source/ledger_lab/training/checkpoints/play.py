@@ -1,0 +1,116 @@
+"""``scripts/play.py``: shows the policy of a checkpoint, or records a video of it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import torch
+
+from ledger_lab.files import make_folder, unused_path
+from ledger_lab.reports.terminal.console import Terminal
+from ledger_lab.reports.terminal.progress import Progress
+from ledger_lab.tasks.registry import require_task
+from ledger_lab.training.checkpoints.action_range import ActionRange
+from ledger_lab.training.checkpoints.candidate import declared_configs, print_changed_code, resolve_candidate
+from ledger_lab.training.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
+from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.training.checkpoints.request import PlayRequest
+from ledger_lab.training.checkpoints.shipped import print_shipped_result
+from ledger_lab.training.runners.command_line import parse
+from ledger_lab.training.runners.configs import resolve_configs
+from ledger_lab.training.runners.physics_engine import changed_overrides
+from ledger_lab.training.runners.session import environment, require_runtime, resolve_device, simulation_app
+
+
+def play_run(argv: Sequence[str]) -> int:
+    """Play a checkpoint.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    request = parse(PlayRequest, argv)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries)
+    try:
+        _play(request, best_checkpoint(request.source(), request.log_root), terminal)
+    except KeyboardInterrupt:
+        if request.video or request.action_range:
+            raise
+    finally:
+        terminal.restore()
+    return 0
+
+
+def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> None:
+    """Step the policy until all that was asked for is known, or until the user closes the viewer."""
+    declared = found.run.declared
+    device = resolve_device(request.device)
+    require_task(declared.task, declared.rl_library, declared.agent)
+    configs = declared_configs(found.run, trust_run=request.trust_run)
+    candidate = resolve_candidate(
+        found,
+        configs,
+        device,
+        request.log_root,
+        allow_changed_code=request.allow_changed_code,
+    )
+    overrides = changed_overrides(declared.overrides, request.overrides)
+    env_cfg, _ = resolve_configs(declared.task, declared.rl_library, overrides, declared.agent, play_mode=True)
+    env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, request.seed, request.num_envs
+    flags = request.launcher_args(device)
+    if request.video:
+        flags = recording_args(flags)
+    require_runtime(env_cfg, flags, request.cpu_threads)
+    use_studio_viewer(env_cfg)
+    video = unused_path(candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4") if request.video else None
+    if video is not None:
+        make_folder(video.parent, root=candidate.run_dir)
+    console = terminal.console
+    console.print(
+        f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
+    )
+    print_shipped_result(candidate.source, console)
+    print_changed_code(candidate, console)
+    with (
+        simulation_app(env_cfg, flags),
+        environment(declared.task, env_cfg, spread=True) as env,
+        torch.inference_mode(),
+    ):
+        observations, _ = env.reset()
+        policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
+        asked = ActionRange() if request.action_range else None
+        last = request.video_length if video is not None or asked is not None else None
+        if last is None:
+            console.print("press Ctrl+C to stop")
+        with (
+            Progress(console, "recording" if video else "playing", last) as progress,
+            recorded(env, video, candidate.run_dir, flags["visualizer"][0], request.video_length)
+            if video
+            else nullcontext(),
+        ):
+            for step in itertools.count(1):
+                if last is None and not env.unwrapped.sim.is_running():
+                    break
+                began_s = time.monotonic()
+                actions = policy(observations)
+                if asked is not None:
+                    asked.add(actions)
+                observations, *_ = env.step(actions)
+                progress.advance(step)
+                if step == last:
+                    break
+                if last is None:
+                    time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
+        if asked is not None:
+            asked.show(env.unwrapped, console)
+    if video is not None:
+        console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
+        console.print(f"picture: {picture_of(video)}", style="green", markup=False, soft_wrap=True)

@@ -1,0 +1,227 @@
+"""``scripts/new_panel.py``: writes a panel file for a registered task, filled from its configuration."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isaaclab.assets import ArticulationCfg, RigidObjectCfg
+from isaaclab.managers import (
+    CommandTermCfg,
+    EventTermCfg,
+    ObservationGroupCfg,
+    ObservationTermCfg,
+    TerminationTermCfg,
+)
+from isaaclab.sensors import SensorBaseCfg
+from pxr import Tf, Usd, UsdPhysics
+
+from ledger_lab.documents import toml_value
+from ledger_lab.errors import UserError
+from ledger_lab.panels import Panel
+from ledger_lab.panels.checks import Prospects, require_judgeable
+from ledger_lab.panels.predicate import resolve_success
+from ledger_lab.reports.terminal.console import Terminal, write_new
+from ledger_lab.tasks.registry import require_task, require_task_default
+from ledger_lab.training.evaluation.request import NewPanelRequest
+from ledger_lab.training.runners.configs import resolve_configs
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+
+def new_panel(argv: Sequence[str]) -> int:
+    """Write a panel file, and print what is left to do.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: If the task can't have a panel, the episodes are too few to prove the target, or the file exists.
+    """
+    request = NewPanelRequest.parse(argv)
+    terminal = Terminal()
+    try:
+        file = request.output or Path(re.sub(r"\W+", "_", request.task).lower() + ".toml")
+        panel, env_cfg = _propose(file, request)
+        write_new(file, render_panel(panel, env_cfg))
+        terminal.console.print(*_next_steps(panel, file), sep="\n", soft_wrap=True)
+    finally:
+        terminal.restore()
+    return 0
+
+
+def _propose(file: Path, request: NewPanelRequest) -> tuple[Panel, ManagerBasedRLEnvCfg]:
+    """Return a valid panel for the task, and the configuration of the task."""
+    task = request.task
+    library = require_task_default(task)
+    require_task(task, library)
+    env_cfg, _ = resolve_configs(task, library, [])
+    panel = Panel(
+        name=file.stem,
+        source=str(file.resolve()),
+        task=task,
+        description="Say in one sentence what a policy must do.",
+        seeds=tuple(range(request.seeds)),
+        episode_length_s=float(env_cfg.episode_length_s),
+        target_success=request.target,
+        success_function=request.success or _success_to_write(env_cfg),
+        success_version=1,
+    )
+    require_judgeable(panel, env_cfg)
+    return panel, env_cfg
+
+
+def _success_to_write(env_cfg: ManagerBasedRLEnvCfg) -> str:
+    """Return a name for a success function in the task's own package, or in one of the user's."""
+    package, _, _ = type(env_cfg).__module__.rpartition(".")
+    return f"{'my_package' if package.partition('.')[0] in ('', 'isaaclab_tasks') else package}.success:succeeded"
+
+
+def _next_steps(panel: Panel, file: Path) -> list[str]:
+    """Return lines that say what was written, and what is left to do."""
+    prospects = Prospects.of(panel.target_success, len(panel.episodes))
+    lines = [
+        f"wrote {file}: {len(panel.seeds)} episodes of {panel.episode_length_s:g} s of {panel.task}",
+        str(prospects),
+        *([] if prospects.warning is None else [prospects.warning]),
+    ]
+    try:
+        resolve_success(panel)
+    except UserError as error:
+        lines.append(f"left to do: {error}")
+    lines.append(
+        f"then: ./isaaclab.sh -p scripts/train.py --task {shlex.quote(panel.task)} --panel {shlex.quote(str(file))}"
+    )
+    return lines
+
+
+def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
+    """Return the text of a panel file, with the task's terms, joints and bodies in comments.
+
+    Args:
+        panel: The panel, with seeds that start at 0 and without perturbations.
+        env_cfg: Resolved configuration of the task.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    assets = list(_assets(env_cfg))
+    ends = _terms(env_cfg.terminations, TerminationTermCfg)
+    templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    templates.filters |= {"comment": _comment, "toml": toml_value}
+    template = (
+        files("ledger_lab.training.evaluation").joinpath("template", "panel.toml.jinja").read_text(encoding="utf-8")
+    )
+    return templates.from_string(template).render(
+        panel=panel,
+        assets=assets,
+        failing=[name for name, term in ends.items() if not term.time_out],
+        sensors=_terms(env_cfg.scene, SensorBaseCfg),
+        commands=_terms(env_cfg.commands, CommandTermCfg),
+        cells=_example_cells(env_cfg, assets),
+    )
+
+
+def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> dict[str, dict[str, Any]]:
+    """Return example perturbations that fit the task, by kind."""
+    cells: dict[str, dict[str, Any]] = {}
+    if any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()):
+        cells["initial_state"] = {"scale": [1.0, 1.5]}
+    for asset in assets[:1]:
+        bodies = {"asset": asset.name, "bodies": ".*"}
+        joints = {"asset": asset.name, "joints": ".*"}
+        cells["mass"] = {**bodies, "scale": [0.8, 1.2]}
+        cells["center_of_mass"] = {**bodies, "offset_m": [-0.02, 0.02]}
+        if [each.name for each in assets if each.touches] == [asset.name]:  # else, another asset may decide
+            cells["friction"] = {**bodies, "scale": [0.5, 1.0]}
+        if asset.joints:
+            cells["joint_friction"] = {**joints, "add": [0.0, 0.1]}
+            cells["actuator_strength"] = {**joints, "scale": [0.7, 1.0]}
+            cells["actuator_damping"] = {**joints, "scale": [0.5, 1.5]}
+        pushed = {"asset": asset.name} if asset.floats else joints
+        cells["push"] = {**pushed, "velocity": [-0.5, 0.5], "interval_s": [1.0, 2.0]}
+    cells["action_delay"] = {"steps": [0, 2]}
+    if env_cfg.decimation > 1:
+        cells["control_latency"] = {"physics_steps": [0, env_cfg.decimation - 1]}
+    sensed = _sensed(env_cfg)
+    if sensed:
+        cells["observation_noise"] = {"std": dict.fromkeys(sensed, 0.01)}
+        cells["observation_bias"] = {"range": dict.fromkeys(sensed, 0.01)}
+    cells["gravity_tilt"] = {"angle_rad": [0.0, 0.05]}
+    return cells
+
+
+def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:
+    """Return the observation terms that the task trains with noise; if there are none, all terms."""
+    groups = _terms(env_cfg.observations, ObservationGroupCfg).values()
+    terms = {name: term for group in groups for name, term in _terms(group, ObservationTermCfg).items()}
+    return [name for name, term in terms.items() if term.noise is not None] or list(terms)
+
+
+@dataclass(frozen=True)
+class _Asset:
+    """An articulation or a rigid object, as far as it is known without a simulation."""
+
+    name: str
+    joints: tuple[str, ...]
+    """Names of joints, or regular expressions for them."""
+    bodies: tuple[str, ...] = ()
+    """Names of bodies; empty if unknown."""
+    touches: bool = True
+    """Whether it has collision shapes."""
+    floats: bool = False
+    """Whether it can move freely, as nothing fixes it to the world."""
+
+
+def _assets(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[_Asset]:
+    """Yield the assets of the scene: first articulations, from their USD files if possible, then rigid objects."""
+    for name, robot in _terms(env_cfg.scene, ArticulationCfg).items():
+        path = getattr(robot.spawn, "usd_path", None)
+        found = _look_into(name, path) if isinstance(path, str) and Path(path).is_file() else None
+        patterns = (pattern for group in robot.actuators.values() for pattern in group.joint_names_expr)
+        yield found or _Asset(name, joints=tuple(patterns))
+    for name in _terms(env_cfg.scene, RigidObjectCfg):
+        yield _Asset(name, joints=(), floats=True)
+
+
+def _look_into(name: str, usd_path: str) -> _Asset | None:
+    """Read the joints and bodies of an articulation from its USD file; ``None`` if it cannot be read."""
+    try:
+        stage = Usd.Stage.Open(usd_path)  # must be kept: its prims live only as long as the stage
+    except Tf.ErrorException:
+        return None  # such as a pointer of Git LFS
+    prims = list(stage.Traverse(Usd.TraverseInstanceProxies()))
+    joints = [UsdPhysics.Joint(prim) for prim in prims if prim.IsA(UsdPhysics.Joint)]
+    return _Asset(
+        name,
+        joints=tuple(joint.GetPrim().GetName() for joint in joints if not joint.GetPrim().IsA(UsdPhysics.FixedJoint)),
+        bodies=tuple(prim.GetName() for prim in prims if prim.HasAPI(UsdPhysics.RigidBodyAPI)),
+        touches=any(prim.HasAPI(UsdPhysics.CollisionAPI) for prim in prims),
+        floats=all(end.GetTargets() for joint in joints for end in (joint.GetBody0Rel(), joint.GetBody1Rel())),
+    )
+
+
+def _terms(group: Any, kind: type) -> dict[str, Any]:
+    """Return the settings of a group that are instances of a class."""
+    if group is None:
+        return {}
+    settings = group if isinstance(group, dict) else vars(group)
+    return {name: value for name, value in settings.items() if isinstance(value, kind)}
+
+
+def _comment(text: str) -> str:
+    """Return paragraphs as comment lines; all lines of a paragraph have the same indent."""
+    lines: list[str] = []
+    for paragraph in filter(None, text.split("\n")):
+        indent = " " * (len(paragraph) - len(paragraph.lstrip()))
+        lines += textwrap.wrap(paragraph, 118, subsequent_indent=indent, break_on_hyphens=False)
+    return "".join(f"# {line}\n" for line in lines)

@@ -1,0 +1,178 @@
+"""What a user asks of ``scripts/evaluate.py``, ``scripts/new_panel.py`` and ``scripts/ship_policy.py``."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels.panel import require_target
+from ledger_lab.reports.terminal.flags import Program
+from ledger_lab.reports.terminal.request import Named, Request, flag, log_root_flag
+from ledger_lab.training.checkpoints.request import PolicyRequest, allow_changed_code_flag, trust_run_flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRequest(PolicyRequest):
+    """What a user asks of ``scripts/evaluate.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="evaluate.py",
+        description=(
+            "Score checkpoints on all held-out episodes of a panel, and record the scores in the ledger. All "
+            "checkpoints are scored in one simulation. The exit status is 0 if all scores are valid, otherwise 1."
+        ),
+        terms=("held-out", "panel", "success function", "target", "run", "confirmed", "fresh seeds", "ledger"),
+        examples=(
+            "evaluate.py RUN --panel cartpole_robust_v1 --video 3",
+            "evaluate.py RUN --versus OTHER_RUN --sim physics=ovphysx",
+            "evaluate.py --task LedgerLab-Ant --pretrained --panel ant_robust_v1",
+        ),
+    )
+
+    checkpoints: tuple[str, ...] = flag(
+        (),
+        "Run id, run directory or checkpoint file. If you name a run, all its checkpoints are scored.",
+        metavar="RUN_OR_CHECKPOINT",
+        positional=True,
+    )
+    panel: str | None = flag(
+        None,
+        "Panel to score on: the name of a file in config/panels, or your own .toml file (default: set by the run).",
+    )
+    target: float | None = flag(
+        None,
+        "Share of successful episodes to reach, above 0 and up to 1 (default: set by the run, or by --panel).",
+    )
+    sim: tuple[str, ...] = flag(
+        (),
+        (
+            "Also score in a second simulation, and show the difference. OVERRIDES say how the second simulation "
+            "differs from that of the run: physics=NAME selects a physics engine, and env.PATH=VALUE sets one value of "
+            "the environment. If the task generates its terrain, ground=trained selects the patches of the training, "
+            "and ground=held_out selects patches that no training uses. Put quotes around several overrides: --sim "
+            "'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
+        ),
+        metavar="OVERRIDES",
+    )
+    versus: str | None = flag(
+        None,
+        (
+            "Second checkpoint. Name the first checkpoint without a flag. Both checkpoints play the same fresh "
+            "episodes, on which neither was selected, and the program compares them episode by episode. If you name a "
+            "run, its confirmed checkpoint is compared, or its last checkpoint if none is confirmed."
+        ),
+        metavar="RUN_OR_CHECKPOINT",
+    )
+    video: int | None = flag(
+        None,
+        (
+            "Number of episodes to record as mp4 files (default: 0). The worst episodes are recorded: first failed "
+            "episodes, then short episodes, then episodes with a low return. The files are in videos/ beside the "
+            "journal. If you name several checkpoints, only the last is recorded. Recording needs no GPU and no "
+            "display."
+        ),
+        metavar="N",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse an impossible target or number of videos.
+
+        Raises:
+            UserError: If the target is no share, or the number is below 1.
+        """
+        require_target(self.target)
+        if self.video is not None and self.video < 1:
+            raise UserError(f"--video {self.video}: must be at least 1")
+
+    def sources(self) -> list[str]:
+        """Return the runs and checkpoints to score, without :attr:`versus`.
+
+        Raises:
+            UserError: If nothing is named, or the task has no pretrained policy.
+        """
+        return self.with_pretrained(*self.checkpoints)
+
+    def named(self) -> Named:
+        """Return the panel, and all runs and checkpoints."""
+        others = () if self.versus is None else (self.versus,)
+        return Named(panel=self.panel, runs=(*self.sources(), *others), log_root=self.log_root)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShipRequest(Request):
+    """What a user asks of ``scripts/ship_policy.py``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="ship_policy.py",
+        description=(
+            "Put the policy of a run into the package, as the pretrained policy of its task. The program copies the "
+            "confirmed checkpoint, a short journal that proves its success, and the files that "
+            "scripts/export_policy.py wrote for this checkpoint. The short journal has no telemetry, no scores of "
+            "other checkpoints and no scores by scripts/evaluate.py. First, the program checks all hashes, and that "
+            "the present code can score the policy."
+        ),
+        terms=("run", "confirmed", "journal", "telemetry"),
+        examples=("export_policy.py RUN", "ship_policy.py RUN"),
+    )
+
+    run: str = flag(MISSING, "Run id or run directory.", metavar="RUN", positional=True)
+    short_of_target: bool = flag(
+        False,
+        "Accept a run that did not reach its target, and take the checkpoint with the best held-out score. Programs "
+        "that load the policy then print that it did not reach the target.",
+    )
+    trust_run: bool = trust_run_flag()
+    allow_changed_code: bool = allow_changed_code_flag()
+    log_root: Path = log_root_flag()
+
+    def named(self) -> Named:
+        """Return the run."""
+        return Named(runs=(self.run,), log_root=self.log_root)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewPanelRequest(Request):
+    """What a user asks of ``scripts/new_panel.py``: each field is a flag of the same name."""
+
+    program = Program(
+        name="new_panel.py",
+        description=(
+            "Write a panel file for your manager-based task. The panel lets you train until a target is reached, and "
+            "compare policies. You only have to write its success function. Comments in the file list the task's "
+            "terminations, commands, joints and observations. Other comments show an example of each perturbation "
+            "that fits the task. The program does not start a simulation."
+        ),
+        terms=("held-out", "panel", "cell", "success function", "target"),
+        examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
+    )
+
+    task: str = flag(MISSING, "Gymnasium id of the task; scripts/list_envs.py --all lists all tasks.")
+    output: Path | None = flag(None, "File to write, which must not exist (default: a name made from the task).")
+    seeds: int = flag(256, "Number of held-out episodes per cell (default: 256).")
+    target: float = flag(0.9, "Share of successful episodes to reach, above 0 and up to 1 (default: 0.9).")
+    success: str | None = flag(
+        None,
+        "Module and name of the success function (default: an example name, which you replace). You can write the "
+        "function later.",
+        metavar="MODULE:FUNCTION",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse values that no panel can have.
+
+        Raises:
+            UserError: If there are no seeds, the target is no share, or a name can't be one.
+        """
+        if self.seeds < 1:
+            raise UserError(f"--seeds {self.seeds}: must be at least 1")
+        require_target(self.target)
+        if self.output is not None and self.output.suffix != ".toml":
+            raise UserError(f"--output {self.output}: the name of a panel file must end in .toml")
+        module, _, function = (self.success or "").partition(":")
+        if self.success is not None and not all(name.isidentifier() for name in [*module.split("."), function]):
+            raise UserError(f"--success {self.success!r}: must read module:function, like my_tasks.success:upright")
+
+    def named(self) -> Named:
+        """Return the task."""
+        return Named(task=self.task)

@@ -1,0 +1,97 @@
+"""Starting several processes on this machine with torchrun."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+
+from ledger_lab.errors import UserError
+
+_AGENT = "ledger_lab.training.launch.torchrun_agent"
+"""Module that runs torchrun and exits with the status of its processes."""
+
+_MOST_DIGITS = 6
+"""Largest number of digits of a number of processes: Python refuses to convert thousands of digits."""
+
+
+def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
+    """Return the value of ``--nproc``, and the command line without the flag.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        The number of processes (``None`` without the flag), and the other arguments.
+
+    Raises:
+        UserError: If the value is not a whole number of at least 1, or contradicts another flag.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--nproc")
+    try:
+        known, others = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UserError(f"--nproc: {error.message}: give the number of processes") from error
+    if known.nproc is None:
+        return None, others
+    if not known.nproc.isdecimal() or len(known.nproc) > _MOST_DIGITS or int(known.nproc) < 1:
+        raise UserError(f"--nproc {known.nproc[:100]}: must be a whole number of at least 1, of at most 6 digits")
+    if "--distributed" in others:
+        raise UserError(
+            f"--nproc {known.nproc}: --distributed is for processes that another launcher starts: leave one of the two "
+            "flags out"
+        )
+    return int(known.nproc), others
+
+
+def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command line that runs a program in several processes on this machine.
+
+    The processes find each other through a file that only this user can open. No port is open for the rendezvous, so
+    any number of trainings can share a machine.
+
+    Args:
+        processes: Number of processes.
+        program: Path of a Python program that takes ``--distributed``.
+        arguments: Its other arguments.
+    """
+    return [
+        *(sys.executable, "-m", _AGENT),
+        *("--standalone", "--nproc-per-node", str(processes)),
+        *("--max-restarts", "0"),
+        *(program, "--distributed", *arguments),
+    ]
+
+
+def torchrun_nodes_argv(
+    nodes: int, processes: int, rendezvous: str, rendezvous_id: str, program: str, arguments: Sequence[str]
+) -> list[str]:
+    """Return the command line that runs a program on several machines; each of them runs this command.
+
+    Args:
+        nodes: Number of machines.
+        processes: Number of processes on each machine.
+        rendezvous: Host and port where they meet; the host is one of the machines.
+        rendezvous_id: Name of this training and start among all that may use the port.
+        program: Path of a Python program that takes ``--distributed``.
+        arguments: Its other arguments.
+    """
+    return [
+        *(sys.executable, "-m", _AGENT),
+        *("--nnodes", str(nodes), "--nproc-per-node", str(processes)),
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", rendezvous, "--rdzv-id", rendezvous_id),
+        *("--max-restarts", "0"),
+        *(program, "--distributed", *arguments),
+    ]
+
+
+def torchrun_environ(processes: int, cores: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for several processes on this machine. They share the cores unless it sets a number.
+
+    Args:
+        processes: Number of processes.
+        cores: Number of cores to share.
+        environ: The environment as it is.
+    """
+    return {"OMP_NUM_THREADS": str(max(1, cores // processes)), **environ}

@@ -1,0 +1,243 @@
+"""``scripts/profile_run.py``: times of the parts of a task's training iteration.
+
+The library's own loop trains in the task's own simulation, and its callables are timed where they are called. A profile
+is not a run: it writes no journal. Its files are in a directory like that of a run, with an id of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
+from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
+from ledger_lab.ledger.meters import PhaseClock, hardware_facts
+from ledger_lab.ledger.meters.cuda_timer import CudaTimer
+from ledger_lab.ledger.meters.probes import Probes
+from ledger_lab.ledger.redaction import redact_files
+from ledger_lab.panels.physics import physics_name
+from ledger_lab.panels.slots import in_batches, rows_of
+from ledger_lab.reports.terminal.console import Terminal
+from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.reports.terminal.progress import Progress
+from ledger_lab.training.declaration import make_run_dir
+from ledger_lab.training.loop import record_checkpoint
+from ledger_lab.training.plan import TrainPlan, plan_training
+from ledger_lab.training.profiling.nsys import find_nsys, run_under_nsys
+from ledger_lab.training.profiling.ranges import Ranges
+from ledger_lab.training.profiling.request import ProfileRequest
+from ledger_lab.training.profiling.stages import CHECKPOINT, Schedule, Stages
+from ledger_lab.training.profiling.table import component_table, components, largest
+from ledger_lab.training.recording.writer import RunWriter
+from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.runners.command_line import parse
+from ledger_lab.training.runners.cpu_graphs import recorded_physics
+from ledger_lab.training.runners.parts import environment_parts
+from ledger_lab.training.runners.session import environment, simulation_app
+from ledger_lab.training.task_request import TaskRequest
+
+_HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
+_BLOCKS = 20
+_TOP_OPERATORS = 15
+
+
+def profile_run(argv: Sequence[str]) -> int:
+    """Profile a task.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0, or the exit status of Nsight Systems if it runs the program.
+
+    Raises:
+        UserError: If the request can't be carried out.
+    """
+    request = parse(ProfileRequest, argv)
+    if request.json is not None and not request.json.exists() and not request.json.absolute().parent.is_dir():
+        raise UserError(f"--json {request.json}: its folder does not exist: make it, or name another file")
+    nsys = find_nsys() if request.nsys else None
+    if request.into:
+        schedule = Schedule(warm_up=request.warm_up + request.iterations, pairs=0, traced=0)
+    else:
+        schedule = Schedule(warm_up=request.warm_up, pairs=request.iterations, traced=1 if request.trace else 0)
+    terminal = Terminal(quiet_libraries=request.quiet_libraries)
+    try:
+        plan = _plan(request, schedule)
+        make_run_dir(plan)
+        if nsys is None:
+            terminal.keep_log(plan.run_dir / f"console_{plan.run_id}.log")
+            _carry_out(plan, schedule, request, terminal.console)
+            return 0
+    finally:
+        terminal.restore()
+        redact_files([terminal.log] if terminal.log else [])
+    own = [argument for argument in argv if argument != "--nsys"]
+    report = plan.run_dir / f"nsys_{plan.run_id}"
+    return run_under_nsys(nsys, [*own, "--into", str(plan.run_dir)], report, on_gpu=plan.device != "cpu")
+
+
+def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
+    """Check the request like that of a training. Its directory is new, unless ``--into`` names one."""
+    plan = plan_training(
+        TrainRequest(
+            **{each.name: getattr(request, each.name) for each in fields(TaskRequest)},
+            panel=request.panel,
+            no_eval=True,
+            max_iterations=schedule.total,
+            log_root=request.log_root,
+        )
+    )
+    if request.into is None:
+        return plan
+    plan.env_cfg.log_dir = str(request.into)
+    return replace(plan, run_dir=request.into, run_id=request.into.name.rpartition("_")[2])
+
+
+def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, console: Console) -> None:
+    """Train through all stages, and report the result."""
+    on_gpu = plan.device != "cpu"
+    synchronize = CudaTimer(plan.device).synchronize if on_gpu else None
+    clock, probes = PhaseClock(time.perf_counter_ns()), Probes(synchronize)
+    ranges = Ranges(nvtx=request.into is not None)
+    if request.trace or request.into:
+        clock.announce(ranges.opened, ranges.closed)
+    console.print(
+        f"profile {plan.run_id} · {plan.request.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} "
+        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
+        plan.run_dir,
+        "starting the simulation …",
+        sep="\n",
+        soft_wrap=True,
+    )
+    with ExitStack() as stack:
+        # The files of the library are not part of the profile, but must be written to the same disk.
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scratch_", dir=plan.run_dir)))
+        journal = stack.enter_context(Journal(scratch / "rows.jsonl"))
+        stack.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
+        env = stack.enter_context(environment(plan.request.task, plan.env_cfg))
+        stack.enter_context(recorded_physics(env))
+        with Progress(console, "profiling", schedule.total) as progress:
+            stages = Stages(schedule, probes, ranges, synchronize, progress.advance)
+            writer = RunWriter(journal.append, clock, run_id=plan.run_id, directory=scratch, device=plan.device)
+            record = functools.partial(record_checkpoint, plan, writer)  # saving includes the work of a training
+            trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, record)
+            trainer.compute_in(plan.threads)
+            if request.into:
+                _train_for_nsys(stages, trainer, ranges, request.warm_up, on_gpu=on_gpu)
+                return
+            stages.train(trainer, [*trainer.parts(), *environment_parts(env)])
+        _measure_alone(plan, env, stages, probes, scratch)
+        _tell(plan, stages, request, console)
+
+
+def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, warm_up: int, *, on_gpu: bool) -> None:
+    """Train with ranges in the timeline of Nsight Systems after the warm-up, without any other measurement."""
+    show = stages.on_advance
+
+    def advance(iterations: int) -> None:
+        show(iterations)
+        if iterations == warm_up:
+            ranges.active = True
+            if on_gpu:
+                torch.cuda.profiler.start()
+
+    stages.on_advance = advance
+    stages.train(trainer, [])
+    if on_gpu:
+        torch.cuda.profiler.stop()
+
+
+def _measure_alone(plan: TrainPlan, env: Any, stages: Stages, probes: Probes, scratch: Path) -> None:
+    """Time the work of a training outside of its loop, in blocks of calls."""
+    assert stages.checkpoint is not None
+    policy = plan.adapter.load_policy(scratch / stages.checkpoint.path, env, plan.agent_cfg)
+    base = env.unwrapped
+    seats = torch.arange(len(plan.panel.episodes), device=base.device) % base.num_envs
+    seen = rows_of(base.obs_buf, seats)
+    with torch.inference_mode():
+        probes.repeat(_HELD_OUT, lambda: in_batches(policy, seen), _BLOCKS, 20)
+    window = PhaseWindow(
+        iteration=1,
+        env_steps=1,
+        phase_ns=dict.fromkeys(("simulate", "manage", "infer", "returns", "learn", "log", "unattributed"), 10**9),
+        wall_ns=10**9,
+        figures=dict.fromkeys(("mean_return", "value_loss", "policy_loss", "entropy", "kl", "grad_norm"), 0.123456789),
+        non_finite=[],
+    )
+    saved = CheckpointSaved(path="model_100.pt", sha256="0" * 64, size_bytes=1, iteration=1, env_steps=1, wall_ns=10**9)
+    with Journal(scratch / "more_rows.jsonl") as journal:
+        probes.repeat(_DURABLE, lambda: journal.append(saved), _BLOCKS, 5)
+        probes.repeat(_BUFFERED, lambda: journal.append(window), _BLOCKS, 100)
+
+
+def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Console) -> None:
+    """Print the table, and write the files."""
+    per_checkpoint = 1 / plan.batch.save_interval
+    rates = {
+        CHECKPOINT: per_checkpoint,
+        _HELD_OUT: float(plan.batch.horizon),
+        _DURABLE: per_checkpoint,
+        _BUFFERED: 1.0,
+    }
+    found = components(stages.probes.samples, len(stages.probed_ns), rates)
+    console.print(component_table(found))
+    plain_ms, probed_ms = (statistics.median(times) / 1e6 for times in (stages.plain_ns, stages.probed_ns))
+    ratio = statistics.median(probed / plain for plain, probed in zip(stages.plain_ns, stages.probed_ns, strict=True))
+    most = " · ".join(f"{name} {share:.0%}" for name, share in largest(found, 5))
+    console.print(
+        f"an iteration takes {plain_ms:.1f} ms, timed piece by piece {probed_ms:.1f} ms "
+        f"({100 * (ratio - 1):+.0f} %, median of {len(stages.plain_ns)} pairs)",
+        f"most of its own time: {most}",
+        f"a checkpoint every {plan.batch.save_interval} iterations; held-out policies as if one were judged all along",
+        sep="\n",
+        soft_wrap=True,
+    )
+    findings: dict[str, Any] = {
+        "run_id": plan.run_id,
+        "task": plan.request.task,
+        "rl_library": plan.adapter.library,
+        "physics": physics_name(plan.env_cfg),
+        "device": plan.device,
+        "num_envs": plan.env_cfg.scene.num_envs,
+        "batch": asdict(plan.batch),
+        "warm_up": stages.schedule.warm_up,
+        "hardware": hardware_facts(),
+        "plain_iteration_us": [each / 1e3 for each in stages.plain_ns],
+        "probed_iteration_us": [each / 1e3 for each in stages.probed_ns],
+        "components": [asdict(each) for each in found],
+    }
+    files = [plan.run_dir / f"profile_{plan.run_id}.json"]
+    for path in [*files, *([request.json] if request.json else [])]:
+        try:
+            write_findings(path, **findings)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+    if stages.profiler is not None:
+        files += _write_trace(plan, stages.profiler, console)
+    console.print(*files, sep="\n", style="green", soft_wrap=True)
+
+
+def _write_trace(plan: TrainPlan, profiler: torch.profiler.profile, console: Console) -> list[Path]:
+    """Write the trace of torch's profiler, and print the slowest operators."""
+    trace = plan.run_dir / f"trace_{plan.run_id}.json.gz"
+    with whole_file(trace) as unfinished:
+        profiler.export_chrome_trace(str(unfinished))
+    order = "self_cpu_time_total" if plan.device == "cpu" else "self_device_time_total"
+    table = profiler.key_averages().table(sort_by=order, row_limit=_TOP_OPERATORS, max_name_column_width=50)
+    operators = plan.run_dir / f"operators_{plan.run_id}.txt"
+    with whole_file(operators) as unfinished:
+        unfinished.write_text(table + "\n", encoding="utf-8")
+    console.print(*table.splitlines(), sep="\n", soft_wrap=True)
+    return [trace, operators]

@@ -1,0 +1,111 @@
+"""Samples of a worker and its devices, once per second: the telemetry, and the heartbeat of an attempt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ledger_lab.ledger import Journal, TelemetryStarted
+from ledger_lab.ledger.meters import EnergyAtStart, Sampler, open_devices
+from ledger_lab.ledger.runs import telemetry_path
+from ledger_lab.training.supervision.messages import Begin
+
+SAMPLE_S = 1.0
+"""Time between two samples [s]."""
+
+
+class Heartbeat:
+    """Takes samples of one worker, and writes them into a journal for each run that the worker works on."""
+
+    def __init__(self, pid: int, started_ns: int, tell: Callable[[str], None], *, metered: bool) -> None:
+        """Read the energy counters of all devices, before it is known which of them the worker uses.
+
+        Args:
+            pid: The worker.
+            started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
+            tell: Prints a line for the user.
+            metered: Whether the worker may record something whose energy counts from now on.
+        """
+        self._pid, self._started_ns, self._tell = pid, started_ns, tell
+        self._energy_at_start = EnergyAtStart(started_ns) if metered else None
+        self._sampler: Sampler | None = None
+        self._next_s = time.monotonic()
+        self._nonsense = False
+        self.journals: list[Journal] = []
+        """Journals that hold only telemetry."""
+
+    def wait_s(self, now_s: float) -> float:
+        """Return the time until the next sample is due, at most a second [s].
+
+        Args:
+            now_s: The time, on the clock of :func:`time.monotonic` [s].
+        """
+        return SAMPLE_S if self._sampler is None else min(SAMPLE_S, self._next_s - now_s)
+
+    def begin(self, message: Begin) -> None:
+        """Take samples for one more run from now on.
+
+        Args:
+            message: What the worker begins.
+
+        Raises:
+            OSError: If its journal can't be written.
+        """
+        journal = Journal(telemetry_path(Path(message.journal)), self.report_trouble)
+        self.journals.append(journal)
+        journal.append(TelemetryStarted(run_id=message.run_id, attempt=message.attempt, rank=message.rank))
+        if self._sampler is None:
+            devices, early = open_devices(message.device, tell=self._tell), self._energy_at_start
+            before = early.reading if early is not None else lambda uuid: None
+            self._sampler = Sampler(self._pid, self._started_ns, devices, energy_before=before)
+            self._next_s = time.monotonic()
+        self._sampler.start_over()
+
+    def beat(self, *, at_once: bool = False) -> bool:
+        """Write a sample if one is due.
+
+        Args:
+            at_once: Write one now, whether it is due or not.
+
+        Returns:
+            Whether a sample was written.
+        """
+        now_s = time.monotonic()
+        if self._sampler is None or (now_s < self._next_s and not at_once):
+            return False
+        self._next_s = max(self._next_s + SAMPLE_S, now_s)
+        row = self._sampler.sample()
+        try:
+            for journal in self.journals:
+                journal.append(row)
+        except ValueError as error:  # a meter that reads nonsense must not end a training
+            if not self._nonsense:
+                self._tell(f"samples of the machine are left out while they can't be right: {error}")
+            self._nonsense = True
+            return False
+        return True
+
+    def close_devices(self) -> None:
+        """Take no more samples."""
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
+        if self._energy_at_start is not None:
+            self._energy_at_start.close()
+
+    def close_journals(self) -> None:
+        """Close the journals. An error is printed only; the end of an attempt does not depend on telemetry."""
+        for journal in self.journals:
+            try:
+                journal.close()
+            except OSError as error:
+                self._tell(f"the last telemetry could not be written: {error}")
+
+    def report_trouble(self, error: OSError) -> None:
+        """Print that telemetry waits for disk space.
+
+        Args:
+            error: Why it can't be written.
+        """
+        self._tell(f"telemetry cannot be written and waits: {error}")

@@ -1,0 +1,124 @@
+"""Starts a program in a process of its own, and supervises that process to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.meters import Suspensions, part_started_ns
+from ledger_lab.reports.terminal.console import make_console, tell_error
+from ledger_lab.reports.terminal.exit_status import ENDING
+from ledger_lab.reports.terminal.surroundings import accept_surroundings
+from ledger_lab.training.supervision.attempt import GRACE_S
+from ledger_lab.training.supervision.forked import (
+    become_worker,
+    end_with,
+    end_worker,
+    exit_with,
+    open_standard_streams,
+)
+from ledger_lab.training.supervision.link import Link, SupervisorLostError
+from ledger_lab.training.supervision.supervisor import Supervisor
+
+_WATCHED_GRACE_S = 5.0
+"""How long a program without an attempt may take to end after a signal [s]."""
+
+type Program = Callable[[Sequence[str], int, Link], Any]
+"""Takes the command line without the program's name, the start time of the program, and the supervisor connection."""
+
+
+def run_supervised(
+    program: Program,
+    *,
+    grace_s: float = GRACE_S,
+    shutdown_s: float = 60.0,
+    report: Callable[[], Callable[[Path], None]] | None = None,
+    metered: bool = True,
+) -> NoReturn:
+    """Run a program in a process of its own, supervise that process to its end, and exit with its true status.
+
+    Args:
+        program: The program; heavy imports must happen inside it.
+        grace_s: How long the worker may take to end after a signal, unless it sets another time itself [s].
+        shutdown_s: How long the worker may take to exit after its end is written [s].
+        report: Imports a function, which is called with the directory of a run when the last row of its attempt is
+            written. The import takes longer, so it comes before this row and is billed. ``None`` for nothing.
+        metered: Whether the program may record an attempt or an evaluation.
+
+    Raises:
+        SystemExit: Always; with status 0 only if all work was done.
+    """
+    try:
+        started_ns = part_started_ns(os.environ)
+    except UserError as error:
+        sys.exit(tell_error(error))
+    open_standard_streams()
+    accept_surroundings()
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with(os.getppid())  # torchrun starts sessions of their own, which outlive torchrun
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have ignored it, and then a child leaves no status
+    ours, theirs = socket.socketpair()
+    suspensions = Suspensions()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    supervisor_pid = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until both processes can handle them
+    try:
+        pid = os.fork()
+    except OSError as error:
+        sys.exit(tell_error(error))
+    if pid == 0:
+        ours.close()
+        become_worker(supervisor_pid)
+        from ledger_lab.reports.terminal.script import run_script
+
+        link = Link(theirs, suspensions)
+
+        def explained(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
+            with link.errors_explained():
+                return program(argv, started_ns, link)
+
+        try:
+            run_script(explained)
+        except SupervisorLostError as error:
+            make_console(sys.stderr).print(str(error), style="bold red", soft_wrap=True)
+            end_worker(1)
+        except SystemExit as end:
+            if end.code is not None and not isinstance(end.code, int):
+                raise  # Python prints the text
+            end_worker(end.code or 0)
+    theirs.close()
+    supervisor = Supervisor(
+        pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s, metered=metered, report=report
+    )
+    status = supervisor.run()
+    if report is not None and supervisor.recorded is not None:
+        try:
+            report()(supervisor.recorded)
+        except Exception as error:  # noqa: BLE001 - the exit status says how the attempt ended, and not the report
+            with suppress(OSError):
+                tell_error(error)
+    exit_with(status)
+
+
+def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
+    """Run a program that records no attempt, and make sure that it ends after a signal.
+
+    Some libraries of a simulation replace signal handlers, and then ignore SIGTERM. So the program runs in a process of
+    its own, which is killed if it does not end by itself.
+
+    Args:
+        program: Takes the command line without the program's name, and returns the exit status. Heavy imports must
+            happen inside it.
+
+    Raises:
+        SystemExit: Always; with the status of the program.
+    """
+    run_supervised(lambda argv, started_ns, link: program(argv), grace_s=_WATCHED_GRACE_S, metered=False)

@@ -1,0 +1,496 @@
+"""The supervisor of an attempt: a light process that records how the working process, the worker, ends.
+
+The worker may return, raise an exception, be interrupted, preempted or killed, run out of memory, or hang in shutdown.
+In each case, the supervisor writes exactly one row about its end. The supervisor imports neither torch nor Isaac Lab,
+so their faults can't end it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ledger_lab.ledger import (
+    STATE_FILE,
+    AttemptEnded,
+    EvaluationEnded,
+    Journal,
+    ShutdownEnded,
+    Status,
+    SupervisionStarted,
+)
+from ledger_lab.ledger.anchors import anchors_of
+from ledger_lab.ledger.liveness import identify_process
+from ledger_lab.ledger.meters import Suspensions, starved_ns
+from ledger_lab.ledger.redaction import redact_files
+from ledger_lab.names import visible
+from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
+from ledger_lab.reports.terminal.exit_status import (
+    ENDING,
+    OutOfMemoryKills,
+    asks_to_resume,
+    exit_status_of,
+    name_of,
+    status_of_exit,
+)
+from ledger_lab.training.supervision.admission import Admission
+from ledger_lab.training.supervision.attempt import resume_command
+from ledger_lab.training.supervision.channel import Channel
+from ledger_lab.training.supervision.forked import STACKS, noted_signals
+from ledger_lab.training.supervision.heartbeat import Heartbeat
+from ledger_lab.training.supervision.insist import insist
+from ledger_lab.training.supervision.messages import (
+    Begin,
+    Done,
+    End,
+    Ended,
+    Explain,
+    Failed,
+    Join,
+    Listen,
+    Listening,
+    Message,
+    decode,
+)
+from ledger_lab.training.supervision.peers import Peers
+from ledger_lab.training.supervision.refusal import withdraw
+from ledger_lab.training.supervision.reserve import Reserve
+
+_SAME_INTERRUPT_S = 1.0
+"""Interrupts within this time count as a single interrupt [s]: the terminal and wrapping programs may each forward one
+Ctrl-C."""
+_ANSWER_S = 1.0
+"""How long the worker may take to read an answer [s]."""
+_LONGEST_REASON = 1000
+"""Largest number of characters of an error that is sent to the worker."""
+_WAIT_FOR_PEER_S = 5.0
+"""How long to wait for the end of another rank's worker that may have caused a failed collective here [s]."""
+_AFTER_PEER_S = 5.0
+"""How long the worker may take to end after the worker of another rank has failed [s]."""
+_WAKE_UP_TOLERANCE_S = 1.0
+"""Longest delay of a wake-up that is not taken for a suspension [s]."""
+_STACKS_S, _LOOK_S = 1.0, 0.02
+"""Time in which a worker that hangs writes where it hangs, and time between two looks whether it has ended [s]."""
+
+
+class Supervisor:
+    """Watches one worker."""
+
+    def __init__(
+        self,
+        pid: int,
+        connection: socket.socket,
+        started_ns: int,
+        suspensions: Suspensions | None = None,
+        *,
+        grace_s: float,
+        shutdown_s: float,
+        metered: bool = True,
+        report: Callable[[], object] | None = None,
+    ) -> None:
+        """Begin to watch.
+
+        Args:
+            pid: The worker; it leads a process group of its own.
+            connection: Stream socket to the worker.
+            started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
+            suspensions: Where to note when the worker is stopped; ``None`` if the worker does not read the notes.
+            grace_s: See :func:`~ledger_lab.training.supervision.start.run_supervised`.
+            shutdown_s: See :func:`~ledger_lab.training.supervision.start.run_supervised`.
+            metered: Whether the worker may record an attempt or an evaluation, whose energy counts from now on.
+            report: Imports the report of a recorded run. An error is left to the caller, who imports it again.
+        """
+        self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
+        self._suspensions = suspensions or Suspensions()
+        self._grace_s, self._shutdown_s, self._report = grace_s, shutdown_s, report
+        self._signals: list[signal.Signals] = []
+        self._asked: signal.Signals | None = None
+        self._deadline_s: float | None = None
+        self._asked_s = 0.0
+        self._killed: str | None = None
+        self._listener: socket.socket | None = None
+        self._peers: Peers | None = None
+        self._peer_ended = False
+        self._journals: list[Journal] = []
+        self._reserve = Reserve()
+        self._log: Path | None = None
+        self._ended_row: type[AttemptEnded] = AttemptEnded
+        self._explained: Explain | None = None
+        self._exit_status: int | None = None
+        self._end_is_written = False
+        self._attempt: int | None = None
+        self._rank = 0
+        self._refused = False
+        self._kills = OutOfMemoryKills()
+        with suppress(OSError):  # the worker may have done this itself already, or have ended
+            os.setpgid(pid, pid)
+        self._heartbeat = Heartbeat(pid, started_ns, _print, metered=metered)
+
+    @property
+    def recorded(self) -> Path | None:
+        """Directory of the run whose attempt was recorded; ``None`` if there is none, or for another rank than 0."""
+        recorded = self._attempt is not None and self._rank == 0 and not self._refused
+        return self._journals[0].path.parent if recorded and self._journals else None
+
+    def run(self) -> int:
+        """Supervise the worker to its end.
+
+        Returns:
+            The exit status of the worker, as its end is recorded.
+        """
+        with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._suspend) as woken:
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
+            listening = True
+            looked_s = time.monotonic()
+            while True:
+                patience_s, asleep_ns, waited_ns = self._patience_s(), time.perf_counter_ns(), starved_ns()
+                ready = {key.fileobj for key, _ in selector.select(patience_s)}
+                self._note_suspension(asleep_ns, patience_s, starved_ns() - waited_ns)
+                before_s, looked_s = looked_s, time.monotonic()
+                self._postpone_deadline(looked_s - before_s, patience_s)
+                if woken in ready:
+                    woken.recv(4096)
+                if self._channel in ready and not self._answer_messages():
+                    selector.unregister(self._channel)
+                    listening = False
+                if self._peers is not None and self._peers not in selector.get_map():
+                    selector.register(self._peers, selectors.EVENT_READ)
+                self._check_peers()
+                self._forward_signals()
+                self._sample()
+                if self._deadline_s is not None and time.monotonic() > self._deadline_s:
+                    overdue = (
+                        f"as it did not end within {self._grace_s:g} s"
+                        if self._exit_status is None
+                        else f"as it did not exit within {self._shutdown_s:g} s after its work had ended"
+                    )
+                    if self._peer_ended or not self._ended_while_it_dumps_stacks():
+                        self._kill(overdue)
+                if self._has_ended():
+                    if listening:
+                        self._answer_messages()  # at most one message: the worker waits for each answer
+                    # Until the worker is reaped, its processor time can be read, and no other process gets its group.
+                    self._sample(at_once=True)
+                    self._signal_group(signal.SIGKILL)  # processes that it left behind
+                    _, wait_status = os.waitpid(self._pid, 0)
+                    return self._conclude(wait_status)
+
+    def _patience_s(self) -> float:
+        """Return the time until the next sample or deadline [s].
+
+        It is at most a second, so that :class:`~ledger_lab.ledger.meters.Suspensions` can tell when this process is
+        stopped.
+        """
+        now_s = time.monotonic()
+        waits = [self._heartbeat.wait_s(now_s)]
+        waits += [] if self._deadline_s is None else [self._deadline_s - now_s]
+        return max(0.0, min(waits))
+
+    def _suspend(self) -> None:
+        """Stop the worker and this process; when this process is continued, continue the worker."""
+        self._suspensions.begin()
+        self._signal_group(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._suspensions.end()  # before the worker goes on and looks at its clock
+        self._signal_group(signal.SIGCONT)
+
+    def _note_suspension(self, asleep_ns: int, patience_s: float, waited_ns: int) -> None:
+        """Note when the worker was stopped or continued by others, and whether this process was stopped as well.
+
+        Args:
+            asleep_ns: When this process began to sleep.
+            patience_s: How long it meant to sleep at most [s].
+            waited_ns: How long it was awake, but waited for a core of a busy machine [ns].
+        """
+        with suppress(ChildProcessError):  # the worker has ended
+            while changed := os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+                if changed.si_code == os.CLD_CONTINUED:
+                    self._suspensions.end()
+                else:
+                    self._suspensions.begin()
+        meant_ns, woke_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns() - max(0, waited_ns)
+        if woke_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
+            self._suspensions.add(meant_ns, woke_ns)
+        self._suspensions.note_awake()
+
+    def _postpone_deadline(self, passed_s: float, patience_s: float) -> None:
+        """Postpone the deadline by the time for which this process was suspended: the worker was suspended, too."""
+        if self._deadline_s is not None and passed_s > patience_s + _WAKE_UP_TOLERANCE_S:
+            self._deadline_s += passed_s
+
+    def _answer_messages(self) -> bool:
+        """Handle the messages that the worker has sent, and answer them.
+
+        Returns:
+            Whether the connection is still open.
+        """
+        try:
+            messages = self._channel.arrived()
+        except (OSError, EOFError):
+            return False
+        for message in messages:
+            try:
+                answer = self._handle(decode(message, Listen, Join, Begin, Explain, End))
+            except OSError as error:
+                reason = (error.strerror or str(error))[:_LONGEST_REASON]
+                answer = Failed(reason=reason, errno=error.errno, filename=error.filename and str(error.filename))
+            except Exception as error:  # noqa: BLE001 - no error may end the supervisor
+                answer = Failed(reason=f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+            with suppress(OSError):  # the worker has ended while it waited
+                self._channel.send_bytes(answer.encode())
+        return True
+
+    def _handle(self, message: Message) -> Message:
+        """Carry out the request of a message, and return the answer."""
+        match message:
+            case Listen():
+                family = socket.AF_INET6 if ":" in message.address else socket.AF_INET
+                self._listener = socket.create_server((message.address, 0), family=family)
+                return Listening(port=self._listener.getsockname()[1])
+            case Join():
+                secret = bytes.fromhex(message.secret)
+                if self._listener is None:
+                    self._peers = Peers(rank=message.rank, secret=secret)
+                    self._peers.connect(message.address, message.port, message.host)
+                else:
+                    admission = Admission(self._listener, secret, range(1, message.ranks))
+                    self._peers = Peers(rank=message.rank, secret=secret, admission=admission)
+                return Done()
+            case Begin():
+                self._begin(message)
+                return Done()
+            case Explain():
+                self._explained = message
+                return Done()
+            case End():
+                if message.secondhand and self._peers is not None:
+                    self._peers.hear(_WAIT_FOR_PEER_S)
+                row = self._ended_row.from_data(message.row.to_data())
+                return Ended(row=self._write_end(row, message.exit_status))
+            case _:
+                raise TypeError(f"{type(message).__name__}: not a message of a worker")
+
+    def _begin(self, message: Begin) -> None:
+        """Begin to record an attempt, or the part of one run in a stand-alone evaluation."""
+        self._attempt, self._rank = message.attempt, message.rank
+        if message.attempt is None:
+            self._ended_row = EvaluationEnded
+        self._grace_s = message.grace_s or self._grace_s
+        self._log = Path(message.log)
+        path = Path(message.journal)
+        self._reserve.add(path.parent)
+        journal = Journal(path, self._heartbeat.report_trouble)
+        self._journals.append(journal)
+        journal.append(
+            SupervisionStarted(
+                run_id=message.run_id,
+                attempt=message.attempt,
+                rank=message.rank,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                wall_ns=self._wall_ns(),
+                process=identify_process(os.getpid()),
+            )
+        )
+        self._heartbeat.begin(message)
+
+    def _sample(self, *, at_once: bool = False) -> None:
+        """Write a sample of host and devices if one is due."""
+        if self._heartbeat.beat(at_once=at_once):
+            self._kills.look()
+
+    def _forward_signals(self) -> None:
+        """Forward ending signals to the worker; kill the worker after a second interrupt."""
+        while self._signals:
+            signum = self._signals.pop(0)
+            self._check_peers()  # if the signal is a consequence of another rank's end, that end was reported before
+            if self._peer_ended:
+                continue
+            if self._asked is not None:
+                if signum is signal.SIGINT and time.monotonic() > self._asked_s + _SAME_INTERRUPT_S:
+                    self._kill("as it was interrupted again")
+                continue
+            self._asked, self._asked_s = signum, time.monotonic()
+            if self._exit_status is None:  # otherwise the deadline of the shutdown holds
+                self._deadline_s = time.monotonic() + self._grace_s
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signum)
+
+    def _check_peers(self) -> None:
+        """End the worker when the worker of another rank has ended; otherwise it could wait for that rank for ever."""
+        if self._peers is None:
+            return
+        self._peers.hear()
+        if self._peers.first is None or self._asked is not None or self._peer_ended:
+            return
+        self._peer_ended = True
+        if self._exit_status is not None:
+            return
+        began, asked_too = bool(self._journals), self._peers.first.status in ENDING.values()
+        self._deadline_s = time.monotonic() + (_AFTER_PEER_S if began and not asked_too else self._grace_s)
+        if began:  # otherwise, the worker may be printing why it refuses its request
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+
+    def _ended_while_it_dumps_stacks(self) -> bool:
+        """Let a worker that is overdue write where each of its threads is; tell whether it has ended meanwhile."""
+        self._deadline_s = None
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, STACKS)
+        until_s = time.monotonic() + _STACKS_S
+        while not (ended := self._has_ended()) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+        if not ended:
+            where = "" if self._log is None else f", or in {self._log}"
+            _print(f"the process hangs; the stacks of its threads are above{where}")
+        return ended
+
+    def _has_ended(self) -> bool:
+        """Tell whether the worker has ended; it is not reaped yet."""
+        return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _kill(self, reason: str) -> None:
+        """Kill the process group of the worker."""
+        self._killed, self._deadline_s = reason, None
+        self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, signum: signal.Signals) -> None:
+        """Signal the worker and all descendants in its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signum)
+
+    def _write_end(self, row: AttemptEnded, exit_status: int) -> AttemptEnded:
+        """Write the end of the attempt, unless it is written already.
+
+        Returns:
+            The row that was written: the given row, or a row that names the end of another rank as the cause.
+
+        Raises:
+            OSError: If the row can't be written even after the reserved space is freed.
+        """
+        if self._exit_status is not None:
+            return row
+        if self._peers is not None:
+            row, exit_status = self._peers.settle(row, exit_status, asked=self._asked is not None)
+        self._reserve.free()
+        self._exit_status = exit_status  # final: journals keep rows that can't be written yet
+        insist(dict.fromkeys(self._journals, row))
+        self._end_is_written, self._refused = True, row.status is Status.REFUSED
+        self._deadline_s = time.monotonic() + self._shutdown_s
+        return row
+
+    def _conclude(self, wait_status: int) -> int:
+        """Write the remaining rows after the worker has ended, and return the exit status."""
+        self._deadline_s = None
+        self._sample(at_once=True)  # with the energy of the shutdown
+        self._heartbeat.close_devices()
+        code = os.waitstatus_to_exitcode(wait_status)
+        status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
+        if self._explained is not None and code > 0 and status is Status.CRASHED:
+            status, reason = self._explained.status, self._explained.reason
+        end = self._ended_row(
+            status=status,
+            reason=reason,
+            wall_ns=self._wall_ns(),
+            peak_host_memory_bytes=None,
+            peak_gpu_memory_bytes=None,
+        )
+        if not self._journals:
+            exit_status = 128 - code if code < 0 else code
+            if status in ENDING.values():
+                exit_status = exit_status_of(status, self._is_resumable())
+            if self._peers is not None and code:
+                ended, exit_status = self._peers.settle(end, exit_status, asked=self._asked is not None)
+                if ended is not end and self._peers.rank == 0 and exit_status != EXIT_USER_ERROR:
+                    _print(f"{ended.status.replace('_', ' ')}: {ended.reason}")
+            return exit_status
+        fault = name_of(-code) if code < 0 else None
+        self._redact_log()
+        try:
+            if self._exit_status is None:
+                ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
+                who = f"rank {self._peers.rank}: " if self._peers is not None and self._peers.rank else ""
+                _print(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
+                self._print_resume_command()
+            elif self._killed is not None:
+                _print(f"the process was killed while it shut down, {self._killed}")
+            elif fault is not None:
+                _print(f"{fault} ended the process while it shut down, after its work had ended")
+            self._heartbeat.close_journals()
+            if self._refused:
+                self._withdraw()
+                return EXIT_USER_ERROR
+            if self._report is not None and self.recorded is not None:
+                with suppress(Exception):
+                    self._report()
+            anchors = {journal: anchors_of(journal.path.parent, but=[journal.path]) for journal in self._journals}
+            shutdown = ShutdownEnded(
+                wall_ns=self._wall_ns(),  # what takes time is done before, so that it is billed
+                exit_code=code if code >= 0 else None,
+                signal=fault,
+                overdue=self._killed is not None,
+            )
+            insist({journal: replace(shutdown, anchors=found) for journal, found in anchors.items()})
+            for journal in self._journals:
+                journal.close()
+        except OSError as error:
+            if not self._end_is_written:
+                _print(f"the end could not be written: {error}; unless the worker wrote it, the attempt counts as lost")
+                return 1
+            _print(f"the end of the shutdown could not be written: {error}")
+        return 1 if self._exit_status is None else self._exit_status
+
+    def _withdraw(self) -> None:
+        """Remove what a refused attempt or evaluation has written.
+
+        Each rank removes its own files. The first attempt's directory is removed with the journal of the last rank.
+        """
+        try:
+            for journal in self._journals:
+                journal.close()
+                withdraw(journal.path, self._log, whole=self._attempt == 1)
+        except OSError as error:
+            _print(f"what the refused request has written could not be removed: {error}")
+
+    def _redact_log(self) -> None:
+        """Redact the log of the worker, now that no process writes to it."""
+        try:
+            redact_files([self._log] if self._log is not None and self._log.exists() else [])
+        except OSError as error:
+            _print(f"{self._log} may hold secrets, because it could not be redacted: {error}")
+
+    def _is_resumable(self) -> bool:
+        """Tell whether the run can be resumed. A run that was being resumed always can."""
+        return asks_to_resume(sys.argv[1:]) or self._has_state()
+
+    def _has_state(self) -> bool:
+        """Tell whether the training has saved a state that it can be resumed from."""
+        saved = [(journal.path.parent / STATE_FILE).is_file() for journal in self._journals]
+        return self._ended_row is AttemptEnded and bool(saved) and all(saved)
+
+    def _print_resume_command(self) -> None:
+        """Print the command that resumes the run if there is a state; only the first rank prints it."""
+        if not self._has_state() or (self._peers is not None and self._peers.rank):
+            return
+        size = os.environ.get("WORLD_SIZE", "1")
+        processes = int(size) if os.environ.get("LOCAL_WORLD_SIZE") == size else 1
+        _print(f"resume it: {resume_command(self._journals[0].path.parent, processes, self._grace_s)}")
+
+    def _wall_ns(self) -> int:
+        """Return the age of the attempt [ns]."""
+        return time.perf_counter_ns() - self._started_ns
+
+
+def _print(text: str) -> None:
+    """Print one line for the user, unless standard error is closed."""
+    with suppress(OSError):
+        print(f"supervisor: {visible(text)}", file=sys.stderr, flush=True)

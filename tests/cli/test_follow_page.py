@@ -1,0 +1,193 @@
+"""``report.py --html FILE --follow SECONDS``: what it writes, and what it survives."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.cli.page_reading import PageReading
+from ledger_lab.cli.report import ReportRequest
+from ledger_lab.errors import UserError
+from ledger_lab.reports.page.content import PageState
+from tests.fakes.ledgers import write_run
+from tests.fakes.live import LiveTraining
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def following(log_root: Path, file: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """Follow a ledger within a context."""
+    command = [sys.executable, str(ROOT / "scripts" / "report.py"), "--log_root", str(log_root), "--html", str(file)]
+    process = subprocess.Popen(
+        [*command, "--follow", "1", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def reading(root: Path, **changes: object) -> PageReading:
+    return PageReading(root, mode="file", every_s=1.0, address=lambda run, kind, path: path, **changes)  # type: ignore[arg-type]
+
+
+def table(state: PageState) -> str:
+    return state.content.frame.after
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--follow", "15"], "--follow needs --html FILE"),
+        (["--html", "p.html", "--follow", "0.5"], "--follow 0.5: give at least 1 s"),
+        (["--html", "p.html", "--follow", "nan"], "--follow nan: give at least 1 s"),
+        (["--html", "p.html", "--follow", "inf"], "--follow inf: give at least 1 s"),
+    ],
+)
+def test_flags_that_cannot_work_are_refused(arguments: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        ReportRequest.parse(arguments)
+
+
+def test_the_page_is_written_when_something_changes_and_ends_with_a_word(tmp_path: Path) -> None:
+    logs, file = tmp_path / "logs", tmp_path / "page.html"
+    logs.mkdir()
+    with following(logs, file) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(f"wrote {file}; it follows")
+        assert "No training waits or runs." in file.read_text(), "a ledger without a run is followed, too"
+        write_run(logs, "aa")
+        until(lambda: "aa</bdi>" in file.read_text())
+        (logs / "rsl_rl" / "e" / "bb").mkdir()
+        (logs / "rsl_rl" / "e" / "bb" / "journal-1-0.jsonl").write_text("damaged\n")
+        until(lambda: "left out" in file.read_text())
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (143, "", "")
+    assert "data-ended" in file.read_text()
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_a_removed_folder_of_the_page_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "aa")
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    with following(tmp_path / "logs", folder / "page.html") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        shutil.rmtree(folder)
+        write_run(tmp_path / "logs", "bb")
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err == f"error: cannot write {folder}/page.html: No such file or directory\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs a folder that root can't read")
+@pytest.mark.parametrize("script", ["report", "watch"])
+def test_a_ledger_that_cannot_be_read_for_a_while_ends_no_follower(script: str, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    write_run(shared / "logs", "aa")
+    html = ["--html", str(tmp_path / "page.html")] if script == "report" else ["--json", "-"]
+    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), "--log_root", str(shared / "logs"), *html]
+    as_a_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    with subprocess.Popen(
+        [*as_a_user, *command, "--follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.readline()
+            os.chown(shared, 4321, 4321)
+            shared.chmod(0o700)
+            assert f"cannot read {shared}/logs: Permission denied" in process.stderr.readline()
+            shared.chmod(0o755)
+            write_run(shared / "logs", "bb")
+            if script == "report":
+                until(lambda: "bb</bdi>" in (tmp_path / "page.html").read_text())
+            else:
+                process.stdout.readline()
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+def test_no_ledger_is_refused_at_once(tmp_path: Path) -> None:
+    with following(tmp_path / "none", tmp_path / "page.html") as process:
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, len(err.splitlines())) == (2, 1)
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a small disk of its own")
+def test_a_full_disk_takes_one_line_and_the_page_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=14m", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("cannot mount a small disk")
+    file = disk / "page.html"
+    try:
+        with LiveTraining(tmp_path / "logs", "aa") as training, following(tmp_path / "logs", file) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.readline()
+            (disk / "rest").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
+            training.iterate()
+            assert process.stderr.readline() == (
+                f"cannot write {file}: No space left on device: free some space; the page stays as it is\n"
+            )
+            assert "iteration 0/100" in file.read_text(), "the earlier page is whole"
+            (disk / "rest").unlink()
+            training.iterate()
+            until(lambda: "iteration 2/100" in file.read_text())
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=60)[1] == ""
+            assert process.returncode == 130
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_an_unchanged_ledger_gives_the_same_page_and_a_new_row_another(tmp_path: Path) -> None:
+    write_run(tmp_path, "done")
+    page = reading(tmp_path)
+    first, second = page.read(), page.read()
+    assert second.content is first.content
+    with LiveTraining(tmp_path, "aa", cohort="c") as training:
+        third = page.read()
+        assert third.content.version == first.content.version + 1
+        training.iterate()
+        training.save(9)
+        fourth = page.read()
+        assert fourth.content.version == third.content.version + 1
+        assert [run.summary.run_id for run in fourth.content.model.runs] == ["done", "aa"]
+        assert fourth.content.model.runs[0].summary == third.content.model.runs[0].summary
+        assert "policy model_1.pt" in fourth.content.frame.before + table(fourth)
+        anew = reading(tmp_path).read().content.model
+        assert dataclasses.replace(anew, created_at=fourth.content.model.created_at) == fourth.content.model
+
+
+def test_only_the_requested_runs_are_on_the_page(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa")
+    write_run(tmp_path, "bb")
+    state = reading(tmp_path, runs=("bb",)).read()
+    assert [run.summary.run_id for run in state.content.model.runs] == ["bb"]
+    with pytest.raises(UserError, match="no run or cohort 'cc'"):
+        reading(tmp_path, runs=("cc",)).read()

@@ -1,0 +1,137 @@
+"""``list_envs.py``, and the help of every program."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+from isaaclab.app import add_launcher_args
+
+from ledger_lab.cli.list_tasks import _found, _record, _simulations
+from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.panels import load_panel
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.terminal.flags import LAUNCHER_FLAGS
+from ledger_lab.tasks.pretrained import ROOT
+from ledger_lab.tasks.recipes import RECIPES
+from ledger_lab.units import duration
+from tests.conftest import benchmark, script, script_without
+from tests.fakes.ledgers import write_run
+from tests.warm import HEAVY, SCRIPTS
+
+
+def test_the_tasks_are_listed_with_their_panels() -> None:
+    import torch
+
+    default = "newton/mjwarp" if torch.cuda.is_available() else "newton/mujoco"
+
+    def engine(run: Run) -> str:
+        return "" if run.declared.physics == default else f" with {run.declared.physics}"
+
+    finished = script("list_envs")
+    assert finished.returncode == 0, finished.stderr
+    lines = finished.stdout.splitlines()
+    (first,) = [index for index, line in enumerate(lines) if line.startswith("LedgerLab-Cartpole")]
+    row = lines[first]
+    assert "rsl_rl, rl_games, skrl" in row and "newton_mjwarp, newton_mujoco, ovphysx" in row, "a pipe gets whole cells"
+    assert any("cartpole_robust_v1" in line for line in lines[first + 1 : first + 4])
+    (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
+    summary = summarize_run(run)
+    record = rf"{summary.heldout_successes}/256 in {duration(summary.wall_to_target_s)}{engine(run)}"
+    assert re.search(rf"\s4 +1 +256 +cartpole_v1 +p1-\w{{8}}… +256 +90 % +{record}$", row.rstrip())
+    for task in RECIPES:
+        (own,) = [line for line in lines if line.startswith(f"{task} ")]
+        (run,) = read_ledger(ROOT / task).runs
+        began = run.declared.began_from
+        before = rf" \+ {duration(began['wall_s'])}" if began else ""
+        record = rf"\d+/\d+ in [\d:]+{before}{engine(run)}"
+        assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +{record}$", own.rstrip())
+
+
+def test_a_record_on_trained_ground_is_listed_as_such() -> None:
+    panel = load_panel("velocity_rough_anymal_c_v1")
+    simulations = _simulations("LedgerLab-Velocity-Rough-AnymalC", "rsl_rl", "cpu")
+    for each in simulations:
+        records = {(each.identity(panel).id, panel.target_success): "245/256"}
+        assert _found(records, panel, simulations) == f"245/256{each.difference}"
+    assert [each.difference for each in simulations] == [
+        *("", " on trained ground"),
+        *(" with newton/mjwarp", " with newton/mjwarp on trained ground"),
+    ]
+
+
+def test_a_policy_that_missed_its_target_is_listed_with_its_best_score(tmp_path: Path) -> None:
+    write_run(tmp_path, "a", scores=(7, 6))
+    assert _record(summarize_run(read_ledger(tmp_path).runs[0])) == "7/10, short of it"
+
+
+def test_a_panel_that_cannot_be_read_is_named_and_the_other_tasks_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import gymnasium as gym
+    from gymnasium.envs.registration import EnvSpec
+
+    from ledger_lab.cli.list_tasks import list_tasks
+    from ledger_lab.tasks.registry import load_task_packages
+
+    load_task_packages()
+    panel = tmp_path / "theirs.toml"
+    panel.write_text("task = [")
+    ours, task = gym.spec("LedgerLab-Cartpole"), "LedgerLab-Cartpole-Unreadable"
+    theirs = EnvSpec(task, ours.entry_point, kwargs={**ours.kwargs, "default_panel": str(panel)})
+    monkeypatch.setitem(gym.registry, task, theirs)
+    assert list_tasks(["--keyword", "Cartpole"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    (row,) = [line for line in lines if line.startswith(task)]
+    assert " cartpole_v1 " not in row
+    assert any(line.startswith("LedgerLab-Cartpole ") and " cartpole_v1 " in line for line in lines)
+    (warning,) = [line for line in lines if line.startswith("warning:")]
+    assert str(panel) in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        (
+            "train",
+            ["--task", "LedgerLab-Cartpole"],
+            ["--rl_library", "--cohort_size", "- newton_kamino", "--viz", "reward_hacking:"],
+        ),
+        ("evaluate", [], ["RUN_OR_CHECKPOINT", "--panel"]),
+        ("profile_run", [], ["--trace", "--nsys", "--iterations"]),
+        ("play", [], ["--video_length", "--pretrained"]),
+        ("export_policy", [], ["contract.json", "--tolerance"]),
+        ("ship_policy", [], ["--short_of_target"]),
+        ("report", [], ["--json", "--checkpoints", "--prices"]),
+        ("import_prices", [], ["--spot", "--region", "catalog.zip"]),
+        ("verify_ledger", [], ["--log_root"]),
+        ("search", [], ["--at_once", "sealed seeds", "search.py ant_recipe --status"]),
+    ],
+)
+def test_help_explains_the_program_with_examples(name: str, arguments: list[str], words: list[str]) -> None:
+    finished = script(name, *arguments, "--help")
+    assert finished.returncode == 0, finished.stderr
+    for word in words:
+        assert word in finished.stdout
+
+
+def test_every_benchmark_has_a_help_text() -> None:
+    finished = benchmark("overhead", "--help")
+    assert finished.returncode == 0, finished.stderr
+    assert "--pairs" in finished.stdout
+
+
+def test_the_short_help_has_every_flag_of_isaac_labs_launcher() -> None:
+    parser = argparse.ArgumentParser()
+    add_launcher_args(parser)
+    theirs = {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help"}
+    assert {flag for flags, _, _ in LAUNCHER_FLAGS for flag in flags} == theirs
+
+
+@pytest.mark.parametrize("name", [path.stem for path in SCRIPTS])
+def test_help_does_not_wait_for_torch_or_isaac_lab(name: str) -> None:
+    finished = script_without(HEAVY, name, "--help")
+    assert finished.returncode == 0, finished.stderr
+    assert f"usage: {name}" in finished.stdout

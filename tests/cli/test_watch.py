@@ -1,0 +1,219 @@
+"""``watch.py``: its exit statuses, its documents, and what it asks engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.cli import watch as watch_module
+from ledger_lab.cli.watch import EXIT_ALERTS, WatchRequest, watch, watch_study
+from ledger_lab.clusters.drafts import draft_submission, note_submission, write_folder
+from ledger_lab.clusters.engine import load_site
+from ledger_lab.clusters.local import ENGINE, LocalSite
+from ledger_lab.clusters.plans import PLAN, Plan, PlannedTraining
+from ledger_lab.clusters.submission_folders import new_folder
+from ledger_lab.clusters.submissions import Submission
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status, cache, reader
+from ledger_lab.reports.watch import SCHEMA_VERSION, AlertKind, watch_ledger
+from ledger_lab.studies.declared import load_study
+from tests.conftest import command, script
+from tests.fakes.watched import make_run
+
+
+def test_the_exit_status_tells_alerts_from_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "aa", ago_s=1200.0, status=Status.COMPLETED)
+    assert watch(["--log_root", str(tmp_path)]) == 0
+    assert "· idle: machine elsewhere:" in capsys.readouterr().out, "a notice"
+    make_run(tmp_path, "bb", ago_s=1000.0, supervised_ago_s=1.0, host="n2")
+    assert watch(["--log_root", str(tmp_path)]) == EXIT_ALERTS
+    said = capsys.readouterr().out
+    assert "1 hung · $0.80/h" in said and said.index("!! hung: run bb") < said.index("· idle: machine elsewhere")
+    assert watch(["--log_root", str(tmp_path), "--kind", "lost", "idle"]) == 0
+    assert "hung: run bb" not in capsys.readouterr().out
+
+
+def test_quiet_prints_alerts_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "aa")
+    assert watch(["--log_root", str(tmp_path), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    make_run(tmp_path, "bb", ago_s=1000.0)
+    assert watch(["--log_root", str(tmp_path), "--quiet"]) == EXIT_ALERTS
+    assert capsys.readouterr().out.startswith("! lost: run bb: no row for 16:4")
+
+
+def test_the_document_has_a_version_and_nothing_that_json_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path, "aa", cohort="c")
+    assert watch(["--log_root", str(tmp_path), "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema_version"] == SCHEMA_VERSION and found["alerts"] == []
+    (run,) = found["runs"]
+    assert (run["state"], run["iterations"], run["max_iterations"], run["screenings"]) == ("running", 50, 100, 1)
+    assert run["left_s"]["high"] == pytest.approx(590) and run["left_s"]["expected"] is None
+    assert found["cohorts"][0]["name"] == "c" and found["cohorts"][0]["planned"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--log_root", "nowhere"], "no ledger at nowhere"),
+        (["--follow", "0"], "--follow 0: must be at least 1 s"),
+        (["--follow", "nan"], "--follow nan: must be at least 1 s"),
+        (["--hung_after", "-1"], "--hung_after -1: must be a number of minutes above 0"),
+        (["--idle_after", "inf"], "--idle_after inf: must be"),
+        (["--kind", "hangs"], "invalid choice: 'hangs'"),
+        (["--study", "unheard"], "no study 'unheard'"),
+        (["--quiet", "--json", "-"], "--quiet and --json - cannot be used together"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message) as refused:
+        watch(arguments)
+    assert "\n" not in str(refused.value)
+
+
+def test_every_kind_of_alert_can_be_chosen() -> None:
+    assert {*WatchRequest.parse(["--kind", *AlertKind]).kind} == {*AlertKind}
+
+
+def test_a_damaged_run_is_no_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = make_run(tmp_path, "aa")
+    make_run(tmp_path, "bb", status=Status.COMPLETED)
+    journal = directory / "journal-1-0.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"elsewhere", b"elsewhen.", 1))
+    assert watch(["--log_root", str(tmp_path)]) == 1
+    told = capsys.readouterr()
+    assert "left out" in told.err and "not known: a run was left out" in told.out
+
+
+def test_text_of_the_ledger_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "aa", ago_s=1000.0, supervised_ago_s=1.0, host="n\x1b[2J[bold]1")
+    assert watch(["--log_root", str(tmp_path)]) == EXIT_ALERTS
+    said = capsys.readouterr().out
+    assert "\x1b" not in said and "[bold]1" in said
+
+
+def test_follow_writes_one_document_a_line_until_it_is_interrupted(tmp_path: Path) -> None:
+    make_run(tmp_path, "aa")
+    program = command("watch", "--log_root", tmp_path, "--json", "-", "--follow", "1")
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        documents = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert "Traceback" not in process.stderr.read()
+    assert documents[0]["at"] < documents[1]["at"]
+
+
+def test_a_document_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    make_run(tmp_path / "logs", "aa")
+    file, link = tmp_path / "watch.json", tmp_path / "link.json"
+    file.write_text("before")
+    link.symlink_to(file)
+    with file.open() as reader:
+        assert watch(["--log_root", str(tmp_path / "logs"), "--json", str(link)]) == 0
+        assert reader.read() == "before", "whoever reads it meanwhile is not disturbed"
+    assert json.loads(file.read_text())["schema_version"] == SCHEMA_VERSION and link.is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"logs", file.name, link.name}
+    assert watch(["--log_root", str(tmp_path / "logs"), "--json", "/dev/null"]) == 0
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(UserError, match=f"cannot write {tmp_path}: Is a directory"):
+        watch(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path)])
+
+
+def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
+    make_run(tmp_path, "aa", ago_s=1000.0)
+    program = command("watch", "--log_root", tmp_path, "--json", "-", "--follow", "1")
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        process.wait(60)
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_an_unchanged_ledger_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(reader, "CACHED_FROM", 0)
+    monkeypatch.setattr(cache, "SETTLED_NS", 0)
+    root = tmp_path / "ledger"
+    for number in range(3):
+        make_run(root, f"{number}", ago_s=50 * 3600.0)  # their ends are unknown
+    reader.read_ledger(root)
+    ledger = reader.read_ledger(root)
+    found = watch_ledger(ledger, now=watch_module.datetime.now(watch_module.UTC))
+    assert (found.runs, found.alerts) == ((), ())
+    assert all("_read" in vars(run) for run in ledger.runs), "no journal was read"
+
+
+@pytest.fixture
+def submitted(tmp_path: Path) -> Iterator[Submission]:
+    """A plan of two trainings that make no run, on this machine, one at a time."""
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(600)\n")
+    (tmp_path / "here.toml").write_text(f'version = 1\nengine = "local"\nlog_root = "{tmp_path}/ledger"\n')
+    (tmp_path / "s.toml").write_text('version = 1\nseeds = [1, 2]\narguments = ["--task", "T"]\nbudget_usd = 5\n')
+    site = load_site(str(tmp_path / "here.toml"))[1]
+    assert isinstance(site, LocalSite)
+    trainings = tuple(
+        PlannedTraining(what=f"s seed {seed}", start=(), resume=(), program="train.py", directory=str(tmp_path))
+        for seed in (1, 2)
+    )
+    plan = Plan(name="s", trainings=trainings)
+    draft = draft_submission(new_folder(site.log_root, "s"), ENGINE.name, site.name, plan)
+    write_folder(draft, {PLAN: plan.to_lines(), **ENGINE.files(site, plan, draft.job_name)})
+    submission = note_submission(draft, ENGINE.submit(draft.folder))
+    yield submission
+    ENGINE.cancel(submission)
+    until = time.monotonic() + 60
+    while ENGINE.queued(submission) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def test_engines_are_asked_about_trainings_without_a_run(
+    submitted: Submission, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    until = time.monotonic() + 60
+    while not (submitted.folder / "started" / "0").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    root = str(tmp_path / "ledger")
+    assert watch(["--log_root", root, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == [], "the file of the cluster is not needed"
+    assert watch(["--log_root", root, "--study", str(tmp_path / "s.toml")]) == 0
+    said = capsys.readouterr().out
+    assert "2 queued" in said and "s seed 1  queued (running)" in said and "s seed 2  queued (waiting)" in said
+    assert "study s: 0 runs, 0 live, 2 of 2 trainings still to start" in said and "budget $5.00" in said
+    an_hour_ago = time.time() - 3600
+    os.utime(submitted.folder / "started" / "0", (an_hour_ago, an_hour_ago))
+    assert watch(["--log_root", root, "--quiet"]) == EXIT_ALERTS
+    told = capsys.readouterr().out
+    assert (
+        f"silent: queue {submitted.job}_0: its job runs (running), and s seed 1 has written no row for 1:00:0" in told
+    )
+    assert watch(["--log_root", root, "--no-ask", "--quiet"]) == 0
+    found = watch_study(load_study(str(tmp_path / "s.toml")), tmp_path / "ledger", ask=True)
+    assert [alert.kind for alert in found.alerts] == [AlertKind.SILENT]
+
+
+def test_the_study_and_the_report_tell_alerts_too(tmp_path: Path) -> None:
+    make_run(tmp_path / "ledger", "bb", ago_s=1000.0, cohort="s", seed=1)
+    (tmp_path / "s.toml").write_text('version = 1\nseeds = [1]\narguments = ["--task", "T"]\nbudget_h = 0.1\n')
+    finished = script("study", tmp_path / "s.toml", "--log_root", tmp_path / "ledger", "--dry_run")
+    assert finished.returncode == 0, finished.stderr
+    assert "study s: 1 run, 0 live, 1 of 1 trainings still to start" in finished.stdout
+    assert "!! over budget: study s: 0.2 h are spent of a budget of 0.1 h" in finished.stdout
+    assert "! lost: run bb: no row for " in finished.stdout
+    reported = script("report", "--log_root", tmp_path / "ledger")
+    assert "! lost: run bb: no row for " in reported.stdout, reported.stderr

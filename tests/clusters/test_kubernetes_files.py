@@ -1,0 +1,247 @@
+"""The file of a Job holds what was meant, by Kubernetes' own schema and by reading it back.
+
+No cluster has seen it, because none can run here; the guide says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger_lab.clusters.engine import load_site
+from ledger_lab.clusters.kubernetes import ENGINE
+from ledger_lab.clusters.kubernetes_job import KubernetesSite
+from ledger_lab.clusters.part import PART_SCRIPT
+from ledger_lab.clusters.plans import Plan, PlannedTraining
+from ledger_lab.errors import UserError
+from tests.conftest import ROOT
+
+GOLDEN = Path(__file__).parent / "golden"
+NAME = "ledger_lab-study-001"
+SIMPLE = KubernetesSite(
+    name="simple", context="lab", container="ledger_lab:1", claim="ledger", log_root=Path("/ledger"), environment={},
+    user=1000,
+)  # fmt: skip
+FULL = KubernetesSite(
+    name="full",
+    context="arn:aws:eks:us-east-1:1:cluster/lab",
+    namespace="robots",
+    container="registry.example.com:5000/ledger_lab@sha256:0badc0de",
+    claim="shared.nfs",
+    mount=Path("/shared"),
+    log_root=Path("/shared/my ledger"),
+    environment={"WARP_CACHE_PATH": "$(id)/$$HOME", "QUOTED": 'it\'s "here": {#}'},
+    user=4321,
+    gpus=4,
+    cpus=32,
+    memory="64Gi",
+    grace_s=300,
+    time_s=86_400,
+    node_selector={"cloud.google.com/gke-spot": "true"},
+    tolerations=("nvidia.com/gpu", "dedicated=robots:NoSchedule"),
+    image_pull_secrets=("registry",),
+    labels={"kueue.x-k8s.io/queue-name": "robots"},
+)
+
+
+def plan(count: int, at_once: int | None = None, **changes: object) -> Plan:
+    training = PlannedTraining(
+        what="cohort seed 1",
+        start=("--task", "LedgerLab-Cartpole", "env.name='; touch /tmp/owned #"),
+        resume=("--log_root", "/ledger"),
+        program="/workspace/ledger_lab/scripts/train.py",
+        directory="/workspace/ledger_lab",
+    )
+    return Plan(name="study", trainings=(dataclasses.replace(training, **changes),) * count, at_once=at_once)
+
+
+def job_of(site: KubernetesSite, planned: Plan) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(ENGINE.files(site, planned, NAME)["job.yaml"])
+    return read
+
+
+def container_of(job: dict[str, Any]) -> dict[str, Any]:
+    (only,) = job["spec"]["template"]["spec"]["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+def as_kubernetes_expands(text: str, values: dict[str, str]) -> str:
+    """Replaces variables as `kubernetes/third_party/forked/golang/expansion` does."""
+
+    def expanded(found: re.Match[str]) -> str:
+        if found.group() == "$$":
+            return "$"
+        return values.get(found.group(1), found.group())
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", expanded, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "site", "planned"), [("simple", SIMPLE, plan(1)), ("full", FULL, plan(15, 4, processes=4))]
+)
+def test_the_file_is_the_golden_one(name: str, site: KubernetesSite, planned: Plan) -> None:
+    files = ENGINE.files(site, planned, NAME)
+    assert files["job.yaml"] == (GOLDEN / f"{name}.job.yaml").read_text()
+    assert files["submit.sh"].splitlines()[-1] == (
+        f"exec kubectl --context={site.context} --namespace={site.namespace} create --filename=job.yaml "
+        "--validate=strict --output=name"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.37"])
+def test_the_schema_of_kubernetes_accepts_the_files(version: str) -> None:
+    validate = ROOT / ".venv-engines" / "bin" / "kubernetes-validate"
+    if not validate.exists():
+        pytest.skip("the environment of the engines is not installed (requirements-engines.lock)")
+    files = [str(GOLDEN / f"{name}.job.yaml") for name in ("simple", "full")]
+    checked = subprocess.run([validate, "-k", version, "--strict", *files], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stderr.count("passed for resource job/") + checked.stdout.count("passed for resource job/") == 2
+
+
+def test_pods_that_are_asked_to_end_are_replaced_and_failures_are_final() -> None:
+    spec = job_of(FULL, plan(15, 4))["spec"]
+    assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (15, 4, "Indexed")
+    assert (spec["backoffLimitPerIndex"], spec["podReplacementPolicy"], spec["activeDeadlineSeconds"]) == (
+        3, "Failed", 86_400,
+    )  # fmt: skip
+    disrupted, requeued, failed = spec["podFailurePolicy"]["rules"]
+    assert disrupted == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert (requeued["action"], requeued["onExitCodes"]["values"]) == ("Ignore", [75])
+    assert (failed["action"], failed["onExitCodes"]["operator"]) == ("FailIndex", "NotIn")
+    assert not {1, 2, 126, 127, 130} & set(failed["onExitCodes"]["values"]) and 75 in failed["onExitCodes"]["values"]
+    pod = spec["template"]["spec"]
+    assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 300)
+    assert FULL.arguments == ("--log_root", "/shared/my ledger", "--grace_s", "270")
+    assert "activeDeadlineSeconds" not in job_of(SIMPLE, plan(1))["spec"]
+
+
+def test_a_pod_has_no_rights_that_it_does_not_need() -> None:
+    pod = job_of(FULL, plan(1, processes=4))["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    user = pod["securityContext"]
+    assert (user["runAsNonRoot"], user["runAsUser"], user["runAsGroup"]) == (True, 4321, 0)
+    assert "fsGroup" not in user  # it would change the group of other people's files in the volume
+    rights = pod["containers"][0]["securityContext"]
+    assert rights == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+
+
+def test_a_pod_gets_what_the_file_of_the_cluster_says() -> None:
+    pod = job_of(FULL, plan(1, processes=4))["spec"]["template"]["spec"]
+    asked = pod["containers"][0]["resources"]
+    assert asked["requests"] == {"cpu": "32", "memory": "64Gi", "nvidia.com/gpu": 4}
+    assert asked["limits"] == {"memory": "64Gi", "nvidia.com/gpu": 4}
+    assert pod["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
+    assert pod["tolerations"] == [
+        {"operator": "Exists", "key": "nvidia.com/gpu"},
+        {"operator": "Equal", "key": "dedicated", "value": "robots", "effect": "NoSchedule"},
+    ]
+    mounts = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
+    assert mounts == {"/shared": "ledger", "/tmp": "scratch", "/dev/shm": "shared-memory"}
+    assert {"name": "ledger", "persistentVolumeClaim": {"claimName": "shared.nfs"}} in pod["volumes"]
+    assert "/dev/shm" not in str(job_of(FULL, plan(1)))
+    assert job_of(FULL, plan(1))["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "robots"
+
+
+def test_users_values_stay_in_the_plan_and_the_script_is_constant() -> None:
+    files = ENGINE.files(FULL, plan(3), NAME)
+    assert "owned" not in str(files) and "Cartpole" not in str(files)
+    args = container_of(job_of(FULL, plan(3)))["args"]
+    assert args[:4] == ["bash", "-c", PART_SCRIPT, "job.yaml"]
+    assert as_kubernetes_expands(PART_SCRIPT, {"0": "x"}) == PART_SCRIPT
+    expanded = [as_kubernetes_expands(each, {"JOB_COMPLETION_INDEX": "7"}) for each in args[4:]]
+    assert expanded == ["/shared/my ledger/submissions/study/001", "kubernetes", "7", plan(3).sha256, "python"]
+
+
+PRINTABLE = st.text().filter(str.isprintable) | st.text("$()ab{}:#-'\"\\ \U0001f600", max_size=20)
+
+
+@settings(max_examples=40, deadline=None)  # each example reads a whole file
+@given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), PRINTABLE, max_size=4))
+def test_any_environment_arrives_in_the_pod_as_it_was_written(environment: dict[str, str]) -> None:
+    job = job_of(dataclasses.replace(SIMPLE, environment=environment), plan(1))
+    given_ = {each["name"]: each.get("value") for each in container_of(job)["env"]}
+    seen: dict[str, str] = {}
+    for name in environment:
+        seen[name] = as_kubernetes_expands(given_.pop(name), seen)
+    assert seen == environment
+    assert given_.keys() == {"LEDGER_LAB_KUBERNETES_JOB", "LEDGER_LAB_NODE"}
+
+
+def test_other_submissions_have_other_names_that_dns_takes() -> None:
+    def name(site: KubernetesSite, planned: Plan, called: str) -> str:
+        return str(yaml.safe_load(ENGINE.files(site, planned, called)["job.yaml"])["metadata"]["name"])
+
+    long = f"ledger_lab-{'Very.Long+Name_' * 8}-001"
+    other = dataclasses.replace(SIMPLE, claim="other")
+    names = [
+        name(SIMPLE, plan(1), NAME),
+        name(SIMPLE, plan(2), NAME),
+        name(SIMPLE, plan(1), "ledger_lab-study-002"),
+        name(other, plan(1), NAME),
+        name(SIMPLE, plan(1), long),
+    ]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])", each) for each in names)
+    assert name(SIMPLE, plan(1), NAME) == names[0]
+
+
+GOOD = """version = 1
+engine = "kubernetes"
+context = "lab"
+container = "ledger_lab:1"
+claim = "ledger"
+log_root = "/ledger"
+user = 1000
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("clain = 'x'", "unknown key 'clain': did you mean 'claim'"),
+        ("user = 0", "pods do not run as root"),
+        ("grace_s = 0", "grace_s = 0: must be above 0"),
+        ("time_s = 120", "time_s = 120: must be above grace_s = 120"),
+        ("gpus = -1", "gpus must be at least 0"),
+        ("context = 'a b'", "context: 'a b': copy the name"),
+        ("context = '--all'", "context: '--all'"),
+        ("namespace = 'Robots'", "namespace: 'Robots': use lower-case"),
+        ("container = 'a\\nb'", "container: "),
+        ("claim = '../x'", "claim: '../x'"),
+        ("memory = '32 GB'", "memory: '32 GB': write it as Kubernetes does"),
+        ("mount = '/other'", "mount = '/other': must be log_root or a folder above it"),
+        ("mount = 'ledger'", "mount = 'ledger'"),
+        ("mount = '/'", "mount = '/': it would hide LedgerLab in the image"),
+        ("log_root = '/a/../b'", "log_root = '/a/../b'"),
+        ("project = 'lab'", "project 'lab': give an absolute path"),
+        ("tolerations = ['gpu:Never']", "tolerations: 'gpu:Never': write them as KEY"),
+        ("image_pull_secrets = ['user:password']", "give names of secrets, not the secrets"),
+        ("[labels]\n'a b' = 'c'", "labels: 'a b'"),
+        ("[node_selector]\na = 'b c'", "node_selector: 'b c'"),
+        ("[environment]\nstatus = '1'", "environment: status is a variable of the script"),
+        ("[environment]\nLEDGER_LAB_JOB = '1'", "LEDGER_LAB_JOB is set by the job"),
+        ('[environment]\nA = "x\\ny"', "environment.A"),
+    ],
+)
+def test_a_wrong_value_is_refused(tmp_path: Path, change: str, said: str) -> None:
+    keys = [line for line in GOOD.splitlines() if not change.startswith(f"{line.partition(' = ')[0]} = ")]
+    path = tmp_path / "lab.toml"
+    path.write_text("\n".join([*keys, change, ""]))
+    with pytest.raises(UserError, match=re.escape(said)) as refused:
+        load_site(str(path))
+    assert str(path) in str(refused.value) and "\n" not in str(refused.value)

@@ -1,0 +1,244 @@
+"""The files of a Ray job, what is refused before anything is written, and which ends of a training are final."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger_lab.clusters import ray
+from ledger_lab.clusters.engine import UnclearSubmissionError, load_site
+from ledger_lab.clusters.ray import ENGINE, RaySite
+from ledger_lab.clusters.ray_job import Job, RayJob, starts_again
+from ledger_lab.clusters.submissions import Submission
+from ledger_lab.errors import UserError
+from tests.clusters.test_slurm_files import plan
+from tests.conftest import ROOT, script
+
+GOLDEN = Path(__file__).parent / "golden"
+GOOD = {
+    "version": 1,
+    "engine": "ray",
+    "log_root": "/shared/ledger",
+    "address": "10.0.0.1:6379",
+    "python": "/shared/lab/.venv/bin/python",
+}
+SIMPLE = RaySite(
+    name="simple", log_root=Path("/shared/ledger"), environment={}, address="head:6379", python="/lab/bin/python"
+)
+FULL = RaySite(
+    name="full",
+    log_root=Path("/shared/ledger"),
+    environment={"WARP_CACHE_PATH": "/shared/cache", "QUOTED": 'it\'s "here"'},
+    address="[fd00::1]:6379",
+    python="/lab/bin/python",
+    gpus=4,
+    cpus=32,
+    memory_gb=64.5,
+    resources={"fast_disk": 1},
+    retries=0,
+    grace_s=300,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "site", "count", "at_once"), [("ray_simple.json", SIMPLE, 1, None), ("ray_full.json", FULL, 15, 4)]
+)
+def test_the_file_is_the_golden_one_and_reads_back(name: str, site: RaySite, count: int, at_once: int | None) -> None:
+    files = ENGINE.files(site, plan(count, at_once), "ledger_lab-study-001")
+    assert files == {"job.json": (GOLDEN / name).read_text()}
+    job = RayJob.from_json(files["job.json"])
+    assert (job.trainings, job.at_once, job.environment) == (count, at_once, site.environment)
+    assert ENGINE.job_id.fullmatch(f"{job.address}/{job.name}")
+
+
+def site_file(folder: Path, **changes: object) -> Path:
+    path = folder / "lab.toml"
+    tables = {name: value for name, value in changes.items() if isinstance(value, dict)}
+    keys = {name: value for name, value in {**GOOD, **changes}.items() if name not in tables}
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
+    for name, table in tables.items():
+        text += f"[{name}]\n" + "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in table.items())
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"address": "auto"}, "address = 'auto': write HOST:PORT"),
+        ({"address": "ray://head:10001"}, "ray:// and http:// are not supported"),
+        ({"address": "head:70000"}, "write HOST:PORT"),
+        ({"address": "head:6379\n"}, "write HOST:PORT"),
+        ({"python": " "}, "python = ' ': give the path of a program"),
+        ({"gpus": -1}, "gpus and retries must be at least 0"),
+        ({"gpus": 0.5}, "Expected `int`, got `float`"),
+        ({"retries": -1}, "gpus and retries must be at least 0"),
+        ({"grace_s": 0}, "cpus and grace_s at least 1"),
+        ({"memory_gb": 0}, "memory_gb = 0"),
+        ({"resources": {"GPU": 1}}, "resources: 'GPU' has a key of its own"),
+        ({"resources": {"disk": 1.5}}, "resources: disk = 1.5: Ray takes fractions below 1 and whole numbers"),
+        ({"environment": {"RAY_ADDRESS": "x:1"}}, "RAY_ADDRESS is set by Ray or LedgerLab"),
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "CUDA_VISIBLE_DEVICES is set by Ray"),
+        ({"partition": "gpu"}, "unknown key 'partition'"),
+    ],
+)
+def test_a_wrong_value_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        load_site(str(site_file(tmp_path, **changes)))
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_training_gets_most_of_the_time_between_its_two_signals() -> None:
+    assert FULL.arguments == ("--log_root", "/shared/ledger", "--grace_s", "270")
+
+
+@pytest.mark.parametrize(
+    ("status", "again"), [(0, False), (1, False), (2, False), (75, True), (130, False), (143, True), (None, True)]
+)
+def test_only_trainings_that_the_system_ended_start_again(status: int | None, again: bool) -> None:
+    assert starts_again(status, parts=3, retries=3) is again
+    assert starts_again(status, parts=4, retries=3) is False
+
+
+def test_a_process_learns_its_place_from_the_task() -> None:
+    environ = {
+        "LEDGER_LAB_RAY_JOB": "head:6379/ledger_lab-s-001-0badc0de",
+        "LEDGER_LAB_RAY_PART": "2",
+        "LEDGER_LAB_RAY_NODE": "one",
+        "LEDGER_LAB_RAY_QUEUE_S": "1.500",
+    }
+    place = ENGINE.place(environ, 4, 1)
+    assert (place.job.job, place.job.index, place.job.restarts) == (environ["LEDGER_LAB_RAY_JOB"], 4, 2)
+    assert (place.job.nodes, place.job.queue_s, place.rendezvous) == (["one"], 1.5, None)
+    with pytest.raises(UserError, match="LEDGER_LAB_RAY_PART is not set: Ray starts this program"):
+        ENGINE.place({"LEDGER_LAB_RAY_JOB": "x"}, 4, 1)
+
+
+def test_several_nodes_are_refused_with_the_way_out() -> None:
+    with pytest.raises(UserError, match="--nodes 2: with Ray, a training runs on one node: .* use Slurm"):
+        ENGINE.check(SIMPLE, plan(1, nodes=2))
+
+
+def test_without_ray_a_submission_is_refused_in_one_line_and_writes_nothing(tmp_path: Path) -> None:
+    log_root = tmp_path / "ledger"
+    site = site_file(tmp_path, log_root=str(log_root))
+    refused = script("train", "--task", "LedgerLab-Cartpole", "--on", site)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1
+    assert "Ray is not installed for" in refused.stderr and "ledger_lab[ray]" in refused.stderr
+    assert not log_root.exists()
+
+
+def test_a_dry_run_needs_no_ray_and_prints_every_file(tmp_path: Path) -> None:
+    site = site_file(tmp_path, log_root=str(tmp_path / "ledger"))
+    printed = script("train", "--task", "LedgerLab-Cartpole", "--on", site, "--dry_run")
+    assert printed.returncode == 0, printed.stderr
+    assert "plan.jsonl" in printed.stdout and '"address": "10.0.0.1:6379"' in printed.stdout
+    assert f"ray_commands submit {tmp_path}" not in printed.stdout, "the command runs in the folder"
+    assert "ledger_lab.clusters.ray_commands submit job.json" in printed.stdout
+    assert not (tmp_path / "ledger").exists()
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let a script stand for the Python that has Ray."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/bash\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def submission(folder: Path) -> Submission:
+    return Submission(
+        folder=folder, engine="ray", site="lab", job="head:6379/ledger_lab-s-001-0", submitted_at="", plan_sha256=""
+    )
+
+
+def test_a_cluster_that_does_not_answer_is_told_and_its_submission_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.json").write_text(ENGINE.files(SIMPLE, plan(1), "ledger_lab-s-001")["job.json"])
+    stand_in(tmp_path, monkeypatch, "exec sleep 60")
+    monkeypatch.setattr(ray, "_ANSWER_S", 0.2)
+    with pytest.raises(UnclearSubmissionError, match="within 0.2 s: .* call again, and .* by its name, ledger_lab-s-"):
+        ENGINE.submit(tmp_path)
+    with pytest.raises(UserError, match="does not answer within 0.2 s: .* if this cluster has ended for good, remove"):
+        ENGINE.queued(submission(tmp_path))
+
+
+def test_the_job_of_an_interrupted_call_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.json").write_text(ENGINE.files(SIMPLE, plan(1), "ledger_lab-s-001-0badc0de")["job.json"])
+    (tmp_path / "started").mkdir()
+    made = f"{SIMPLE.address}/ledger_lab-s-001-0badc0de"
+    stand_in(tmp_path, monkeypatch, """echo '{"0":[false,"waiting"]}'""")
+    assert ENGINE.find(tmp_path) == made
+    stand_in(tmp_path, monkeypatch, "echo null")
+    assert ENGINE.find(tmp_path) is None, "it was never submitted"
+    (tmp_path / "started" / "0").touch()
+    assert ENGINE.find(tmp_path) == made, "it has ended"
+
+
+def test_states_are_read_and_a_job_that_has_ended_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, """echo '{"0":[true,"running on one"],"3":[false,"waiting"]}'""")
+    states = {index: (each.runs, each.said) for index, each in ENGINE.queued(submission(tmp_path)).items()}
+    assert states == {0: (True, "running on one"), 3: (False, "waiting")}
+    stand_in(tmp_path, monkeypatch, "echo null")
+    assert ENGINE.queued(submission(tmp_path)) == {}
+    stand_in(tmp_path, monkeypatch, "echo nonsense")
+    with pytest.raises(UserError, match="nonsense"):
+        ENGINE.queued(submission(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("noise\nerror: no Ray at head:6379: start it\n======", "no Ray at head:6379: start it"),
+        ("InvalidAuthToken\nerror: Ray refuses", "Ray refuses: the cluster has another token"),
+        ("Fatal error: out\n=====\n", "ended with status 7 and said: Fatal error: out"),
+    ],
+)
+def test_a_refusal_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, said: str) -> None:
+    stand_in(tmp_path, monkeypatch, f"printf %s {shlex.quote(printed)} >&2; exit 7")
+    with pytest.raises(UserError) as refused:
+        ENGINE.check(SIMPLE, plan(1))
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".venv-engines" / "bin" / "python").exists(),
+    reason="needs .venv-engines, which .ci/run builds from requirements-engines.lock",
+)
+def test_an_address_where_nothing_listens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(ROOT / ".venv-engines" / "bin" / "python"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "source"))
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        site = RaySite(name="s", log_root=Path("/l"), environment={}, address=f"127.0.0.1:{port}", python="python")
+        with pytest.raises(UserError, match=rf"no Ray at 127.0.0.1:{port} .*: start it, or correct address"):
+            ENGINE.check(site, plan(1))
+    with pytest.raises(UserError, match="no Ray at head:x .*: start it, or correct address"):
+        ENGINE.queued(dataclasses.replace(submission(Path("/l")), job="head:x/ledger_lab-s"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "status", "ended"),
+    [(0, None, False), (1, None, False), (2, None, True), (1, 75, False), (2, 75, True), (1, 0, True), (1, 1, True)],
+)
+def test_an_actor_that_moves_remembers_which_trainings_have_used_their_retries(
+    tmp_path: Path, parts: int, status: int | None, ended: bool
+) -> None:
+    """A part that was lost with its node leaves no exit status."""
+    for folder, value in (("started", parts or None), ("exits", status)):
+        (tmp_path / folder).mkdir()
+        if value is not None:
+            (tmp_path / folder / "0").write_text(f"{value}\n")
+    job: Any = object.__new__(Job)
+    job._job, job._folder, job._cancelled = SimpleNamespace(retries=1), tmp_path, False
+    assert job._remembered(0).ended is ended

@@ -1,0 +1,32 @@
+"""Bootstrap intervals from few runs are wide enough."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ledger_lab.ledger.costs import percentile_levels
+
+
+# norm.cdf(sqrt(n / (n - 1)) * t.ppf(0.025, n - 1)) of scipy.stats
+@pytest.mark.parametrize(("runs", "level"), [(5, 0.000954), (10, 0.008551), (20, 0.015881), (10_000, 0.02498)])
+def test_percentile_levels_match_the_t_distribution(runs: int, level: float) -> None:
+    low, high = percentile_levels(runs)
+    assert low == pytest.approx(level, rel=0.001)
+    assert high == 1 - low
+
+
+def test_with_few_runs_the_interval_spans_all_resamples() -> None:
+    for runs in (2, 3, 4):
+        assert 0 <= percentile_levels(runs)[0] < 0.0002
+
+
+@pytest.mark.parametrize("runs", [5, 10])
+def test_the_interval_of_few_runs_covers_the_true_value(runs: int) -> None:
+    random = np.random.default_rng(1)
+    times = random.normal(0.0, 0.3, size=(1000, runs))  # logarithms, whose true mean is 0
+    means = np.stack([each[random.integers(runs, size=(2000, runs))].mean(axis=1) for each in times])
+    low, high = np.quantile(means, percentile_levels(runs), axis=1, method="inverted_cdf")
+    usual_low, usual_high = np.quantile(means, [0.025, 0.975], axis=1, method="inverted_cdf")
+    assert ((low <= 0) & (high >= 0)).mean() > 0.92
+    assert ((usual_low <= 0) & (usual_high >= 0)).mean() < 0.91

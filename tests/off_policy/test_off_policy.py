@@ -1,0 +1,202 @@
+"""Off-policy recipes are translated completely, and only to libraries that have the algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.tasks.recipes import CARTPOLE, CARTPOLE_SAC, CARTPOLE_TD3, Dialect, OffPolicyRecipe, Recipe
+from ledger_lab.tasks.recipes.libraries import agent_key, algorithm_of, algorithms, dialect_of, dialects, library_with
+from ledger_lab.tasks.recipes.settings import read_setting
+from ledger_lab.tasks.translations import agent_entry_points
+
+CHANGED: dict[str, object] = {
+    "experiment_name": "another",
+    "max_iterations": 7,
+    "save_interval": 3,
+    "horizon": 8,
+    "hidden_dims": (8, 4, 2),
+    "learning_rate": 0.5,
+    "action_bound": 0.5,
+    "replay_steps": 9,
+    "random_steps": 3,
+    "warm_up_steps": 5,
+    "batch_size": 11,
+    "updates_per_step": 13,
+    "activation": "tanh",
+    "observation_normalization": False,
+    "discount": 0.5,
+    "polyak": 0.5,
+    "reward_scale": 0.5,
+    "n_step": 3,
+    "critic_layer_norm": True,
+    "policy_layer_norm": True,
+    "value_atoms": 51,
+    "value_range": (-5.0, 20.0),
+    "reward_normalization": True,
+    "prioritized_sampling": True,
+    "critics": 5,
+    "critics_in_target": 1,
+    "observation_symlog": True,
+    "replay_on_host": True,
+    "update_every": 4,
+}
+ONLY: dict[str, dict[str, object]] = {
+    "sac": {"initial_entropy_coef": 0.5, "entropy_target": -0.5},
+    "td3": {"exploration_noise": (0.3, 0.6), "target_noise": 0.6, "target_noise_clip": 0.7, "policy_delay": 3},
+}
+RECIPES: dict[str, OffPolicyRecipe] = {recipe.algorithm: recipe for recipe in (CARTPOLE_SAC, CARTPOLE_TD3)}
+each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+
+
+def dialects_of(recipe: OffPolicyRecipe) -> list[Dialect]:
+    """Return the dialects of the libraries that have the algorithm of a recipe."""
+    return dialects(recipe.algorithm)
+
+
+@each_recipe
+def test_there_is_another_value_of_every_field_to_test_with(recipe: OffPolicyRecipe) -> None:
+    known = {field.name for field in fields(recipe)} - {"num_envs"}
+    assert known == {*CHANGED, *ONLY[recipe.algorithm]}
+    assert all({*dialect.settings, *dialect.only} == known for dialect in dialects_of(recipe))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name"), [(algorithm, name) for algorithm in RECIPES for name in {**CHANGED, **ONLY[algorithm]}]
+)
+def test_every_field_changes_its_settings(algorithm: str, name: str) -> None:
+    recipe, value = RECIPES[algorithm], {**CHANGED, **ONLY[algorithm]}[name]
+    changed = replace(recipe, **{name: value})  # type: ignore[arg-type]
+    for dialect in dialects_of(recipe):
+        if name in dialect.only:
+            with pytest.raises(UserError, match=f"{dialect.title} trains with {name}=.* only, not .*: .* skrl"):
+                dialect.translate(changed)
+            continue
+        setting = dialect.settings[name]
+        before, after = (
+            [read_setting(dialect.translate(each), override) for override in (setting.override, *setting.also)]
+            for each in (recipe, changed)
+        )
+        assert all(then != now for then, now in zip(before, after, strict=True))
+
+
+@each_recipe
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("action_bound", 0.0),
+        ("action_bound", float("inf")),
+        ("batch_size", 0),
+        ("polyak", 1.5),
+        ("critics", 1),
+        ("critics_in_target", 0),
+    ],
+)
+def test_impossible_values_are_refused(recipe: OffPolicyRecipe, name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{name} .*: must "):
+        replace(recipe, **{name: value})  # type: ignore[arg-type]
+
+
+@each_recipe
+def test_settings_that_came_later_leave_the_agent_of_a_recipe_as_it_was(recipe: OffPolicyRecipe) -> None:
+    for dialect in dialects_of(recipe):
+        plain = dialect.translate(recipe)
+        assert dialect.optional
+        for path, value in dialect.optional.items():
+            assert read_setting(plain, f"agent.{path}") is None
+            name = next(name for name, each in dialect.overrides.items() if each == f"agent.{path}")
+            _, rule = dialect.rules.get(f"agent.{path}", (name, lambda _: None))
+            assert rule(value) is None
+
+
+@each_recipe
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, -2.0), (1.0,), 1.0, (0.0, float("inf"))])
+def test_an_impossible_range_of_values_is_refused(recipe: OffPolicyRecipe, bounds: Any) -> None:
+    with pytest.raises(ValueError, match=r"value_range .*: must be two finite numbers, the smaller one first"):
+        replace(recipe, value_range=bounds)
+
+
+@pytest.mark.parametrize("noise", [(0.5, 0.1), (-0.1, 0.1), (0.1,), 0.1, (0.1, float("nan"))])
+def test_an_impossible_range_of_noise_is_refused(noise: Any) -> None:
+    with pytest.raises(ValueError, match=r"exploration_noise .*: must be two finite numbers"):
+        replace(CARTPOLE_TD3, exploration_noise=noise)
+
+
+def test_a_recipe_has_no_field_of_another_algorithm() -> None:
+    with pytest.raises(TypeError, match="policy_delay"):
+        replace(CARTPOLE_SAC, policy_delay=2)  # type: ignore[call-arg]
+
+
+def test_a_task_registers_each_recipe_for_the_libraries_that_have_its_algorithm() -> None:
+    recipes: tuple[Recipe, ...] = (CARTPOLE, CARTPOLE_SAC, CARTPOLE_TD3)
+    entry_points = agent_entry_points(*recipes)
+    assert set(entry_points) == {
+        "rsl_rl_cfg_entry_point",
+        "rl_games_cfg_entry_point",
+        "rl_games_sac_cfg_entry_point",
+        "skrl_cfg_entry_point",
+        "skrl_sac_cfg_entry_point",
+        "skrl_td3_cfg_entry_point",
+    }
+    assert entry_points["skrl_td3_cfg_entry_point"]() == dialect_of("skrl", "td3").translate(CARTPOLE_TD3)
+    with pytest.raises(ValueError, match="at most one recipe per algorithm"):
+        agent_entry_points(CARTPOLE, CARTPOLE)
+
+
+@pytest.mark.parametrize("algorithm", algorithms())
+def test_the_key_of_an_agent_tells_its_algorithm(algorithm: str) -> None:
+    assert algorithm_of("skrl", agent_key("skrl", algorithm)) == algorithm
+
+
+def test_values_are_scaled_like_rewards_unless_they_are_normalized() -> None:
+    for dialect in dialects("sac"):
+        assert dialect.value_scale(dialect.translate(replace(CARTPOLE_SAC, reward_scale=7.0))) == 7.0
+    td3 = dialect_of("skrl", "td3")
+    assert td3.value_scale(td3.translate(replace(CARTPOLE_TD3, reward_scale=7.0, reward_normalization=True))) == 1.0
+    for dialect in dialects():
+        assert dialect.value_scale(dialect.config(CARTPOLE)) == 1.0
+    for library in ("rl_games", "skrl"):
+        ppo = dialect_of(library)
+        scaled = replace(CARTPOLE, reward_scale=7.0)
+        assert ppo.value_scale(ppo.translate(scaled)) == 7.0
+        assert ppo.value_scale(ppo.translate(replace(scaled, value_normalization=True))) == 1.0
+    skrl = dialect_of("skrl")
+    unset = skrl.translate(CARTPOLE)
+    unset["agent"]["rewards_shaper_scale"] = None
+    assert skrl.value_scale(unset) == 1.0
+
+
+def test_critics_with_several_atoms_estimate_distributions() -> None:
+    for algorithm, recipe in RECIPES.items():
+        skrl = dialect_of("skrl", algorithm)
+        assert not skrl.estimates_distributions(skrl.translate(recipe))
+        assert not skrl.estimates_distributions({**skrl.translate(recipe), "value_atoms": 1})
+        assert skrl.estimates_distributions(skrl.translate(replace(recipe, value_atoms=51)))
+    rl_games = dialect_of("rl_games", "sac")
+    assert not rl_games.estimates_distributions(rl_games.translate(CARTPOLE_SAC))
+    for dialect in dialects():
+        assert not dialect.estimates_distributions(dialect.config(CARTPOLE))
+
+
+def test_other_keys_are_those_of_ppo() -> None:
+    assert algorithm_of("rsl_rl", "rsl_rl_with_symmetry_cfg_entry_point") == "ppo"
+    assert algorithm_of("rsl_rl", None) == "ppo"
+
+
+def test_an_algorithm_chooses_a_library_that_has_it() -> None:
+    assert library_with("sac", "rsl_rl") == "skrl"
+    assert library_with("sac", "rl_games") == "rl_games"
+    assert library_with("td3", "rl_games") == "skrl"
+    assert library_with("ppo", "rl_games") == "rl_games"
+
+
+def test_a_library_without_the_algorithm_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match=r"sac: RSL-RL has no SAC: use --rl_library skrl"):
+        agent_key("rsl_rl", "sac")
+    with pytest.raises(UserError, match=r"td3: rl_games has no TD3: use --rl_library skrl"):
+        agent_key("rl_games", "td3")
+    with pytest.raises(UserError, match=r"--algorithm saq: .*sac"):
+        agent_key("skrl", "saq")

@@ -1,0 +1,230 @@
+"""SAC and TD3 are bounded, fill their memory with what the learner saw, report figures, and load what they saved."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.panels.view import TrainingView
+from ledger_lab.tasks.recipes import CARTPOLE, dialect_of
+from ledger_lab.training.runners.adapter import load_adapter
+from tests.fakes.observers import Heard
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, require_same_learner, translated
+from tests.fakes.stock_memories import RlGamesStock, SkrlStock
+from tests.fakes.toy_env import Privileged, ToyEnv
+
+each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
+each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
+
+
+@pytest.fixture(scope="module", params=LEARNERS, ids="-".join)
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Training:
+    """A short training with normalized observations."""
+    library, algorithm = request.param
+    run_dir = tmp_path_factory.mktemp(algorithm)
+    training = Training(algorithm, run_dir, library=library, observation_normalization=True)
+    training.clock.set_base(Phase.UNATTRIBUTED)
+    training.train()
+    return training
+
+
+def test_every_iteration_is_reported(trained: Training) -> None:
+    assert list(trained.heard.figures) == [1, 2, 3]
+    first, second, last = trained.heard.figures.values()
+    assert set(first) == {"mean_return", "mean_episode_steps", "replay_fill"}, "before the first update"
+    assert {"policy_loss", "value_loss", "learning_rate"} <= set(last)
+    assert [each["replay_fill"] for each in (first, second, last)] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert 0 < second["replay_age"] < 32 and 0 < last["replay_age"] < 48
+    assert all(math.isfinite(value) for value in last.values())
+    assert len(trained.env.actions) == 3 * 16
+    phases = {"manage", "infer", "replay_write", "replay_sample", "learn", "log", "checkpoint"}
+    assert phases <= set(trained.clock.flush()[0])
+
+
+def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training) -> None:
+    env = trained.env
+    assert torch.equal(trained.stored("observations"), torch.stack(env.observed))
+    assert torch.equal(trained.stored("actions"), torch.stack(env.actions))
+    assert torch.allclose(trained.stored("rewards").squeeze(-1), 10.0 * torch.stack(env.rewarded)), "scaled"
+    assert torch.equal(trained.stored("terminated").squeeze(-1), torch.stack(env.failed))
+    after, seen = trained.stored("next_observations")[:-1], torch.stack(env.observed[1:])
+    timed_out = ~(after == seen).all(dim=-1)
+    assert timed_out.any()
+    assert torch.equal(after[timed_out], trained.stored("observations")[:-1][timed_out]), "never the next episode's"
+
+
+@each_algorithm
+def test_the_loss_of_values_is_the_mean_of_the_critics(algorithm: str, tmp_path: Path) -> None:
+    training = Training(algorithm, tmp_path)
+    training.train()
+    trainer = training.trainer
+    (loss,) = {"sac": [0.5 * (3.0 + 5.0)], "td3": [3.0 + 5.0]}[algorithm]  # as the library reports them
+    trainer._agent.tracking_data["Loss / Critic loss"] = [loss]
+    assert trainer._read_figures()["value_loss"] == 4.0
+
+
+def test_reported_returns_are_not_scaled(trained: Training) -> None:
+    assert 0.0 < trained.heard.figures[3]["mean_return"] <= ToyEnv.max_episode_length
+
+
+@each_learner
+def test_a_training_equals_one_with_the_librarys_memory_bit_for_bit(
+    library: str, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe: dict[str, Any] = {"library": library, "iterations": 5, "observation_normalization": True}
+    ours = Training(algorithm, tmp_path / "ours", env=Privileged(), **recipe)
+    ours.train()
+    monkeypatch.setattr("ledger_lab.off_policy.skrl.off_policy_adapter.SkrlMemory", SkrlStock)
+    monkeypatch.setattr("ledger_lab.off_policy.rl_games.sac_adapter.RlGamesMemory", RlGamesStock)
+    stock = Training(algorithm, tmp_path / "stock", env=Privileged(), **recipe)
+    stock.train()
+    assert ours.memory.replay.added > 48, "steps were overwritten"
+    require_same_learner(ours, stock)
+
+
+class View(TrainingView):
+    """What the learner sees of the toy, which the libraries' wrappers take for an environment of Isaac Lab."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return self._env.__class__
+
+
+class Slots:
+    """Held-out slots of the toy: the last three of its eight, where another policy acts."""
+
+    first = 5
+
+    def __init__(self, env: ToyEnv) -> None:
+        self._env = env
+
+    def step(self, actions: torch.Tensor) -> tuple[Any, ...]:
+        return self._env.step(torch.cat([actions, torch.full((3, 1), 0.01)]))
+
+
+@each_learner
+def test_held_out_episodes_never_enter_the_replay_memory(library: str, algorithm: str, tmp_path: Path) -> None:
+    env = ToyEnv()
+    view = View(env, Slots(env))  # type: ignore[arg-type]
+    training = Training(algorithm, tmp_path, library=library, env=view, iterations=2)
+    training.train()
+    stored = training.stored("observations")[:32]
+    seen = torch.stack(env.observed)
+    assert seen.shape == (32, 8, 2)
+    assert torch.equal(stored, seen[:, :5])
+
+
+@each_learner
+def test_the_gradient_norm_is_reported_if_gradients_are_clipped(library: str, algorithm: str, tmp_path: Path) -> None:
+    training = Training(algorithm, tmp_path, library=library, iterations=2)
+    if library == "skrl":
+        training.agent.cfg.grad_norm_clip = 1.0
+    else:
+        training.agent.critic_grad_clip = 1.0
+    training.train()
+    assert training.heard.figures[2]["grad_norm"] > 0.0
+    assert not training.trainer._norms, "does not grow over the training"
+
+
+def test_every_network_is_in_the_profile(trained: Training) -> None:
+    parts = trained.trainer.parts()
+    assert all(callable(getattr(part.owner, part.attribute)) for part in parts)
+    models = trained.agent.models if trained.library == "skrl" else ("actor", "critic", "critic_target")
+    assert {f"{role} forward" for role in models} <= {part.name for part in parts}
+
+
+def test_actions_stay_within_the_bound(trained: Training) -> None:
+    done = torch.stack(trained.env.actions)
+    assert done.abs().max() <= 2.0
+    assert done[:4].abs().max() > 1.0, "drawn uniformly"
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(trained: Training, tmp_path: Path) -> None:
+    library, algorithm = trained.library, trained.adapter.dialect.algorithm
+    ppo = load_adapter(library)
+    agent_cfg = ppo.prepare(dialect_of(library).translate(CARTPOLE), "cpu", max_iterations=1)
+    trainer: Any = ppo.trainer(ToyEnv(), agent_cfg, tmp_path, PhaseClock(time.perf_counter_ns()), Heard().record)  # type: ignore[arg-type]
+    trainer._write(tmp_path / "ppo.pt")
+    if library == "rl_games":
+        trainer._algo.writer.close()  # its thread would outlive the test
+    others = ["ppo.pt"]
+    for other in {other for named, other in LEARNERS if named == library} - {algorithm}:
+        Training(other, tmp_path, observation_normalization=True).trainer._write(tmp_path / f"{other}.pt")
+        others.append(f"{other}.pt")
+    complaint = f"cannot be loaded as a policy of {trained.adapter.dialect.title}'s {algorithm.upper()}"
+    for name in others:
+        with pytest.raises(UserError, match=complaint):
+            trained.adapter.load_policy(tmp_path / name, trained.env, trained.agent_cfg)
+    with pytest.raises(UserError, match="cannot be loaded as a policy of"):
+        ppo.load_policy(trained.trainer._run_dir / trained.trainer.save().path, trained.env, agent_cfg)
+
+
+@pytest.mark.parametrize("library", ["skrl", "rl_games"])
+@pytest.mark.parametrize("target", [-1.0, -0.25])
+def test_a_learner_tells_the_entropy_that_it_aims_at(library: str, target: float, tmp_path: Path) -> None:
+    assert Training("sac", tmp_path, library=library, entropy_target=target).trainer.entropy_target == target
+
+
+def test_a_learner_without_entropy_aims_at_none(tmp_path: Path) -> None:
+    assert Training("td3", tmp_path).trainer.entropy_target is None
+
+
+def test_a_training_begins_with_networks_that_see_less(trained: Training, tmp_path: Path) -> None:
+    checkpoint = trained.trainer._run_dir / trained.trainer.save().path
+    wider = Training(
+        trained.adapter.dialect.algorithm,
+        tmp_path,
+        library=trained.library,
+        env=Wider(),
+        observation_normalization=True,
+    )
+    wider.trainer.begin(checkpoint)
+    seen, actions, more = torch.randn(16, 2), torch.randn(16, 1), torch.randn(16, 1)
+
+    def value(training: Training, observations: torch.Tensor) -> torch.Tensor:
+        agent = training.agent
+        if training.library == "skrl":
+            values, _ = agent.critic_1.act({"observations": observations, "taken_actions": actions}, role="critic_1")
+            return values
+        return agent.model.critic(observations, actions)[0]
+
+    with torch.no_grad():
+        wide = value(wider, torch.cat([seen, more], dim=1))
+        torch.testing.assert_close(
+            wide, value(trained, seen), msg="new observations have no effect, actions keep theirs"
+        )
+
+
+class Wider(ToyEnv):
+    """The toy, with one more observation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.single_observation_space = gym.spaces.Dict({"policy": gym.spaces.Box(-np.inf, np.inf, (3,))})
+
+    @property
+    def obs_buf(self) -> dict[str, torch.Tensor]:
+        return {"policy": torch.cat([super().obs_buf["policy"], self.position.unsqueeze(1)], dim=1)}
+
+
+@each_learner
+def test_the_agent_hash_ignores_device_length_and_name(library: str, algorithm: str) -> None:
+    from ledger_lab.training.runners.plain_config import config_sha256
+
+    def hashed(**changed: Any) -> str:
+        learner = adapter(algorithm, library)
+        agent_cfg = learner.prepare(translated(algorithm, library, **changed), "cpu", seed=5)
+        return config_sha256(agent_cfg, learner.circumstances)
+
+    own = hashed()
+    assert hashed(max_iterations=9, save_interval=3, experiment_name="another") == own
+    assert len({own, hashed(action_bound=3.0), hashed(updates_per_step=3), hashed(warm_up_steps=21)}) == 4

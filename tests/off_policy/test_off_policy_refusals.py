@@ -1,0 +1,177 @@
+"""SAC and TD3 refuse what cannot be trained: tasks, memories that do not fit, and settings, each in one line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.tasks.recipes import dialect_of
+from ledger_lab.training.runners.configs import require_values
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, put, translated
+from tests.fakes.toy_env import Privileged, ToyEnv
+
+each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
+each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
+
+
+@each_learner
+def test_a_replay_memory_that_does_not_fit_is_refused_before_it_is_allocated(
+    library: str, algorithm: str, tmp_path: Path
+) -> None:
+    setting = dialect_of(library, algorithm).overrides["replay_steps"]
+    with pytest.raises(UserError, match=rf"{setting} 10{{12}}: .* are free, .*: there is room for \d+ steps"):
+        Training(algorithm, tmp_path, library=library, replay_steps=10**12)
+
+
+@each_learner
+def test_the_accounted_memory_is_what_is_held(
+    library: str, algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe: dict[str, Any] = {"library": library, "env": Privileged()}
+    held = Training(algorithm, tmp_path / "first", **recipe).trainer.replay.nbytes
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
+    Training(algorithm, tmp_path / "second", **recipe)
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
+    with pytest.raises(UserError, match="there is room for 47 steps"):
+        Training(algorithm, tmp_path / "third", **recipe)
+
+
+@each_learner
+def test_discrete_actions_are_refused(library: str, algorithm: str, tmp_path: Path) -> None:
+    class Discrete(ToyEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.single_action_space = gym.spaces.Discrete(3)  # type: ignore[assignment]
+
+    with pytest.raises(UserError, match=f"{algorithm.upper()} of .* needs continuous actions: use --algorithm ppo"):
+        Training(algorithm, tmp_path, library=library, env=Discrete())
+
+
+def test_several_processes_are_refused_if_the_library_does_not_average_their_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    complaint = "SAC of rl_games trains in one process only, because the library does not average .*: leave out --nproc"
+    with pytest.raises(UserError, match=complaint):
+        adapter("sac", "rl_games").prepare(translated("sac", "rl_games"), "cpu")
+    for algorithm in RECIPES:
+        adapter(algorithm).prepare(translated(algorithm), "cpu")
+
+
+def test_an_update_that_would_come_after_the_end_is_refused() -> None:
+    def require(warm_up_steps: int, update_every: int = 1, *, overlaps: bool = False) -> None:
+        agent_cfg = translated("sac", "skrl", warm_up_steps=warm_up_steps, update_every=update_every, horizon=16)
+        learner = adapter("sac")
+        plan = learner.plan(learner.prepare(agent_cfg, "cpu", max_iterations=3)).replay
+        assert plan is not None
+        plan.require_update(48, overlaps=overlaps)
+
+    require(47)
+    require(32, 16)
+    require(31, 16, overlaps=True)  # due after 32 steps, made beside the next one
+    for late, every, overlaps in ((48, 1, False), (47, 1, True), (32, 16, True)):
+        with pytest.raises(UserError, match=f"learning_starts {late}: the training ends after 48 steps, before its"):
+            require(late, every, overlaps=overlaps)
+
+
+@each_learner
+def test_a_configuration_without_the_length_of_its_training_can_be_loaded(library: str, algorithm: str) -> None:
+    """Its run may have been longer than its configuration says (``--max_iterations``)."""
+    learner = adapter(algorithm, library)
+    agent_cfg = learner.prepare(translated(algorithm, library, warm_up_steps=10**6), "cpu")
+    plan = learner.plan(agent_cfg)
+    assert plan.replay is not None
+    with pytest.raises(UserError, match="before its first update: lower it, or raise --max_iterations"):
+        plan.replay.require_update(plan.max_iterations * plan.horizon, overlaps=False)
+
+
+@each_learner
+def test_a_training_may_begin_without_random_actions_and_warm_up(library: str, algorithm: str) -> None:
+    learner = adapter(algorithm, library)
+    agent_cfg = learner.prepare(translated(algorithm, library, warm_up_steps=0, random_steps=0), "cpu")
+    require_values(agent_cfg, learner)
+
+
+def test_fewer_steps_than_an_iteration_has_are_refused() -> None:
+    learner, agent_cfg = adapter("sac"), translated("sac", horizon=16)
+    agent_cfg["trainer"]["timesteps"] = 15
+    with pytest.raises(UserError, match="agent.trainer.timesteps 15: an iteration has 16 steps"):
+        learner.plan(learner.prepare(agent_cfg, "cpu"))
+
+
+@each_algorithm
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("models.separate", False, "agent.models.separate: .* has separate networks: set it to true"),
+        (
+            "models.target_critic_1.class",
+            "GaussianMixin",
+            "'GaussianMixin': LedgerLab supports only DeterministicMixin",
+        ),
+        (
+            "models.policy.output",
+            "tanh(ACTIONS)",
+            "models.policy.output 'tanh.ACTIONS.': LedgerLab supports only ACTIONS",
+        ),
+        ("models.critic_1.output", "tanh(ONE)", "models.critic_1.output 'tanh.ONE.': LedgerLab supports only ONE"),
+    ],
+)
+def test_networks_that_would_be_misread_are_refused_in_a_training(
+    algorithm: str, path: str, value: object, complaint: str
+) -> None:
+    agent_cfg, learner = translated(algorithm), adapter(algorithm)
+    put(agent_cfg, path, value)
+    prepared = learner.prepare(agent_cfg, "cpu")  # so that an earlier run can be loaded
+    with pytest.raises(UserError, match=complaint):
+        learner.require_learnable(prepared)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("initial_log_std", 3.0, "initial_log_std 3.0: must lie between -5 and 2"),
+        ("initial_log_std", "wide", "initial_log_std 'wide': must lie between -5 and 2"),
+        ("max_log_std", 1.0, "agent.models.policy.max_log_std: the limits are always -5 and 2: leave it out"),
+    ],
+)
+def test_standard_deviations_that_sac_would_cut_are_refused(name: str, value: object, complaint: str) -> None:
+    agent_cfg = translated("sac")
+    agent_cfg["models"]["policy"][name] = value
+    prepared = adapter("sac").prepare(agent_cfg, "cpu")
+    with pytest.raises(UserError, match=complaint):
+        adapter("sac").require_learnable(prepared)
+
+
+@each_algorithm
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("action_bound", None, "agent.action_bound None: .*have no bounds"),
+        ("agent.batch_size", 0, "agent.agent.batch_size 0"),
+        ("agent.learning_starts", -1, "agent.agent.learning_starts -1"),
+        ("memory.memory_size", -1, "agent.memory.memory_size -1"),
+        ("memory.class", "PrioritizedMemory", "agent.memory.class 'PrioritizedMemory': LedgerLab supports only Random"),
+        ("memory.class", None, "agent.memory.class None: LedgerLab supports only RandomMemory"),
+        ("memory.replacement", False, "agent.memory.replacement False: LedgerLab supports only True"),
+        (
+            "memory.export",
+            True,
+            "agent.memory.export True: LedgerLab's replay memory has no such setting: leave it out",
+        ),
+        ("agent.learning_rate_scheduler", "KLAdaptiveLR", "would not change: leave it out"),
+        ("agent.class", "DDPG", "agent.agent.class 'DDPG': LedgerLab supports only (SAC|TD3)"),
+        ("models.policy.class", "CategoricalMixin", "'CategoricalMixin': LedgerLab supports only"),
+        ("models.critic_2", None, "agent.models.critic_2 is missing"),
+    ],
+)
+def test_settings_that_cannot_be_trained_are_refused(algorithm: str, path: str, value: object, complaint: str) -> None:
+    agent_cfg = translated(algorithm)
+    put(agent_cfg, path, value)
+    with pytest.raises(UserError, match=complaint):
+        adapter(algorithm).prepare(agent_cfg, "cpu")

@@ -1,0 +1,466 @@
+"""Mirrors send every row of a run once, at any start time and after any failure; failures never affect the run."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import requests
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
+from ledger_lab.reports.mirrors import Batch, RunInfo, load_sink
+from ledger_lab.reports.mirrors.program import mirror_run
+from ledger_lab.reports.mirrors.start import require_mirrors, start_mirrors
+from tests.conftest import ROOT, command, script
+from tests.fakes.ledgers import SECOND, declared, window, write_run
+
+OTHER = ROOT / ".venv-mirrors" / "bin"
+needs_other = pytest.mark.skipif(
+    not (OTHER / "python").exists(), reason="needs .venv-mirrors, which .ci/run builds from requirements-mirrors.lock"
+)
+
+
+class LiveRun:
+    """A run of this process, whose journal grows as a test asks."""
+
+    def __init__(self, run_dir: Path, run_id: str) -> None:
+        run_dir.mkdir(parents=True)
+        self.run_dir, self.iterations = run_dir, 0
+        self._journal = Journal(run_dir / "journal-1-0.jsonl")
+        self._journal.append(declared(run_id))
+        host = socket.gethostname()
+        self._journal.append(
+            AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=os.getpid(), host=host, wall_ns=SECOND)
+        )
+
+    def iterate(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.iterations += 1
+            wall_ns = self.iterations * SECOND
+            self._journal.append(window(self.iterations, 40 * self.iterations, {"learn": SECOND}, wall_ns))
+
+    def end(self) -> None:
+        wall_ns = self.iterations * SECOND
+        memory: dict[str, Any] = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
+        self._journal.append(AttemptEnded(status=Status.COMPLETED, reason=None, wall_ns=wall_ns, **memory))
+        self._journal.close()
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def mirror_command(*arguments: str | Path) -> tuple[list[str], dict[str, str]]:
+    """Return the command of a mirror, in the environment that has the client, and its environment variables."""
+    python, *rest = command("mirror", *arguments)
+    if {"mlflow", "wandb"} & {*arguments}:
+        python = str(OTHER / "python")
+    return [python, *rest], {**os.environ, "PYTHONPATH": str(ROOT / "source")}
+
+
+def mirrored_by(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a mirror to its end."""
+    program, environment = mirror_command(*arguments)
+    return subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+
+
+def mirror(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """Start a mirror that looks often."""
+    program, inherited = mirror_command(*arguments, "--every", "0.1")
+    return subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**inherited, **environment}
+    )
+
+
+def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
+    if not folder.is_dir():
+        return []
+    accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    if name not in accumulator.Tags()["scalars"]:
+        return []
+    return [(event.step, event.value) for event in accumulator.Scalars(name)]
+
+
+def test_tensorboard_shows_a_running_run_and_each_point_once(tmp_path: Path) -> None:
+    run = LiveRun(tmp_path / "r_aa", "aa")
+    run.iterate(2)
+    with mirror(run.run_dir, "--to", "tensorboard") as process:
+        shown = functools.partial(scalars, run.run_dir / "tensorboard", "train/env_steps")
+        eventually(lambda: len(shown()) == 2)
+        run.iterate(3)
+        eventually(lambda: len(shown()) == 5)
+        assert process.poll() is None
+        run.end()
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "run aa is completed: 8 rows sent" in said
+    assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
+    again = script("mirror", run.run_dir, "--to", "tensorboard")
+    assert again.returncode == 0
+    assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
+
+
+def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sink = load_sink("tensorboard", {"project": None, "uri": None, "dir": None})
+    sink.open(RunInfo(declared("aa"), datetime.now(UTC), tmp_path))
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
+    with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; .*start the mirror"):
+        sink.send(Batch((), {"a": "note"}, {}))
+
+
+def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path) -> None:
+    run = LiveRun(tmp_path / "logs" / "l" / "e" / "2026-01-01_aa12", "aa12")
+    run.iterate()
+    done = script(
+        "mirror", "aa", "--to", "tensorboard", "--once", "--log_root", tmp_path / "logs", "--dir", tmp_path / "t"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "run aa12 is running" in done.stdout
+    assert scalars(tmp_path / "t", "train/env_steps") == [(1, 40.0)]
+
+
+def test_an_unknown_run_id_is_answered_with_the_nearest_ones(tmp_path: Path) -> None:
+    for run_id in ("aa12bb34", "cc56dd78"):
+        write_run(tmp_path, run_id)
+    done = mirrored_by("aa12bb43", "--to", "tensorboard", "--log_root", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: no run directory and no run id 'aa12bb43' (run ids under {tmp_path}: did you mean 'aa12bb34'?)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nope", "--to", "tensorboard"), "no run directory and no run id 'nope' (run ids under logs: known: "),
+        pytest.param(("RUN", "--to", "mlflow"), "set MLFLOW_TRACKING_URI", marks=needs_other),
+        pytest.param(
+            ("RUN", "--to", "mlflow", "--uri", "localhost:5000"),
+            "form http://host:5000",
+            marks=[needs_other, pytest.mark.thorough],
+        ),
+        pytest.param(
+            ("RUN", "--to", "mlflow", "--uri", "http://me:s3cret@localhost"),
+            "MLFLOW_TRACKING_PASSWORD",
+            marks=[needs_other, pytest.mark.thorough],
+        ),
+        pytest.param(("RUN", "--to", "mlflow", "--uri", "http://127.0.0.1:9"), "does not answer", marks=needs_other),
+        pytest.param(
+            ("RUN", "--to", "mlflow", "--dir", "d"),
+            "--dir does not apply to MLflow",
+            marks=[needs_other, pytest.mark.thorough],
+        ),
+        (("RUN", "--to", "tensorboard", "--uri", "http://127.0.0.1:9"), "do not apply to TensorBoard"),
+        (("RUN", "--to", "tensorboard", "--dir", "/proc/nope"), "cannot write to --dir"),
+        (("RUN", "--to", "nowhere"), "no mirror 'nowhere'; known: mlflow, tensorboard, wandb"),
+        (("RUN", "--to", "tensorboard", "--nonsense"), "unknown argument '--nonsense': see --help"),
+        (("RUN", "--to", "tensorboard", "--every", "0"), "--every must be above 0"),
+    ],
+)
+def test_an_invalid_mirror_request_gives_an_error_of_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run_dir = write_run(tmp_path, "aa")
+    before = {path.name for path in run_dir.iterdir()}
+    done = mirrored_by(*(run_dir if each == "RUN" else each for each in arguments))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "s3cret" not in done.stderr
+    assert {path.name for path in run_dir.iterdir()} == before
+
+
+def test_a_damaged_journal_is_not_mirrored(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    path = run_dir / "journal-1-0.jsonl"
+    path.write_text(path.read_text().replace('"iteration":1', '"iteration":7', 1))
+    done = script("mirror", run_dir, "--to", "tensorboard")
+    assert done.returncode == 2
+    assert "damaged journal" in done.stderr
+    assert str(path) in done.stderr
+
+
+def test_a_failing_mirror_does_not_affect_its_starter(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    (run_dir / "tensorboard").touch()  # where a folder has to be
+    before = psutil.Process().children()
+    start_mirrors(run_dir, ["tensorboard"])
+    eventually(lambda: "must be a folder" in (run_dir / "mirror-tensorboard.log").read_text())
+    assert psutil.Process().children() == before
+
+
+def test_a_mirror_outlives_its_starter(tmp_path: Path) -> None:
+    run = LiveRun(tmp_path / "r_aa", "aa")
+    program = (
+        "import sys, time; from pathlib import Path; from ledger_lab.reports.mirrors.start import start_mirrors; "
+        "start_mirrors(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(run.run_dir)], stdout=subprocess.PIPE, start_new_session=True
+    ) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"started\n"
+        os.killpg(starter.pid, 9)
+    run.iterate(2)
+    run.end()
+    eventually(lambda: "5 rows sent" in (run.run_dir / "mirror-tensorboard.log").read_text())
+    assert scalars(run.run_dir / "tensorboard", "train/env_steps") == [(1, 40.0), (2, 80.0)]
+
+
+def test_missing_packages_are_reported_before_training() -> None:
+    require_mirrors(["tensorboard"])
+    with pytest.raises(UserError, match="pip install mlflow-skinny"):
+        require_mirrors(["mlflow"])
+    with pytest.raises(UserError, match="did you mean 'wandb'"):
+        require_mirrors(["wandbb"])
+
+
+@needs_other
+def test_wandb_gets_the_run_offline(tmp_path: Path) -> None:
+    run_dir = write_run(
+        tmp_path,
+        "aa",
+        scores=(5, 9),
+        confirmation=9,
+        status=Status.TARGET_REACHED,
+        command=["--api_key=hunter2hunter2"],
+    )
+    environment = {"WANDB_MODE": "offline", "WANDB_API_KEY": "0123456789" * 4}
+    program, inherited = mirror_command(run_dir, "--to", "wandb", "--project", "p")
+    subprocess.run(program, check=True, env={**inherited, **environment})
+    (file,) = run_dir.rglob("run-aa.wandb")
+    reader = [OTHER / "python", ROOT / "tests" / "fakes" / "read_wandb.py", file]
+    said = json.loads(subprocess.run(reader, check=True, capture_output=True, text=True).stdout)
+    assert (said["id"], said["project"], said["name"], said["exit"]) == ("aa", "p", "T aa", 0)
+    assert said["config"]["task"] == "T"
+    assert said["config"]["ledger_lab/cursor"] == {"journal-1-0.jsonl": 12}
+    assert said["summary"]["status"] == "target_reached"
+    steps = [row["train/env_steps"] for row in said["history"] if "train/env_steps" in row]
+    assert steps == [40, 80]
+    screened = [
+        (row["iteration"], row["heldout/screening_success"])
+        for row in said["history"]
+        if "heldout/screening_success" in row
+    ]
+    assert screened == [(1, 0.5), (2, 0.9)]
+    everything = b"".join(path.read_bytes() for path in run_dir.rglob("*") if path.is_file())
+    assert b"hunter2" not in everything
+    assert b"0123456789" * 4 not in everything
+
+
+@needs_other
+def test_wandb_without_a_key_gives_an_error_of_one_line(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    program, inherited = mirror_command(run_dir, "--to", "wandb")
+    environment = {key: value for key, value in inherited.items() if not key.startswith("WANDB")}
+    environment |= {"HOME": str(tmp_path)}
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    assert "set WANDB_API_KEY, or WANDB_MODE=offline" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a real MLflow server with SQLite."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ["server", "--backend-store-uri", f"sqlite:///{folder}/store.db", "--host", "127.0.0.1"]
+    arguments += ["--artifacts-destination", str(folder), "--port", str(port), "--workers", "1"]
+    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | quiet
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [OTHER / "mlflow", *arguments], stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + 400
+        while True:
+            assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
+            try:
+                if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
+                    break
+            except requests.RequestException:
+                time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, 9)
+        server.wait()
+
+
+def ask(uri: str, verb: str, method: str, **body: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {"params": body} if verb == "GET" else {"json": body}
+    answer = requests.request(verb, f"{uri}/api/2.0/mlflow/{method}", timeout=60, **options)
+    assert answer.ok, answer.text
+    return answer.json()  # type: ignore[no-any-return]
+
+
+def mirrored(uri: str, experiment: str) -> list[dict[str, Any]]:
+    found = ask(uri, "GET", "experiments/get-by-name", experiment_name=experiment)
+    return ask(uri, "POST", "runs/search", experiment_ids=[found["experiment"]["experiment_id"]])["runs"]  # type: ignore[no-any-return]
+
+
+def history(uri: str, run_id: str, name: str) -> list[tuple[int, float]]:
+    answer = ask(uri, "GET", "metrics/get-history", run_id=run_id, metric_key=name)
+    return sorted((int(each["step"]), float(each["value"])) for each in answer.get("metrics", []))
+
+
+@needs_other
+def test_mlflow_gets_the_run_once(mlflow: str, tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
+    for _ in range(2):
+        done = mirrored_by(run_dir, "--to", "mlflow", "--uri", mlflow, "--project", "once")
+        assert (done.returncode, done.stderr) == (0, "")
+    (run,) = mirrored(mlflow, "once")
+    assert run["info"]["status"] == "FINISHED"
+    tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}
+    params = {param["key"]: param["value"] for param in run["data"]["params"]}
+    assert tags["status"] == "target_reached"
+    assert tags["heldout/confirmation"] == "model_2.pt: 9 of 10, 9 needed"
+    assert (params["task"], params["price.instance"], params["num_envs"]) == ("T", "local", "10")
+    run_id = run["info"]["run_id"]
+    assert history(mlflow, run_id, "train/env_steps") == [(1, 40.0), (2, 80.0)]
+    assert history(mlflow, run_id, "heldout/screening_success") == [(1, 0.5), (2, 0.9)]
+
+
+@pytest.mark.thorough
+@needs_other
+def test_a_crash_is_a_failure_in_mlflow_too(mlflow: str, tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "bb", scores=(), status=Status.CRASHED)
+    assert mirrored_by(run_dir, "--to", "mlflow", "--uri", mlflow, "--project", "crash").returncode == 0
+    (run,) = mirrored(mlflow, "crash")
+    assert run["info"]["status"] == "FAILED"
+
+
+class Gate:
+    """A network between a mirror and a server that can be cut."""
+
+    def __init__(self, upstream: str) -> None:
+        self.open = True
+        self.refused = 0
+        gate = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def forward(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if not gate.open:
+                    gate.refused += 1
+                    self.close_connection = True
+                    self.connection.close()
+                    return
+                answer = requests.request(
+                    self.command,
+                    upstream + self.path,
+                    data=body,
+                    headers={"Content-Type": "application/json"},
+                    timeout=60,
+                )
+                self.send_response(answer.status_code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer.content)))
+                self.end_headers()
+                self.wfile.write(answer.content)
+
+            do_GET = do_POST = forward  # noqa: N815 - the names that the standard library looks for
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.uri = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@needs_other
+def test_a_dead_network_delays_a_mirror_and_loses_nothing(mlflow: str, tmp_path: Path) -> None:
+    gate = Gate(mlflow)
+    run = LiveRun(tmp_path / "r_cc", "cc")
+    run.iterate(3)
+    with mirror(run.run_dir, "--to", "mlflow", "--project", "cut", MLFLOW_TRACKING_URI=gate.uri) as process:
+        eventually(lambda: bool(process.stdout and "mirroring" in process.stdout.readline()))
+        gate.open = False
+        run.iterate(1500)  # more than fits into one request
+        eventually(lambda: gate.refused > 0)
+        gate.open = True
+        run.end()
+        said, _ = process.communicate(timeout=300)
+    gate.close()
+    assert process.returncode == 0
+    assert "trying again" in said
+    (found,) = mirrored(mlflow, "cut")
+    assert found["info"]["status"] == "FINISHED"
+    tags = {tag["key"]: tag["value"] for tag in found["data"]["tags"]}
+    written = (run.run_dir / "journal-1-0.jsonl").read_bytes().count(b"\n")
+    assert json.loads(tags["ledger_lab.cursor"]) == {"journal-1-0.jsonl": written}
+    steps = history(mlflow, found["info"]["run_id"], "train/env_steps")
+    assert steps == [(iteration, 40.0 * iteration) for iteration in range(1, 1504)]
+
+
+@pytest.mark.thorough  # the test above loses the network, too
+@needs_other
+def test_a_mirror_gives_up_after_the_run_when_its_patience_is_over(mlflow: str, tmp_path: Path) -> None:
+    gate = Gate(mlflow)
+    run = LiveRun(tmp_path / "r_dd", "dd")
+    with mirror(
+        run.run_dir, "--to", "mlflow", "--project", "gone", "--patience", "1", MLFLOW_TRACKING_URI=gate.uri
+    ) as process:
+        eventually(lambda: bool(process.stdout and "mirroring" in process.stdout.readline()))
+        eventually(lambda: bool(mirrored(mlflow, "gone")))
+        gate.open = False
+        run.iterate(2)
+        eventually(lambda: gate.refused > 0)  # the run ends while its mirror tries to send, not before
+        run.end()
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "run the command again later" in said
+    gate.open = True
+    later = mirrored_by(run.run_dir, "--to", "mlflow", "--project", "gone", "--uri", gate.uri)
+    gate.close()
+    assert later.returncode == 0
+    (found,) = mirrored(mlflow, "gone")
+    assert history(mlflow, found["info"]["run_id"], "train/env_steps") == [(1, 40.0), (2, 80.0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("aa",), "the following arguments are required: --to; see --help"),
+        (("aa", "--to", "tensorboard", "--every", "0"), "--every must be above 0, and --patience at least 0 seconds"),
+        (("aa", "--to", "tensorboard", "--every", "soon"), "argument --every: invalid float value: 'soon'; see --help"),
+    ],
+)
+def test_an_impossible_request_is_refused_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(UserError) as refused:
+        mirror_run(arguments)
+    assert str(refused.value) == complaint

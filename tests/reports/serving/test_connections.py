@@ -1,0 +1,200 @@
+"""A client that sends or reads slowly keeps neither a connection for ever, nor others from being answered."""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+import uvicorn
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ledger_lab.reports.serving.connections import BoundedConnection, make_server
+from tests.fakes.waiting import wait_until
+
+ANSWER = bytes(32 << 20)
+"""More than the buffers of a loopback connection hold."""
+
+HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Running:
+    """A server that runs in a thread."""
+
+    def __init__(self, server: uvicorn.Server, port: int) -> None:
+        """Keep both."""
+        self.server, self.port = server, port
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        """Return a connection through which something was sent already."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.sendall(sent)
+        return connection
+
+    def memory_bytes(self) -> int:
+        """Return what waits for clients in this process, and not in the kernel."""
+        open_ones = [each for each in self.server.server_state.connections if each.transport is not None]
+        return sum(each.transport.get_write_buffer_size() for each in open_ones)
+
+    def is_answered(self) -> bool:
+        """Tell whether a quick client gets its answer."""
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        client.request("GET", "/small")
+        answered = client.getresponse().read() == b"small"
+        client.close()
+        return answered
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    """Returns a function that starts a server with some bounds."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(b"small" if scope["path"] == "/small" else ANSWER)(scope, receive, send)
+
+    with ExitStack() as stack:
+
+        def started(**bounds: float) -> Running:
+            for name, value in bounds.items():
+                monkeypatch.setattr(BoundedConnection, name, value)
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            server = make_server(app)
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(setattr, server, "should_exit", True)
+            return Running(server, listener.getsockname()[1])
+
+        yield started
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Send on, until the server has closed the connection."""
+    stop = threading.Event()
+
+    def drip() -> None:
+        while not stop.wait(0.02):
+            try:
+                connection.sendall(b"x")
+            except OSError:
+                return
+
+    sender = threading.Thread(target=drip)
+    sender.start()
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except ConnectionError:
+        pass
+    finally:
+        stop.set()
+        sender.join()
+    return True
+
+
+def test_a_request_that_comes_byte_by_byte_is_given_up(start: Callable[..., Running]) -> None:
+    running = start(REQUEST_S=0.3)
+    with running.connect(b"G") as slow:
+        assert running.is_answered()
+        assert is_closed(slow)
+
+
+def test_a_client_that_goes_on_sending_after_its_answer_is_given_up(start: Callable[..., Running]) -> None:
+    """Its bytes would put off every deadline for ever."""
+    running = start(REQUEST_S=0.3)
+    with running.connect(b"GET /small HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n") as slow:
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        assert is_closed(slow)
+
+
+def test_a_client_that_does_not_read_its_answer_is_given_up(start: Callable[..., Running]) -> None:
+    running = start(READING_S=0.3)
+    with running.connect(HEAD) as slow:
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        assert running.is_answered()
+        wait_until(lambda: not running.server.server_state.connections, "no connection is left", 60)
+        received = 12
+        with pytest.raises(ConnectionError):
+            while part := slow.recv(1 << 20):
+                received += len(part)
+            raise ConnectionError("closed in the middle of the answer")
+        assert received < len(ANSWER)
+
+
+def test_a_client_that_reads_steadily_gets_its_whole_answer(start: Callable[..., Running]) -> None:
+    """Both deadlines pass while it reads."""
+    running = start(READING_S=1.0, REQUEST_S=0.1)
+    pause = threading.Event()
+    received = 0
+    with running.connect(HEAD) as steady:
+        while received < len(ANSWER):
+            pause.wait(0.05)
+            part = steady.recv(1 << 20)
+            assert part, "the server has closed the connection"
+            received += len(part)
+
+
+def test_a_new_client_takes_the_place_of_one_that_asks_nothing(start: Callable[..., Running]) -> None:
+    running = start(MAX_CONNECTIONS=3)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(running.connect()) for _ in range(5)]
+        assert running.is_answered()
+        assert [each.recv(1) for each in idle[:3]] == [b""] * 3, "those that have waited longest"
+        state = running.server.server_state
+        wait_until(lambda: len(state.connections) <= 3, "no more than three connections are open", 60)
+
+
+def test_connections_that_are_being_answered_are_kept(start: Callable[..., Running]) -> None:
+    running = start(MAX_CONNECTIONS=1)
+    with running.connect(HEAD) as busy:
+        assert busy.recv(12) == b"HTTP/1.1 200"
+        with running.connect() as late:
+            assert late.recv(1) == b""
+        received = 12
+        while part := busy.recv(1 << 20):
+            received += len(part)
+            if received > len(ANSWER):  # with its head
+                return
+    pytest.fail(f"only {received} bytes came")
+
+
+def test_a_last_answer_that_is_not_read_counts_as_a_connection(start: Callable[..., Running]) -> None:
+    running = start(MAX_CONNECTIONS=2)
+    with ExitStack() as stack:
+        for _ in range(6):
+            client = stack.enter_context(running.connect(b"GET / HTTP/1.0\r\n\r\n"))
+            with suppress(ConnectionError):
+                client.recv(12)
+        state = running.server.server_state
+        wait_until(lambda: len(state.connections) <= 2, "no more than two connections are open", 60)
+        assert len(state.connections) == 2
+
+
+def test_clients_that_ask_again_and_again_and_do_not_read_keep_nobody_out(start: Callable[..., Running]) -> None:
+    running = start(MAX_CONNECTIONS=10)
+    asked = HEAD.replace(b"GET /", b"GET /small") * 2000
+    with ExitStack() as stack:
+        for _ in range(40):
+            crowd = stack.enter_context(socket.socket())
+            crowd.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            crowd.setblocking(False)
+            with suppress(BlockingIOError):
+                crowd.connect(("127.0.0.1", running.port))
+            wait_until(lambda: crowd in select.select([], [crowd], [], 0)[1], "it is connected", 60)  # noqa: B023
+            with suppress(OSError):
+                crowd.send(asked)
+        assert all(running.is_answered() for _ in range(20))
+
+
+def test_answers_that_are_not_read_take_little_memory(start: Callable[..., Running]) -> None:
+    running = start()
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(running.connect(HEAD)).recv(12)
+        assert running.is_answered()
+        assert running.memory_bytes() <= 20 * (200 << 10)

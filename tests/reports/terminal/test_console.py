@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.reports.terminal.console import PLAIN_WIDTH, Terminal, make_console
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Return both ends of a terminal of 280 columns and 50 lines."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 280, 0, 0))
+    return ours, theirs
+
+
+def test_a_console_is_as_wide_as_its_terminal_also_if_standard_streams_lead_elsewhere(
+    wide: tuple[int, int],
+) -> None:
+    ours, theirs = wide
+    with os.fdopen(theirs, "w") as file:
+        assert make_console(file).size == (280, 50)
+    os.close(ours)
+
+
+def test_the_terminal_of_a_worker_keeps_its_width(wide: tuple[int, int], capfd: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = wide
+    with capfd.disabled():
+        saved = [os.dup(descriptor) for descriptor in range(3)]
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            os.dup2(nothing, 0)  # as a worker has it
+            os.dup2(theirs, 1)
+            os.dup2(theirs, 2)
+            terminal = Terminal(quiet_libraries=True)
+            width = terminal.console.width
+            terminal.restore()
+        finally:
+            for descriptor, before in enumerate(saved):
+                os.dup2(before, descriptor)
+                os.close(before)
+    for descriptor in (nothing, ours, theirs):
+        os.close(descriptor)
+    assert width == 280
+
+
+def test_nothing_is_cut_in_a_file(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as file:
+        assert make_console(file).width == PLAIN_WIDTH

@@ -1,0 +1,148 @@
+"""A study whose sizes or machines can't work is refused before anything runs or is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.studies.commands.study import run_study
+
+SIZES = '[scaling]\nkind = "{kind}"\nnum_envs = {num_envs}\nsizes = [{{ processes = 1 }}, {{ processes = 2 }}]\n'
+
+
+def study(folder: Path, scaling: str, arguments: list[str] = [], more: str = "") -> list[str]:  # noqa: B006
+    (folder / "s.toml").write_text(f"version = 1\nseeds = [1]\narguments = {arguments}\n{more}{scaling}")
+    return [str(folder / "s.toml"), "--log_root", str(folder / "logs")]
+
+
+LIBRARIES = """[factors.library]
+rsl_rl = ["--rl_library", "rsl_rl", "agent.algorithm.num_mini_batches=7"]
+rl_games = ["--rl_library", "rl_games"]
+skrl = ["--rl_library", "skrl", "agent.agent.rollouts=15"]
+"""
+
+
+def test_the_nearest_numbers_of_environments_fit_all_libraries(tmp_path: Path) -> None:
+    """RSL-RL needs multiples of 7 in each process, and SKRL multiples of 4; the two processes share 2 × 28."""
+    asked = study(tmp_path, SIZES.format(kind="strong", num_envs=500), more=LIBRARIES)
+    said = (
+        r"num_envs = 500: s-rsl_rl-1x1x500 \(rsl_rl\): a batch of 500 × 32 = 16000 steps does not split into 7 equal "
+        r"minibatches, which agent.algorithm.num_mini_batches asks for: use num_envs = 448 or 504, which fits all arms"
+    )
+    with pytest.raises(UserError, match=said):
+        run_study(asked)
+    assert not (tmp_path / "logs").exists()
+    assert run_study([*study(tmp_path, SIZES.format(kind="strong", num_envs=504), more=LIBRARIES), "--dry_run"]) == 0
+
+
+def test_minibatches_that_keep_their_size_need_whole_minibatches(tmp_path: Path) -> None:
+    """The cart-pole has minibatches of 256 × 32 / 4 = 2048 samples, and 32 steps: 64 environments fill one."""
+    keep = SIZES + 'batch = ["count", "size"]\n'
+    with pytest.raises(UserError, match=r"s-1x1x100-size .* minibatches of 2048 samples .*: use num_envs = 64 or 128,"):
+        run_study(study(tmp_path, keep.format(kind="weak", num_envs=100)))
+    assert run_study([*study(tmp_path, keep.format(kind="weak", num_envs=128)), "--dry_run"]) == 0
+
+
+def test_arms_that_train_the_same_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rules = SIZES + 'batch = ["count", "size"]\n'
+    assert run_study([*study(tmp_path, rules.format(kind="weak", num_envs=256)), "--dry_run"]) == 0
+    assert "s-1x1x256, s-1x1x256-size: the batch is the task's own, so all rules" in capfd.readouterr().out
+    assert run_study([*study(tmp_path, SIZES.format(kind="weak", num_envs=256)), "--dry_run"]) == 0
+    assert "the task's own" not in capfd.readouterr().out
+
+
+def test_arguments_after_the_dashes_are_checked_too(tmp_path: Path) -> None:
+    asked = study(tmp_path, SIZES.format(kind="weak", num_envs=256))
+    with pytest.raises(UserError, match="7 equal minibatches, which .*: use num_envs = 252 or 259, which fits"):
+        run_study([*asked, "--", "agent.algorithm.num_mini_batches=7"])
+    with pytest.raises(UserError, match="after --: --num_envs: leave it out, because the study sets it"):
+        run_study([*asked, "--", "--num_envs", "3"])
+    with pytest.raises(UserError, match="unknown argument '--nonsense'"):
+        run_study([*asked, "--", "--nonsense"])
+    with pytest.raises(UserError, match="unknown library 'rsl'"):
+        run_study([*asked, "--", "--rl_library", "rsl"])
+
+
+def test_sizes_that_no_number_of_environments_fits_are_told_as_such(tmp_path: Path) -> None:
+    """In rl_games, the number of minibatches divides the 32 steps. Three processes fill 3, 6, 9, … minibatches."""
+    sizes = (SIZES + 'batch = ["size"]\n').format(kind="weak", num_envs=256).replace("processes = 2", "processes = 3")
+    with pytest.raises(UserError, match="no other number of environments fits all arms: change sizes, batch or the"):
+        run_study(study(tmp_path, sizes, ["--rl_library", "rl_games"]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "override"),
+    [("size", "agent.algorithm.num_mini_batches=2"), ("count_sqrt", "agent.algorithm.learning_rate=1e-4")],
+)
+def test_a_rule_for_the_batch_and_an_override_do_not_set_the_same(tmp_path: Path, rule: str, override: str) -> None:
+    sizes = f'{SIZES.format(kind="weak", num_envs=256)}batch = ["count", "{rule}"]\n'
+    key = override.partition("=")[0]
+    with pytest.raises(UserError, match=rf's-1x1x256-{rule}: batch = "{rule}" sets {key}: leave out one of the two'):
+        run_study(study(tmp_path, sizes, [override]))
+
+
+@pytest.mark.thorough  # it imports Isaac Lab twice
+def test_the_batches_of_other_tasks_are_those_of_their_configurations(tmp_path: Path) -> None:
+    """Isaac Lab's cart-pole has a horizon of 16 steps, and in rl_games minibatches of 8192 steps."""
+    factors = '[factors.library]\nrsl_rl = ["--rl_library", "rsl_rl"]\nrl_games = ["--rl_library", "rl_games"]\n'
+    asked = study(tmp_path, SIZES.format(kind="weak", num_envs=750), ["--task", "Isaac-Cartpole"], factors)
+    said = r"s-rl_games-1x1x750 \(rl_games\): a batch of 750 × 16 = 12000 steps does not split into minibatches of 8192"
+    with pytest.raises(UserError, match=f"{said}, which .*: use num_envs = 512 or 1024, which fits all arms"):
+        run_study(asked)
+    with pytest.raises(UserError, match=r"override 'agent\.params\.nonsense=1' matches nothing"):
+        run_study([*asked, "--", "agent.params.nonsense=1"])
+
+
+def test_without_isaac_lab_the_batches_of_other_tasks_are_left_to_the_training_and_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    asked = study(tmp_path, SIZES.format(kind="weak", num_envs=250), ["--task", "Isaac-Cartpole"])
+    assert run_study([*asked, "--dry_run"]) == 0
+    said = capfd.readouterr().out
+    assert "train.py checks the minibatches of s-1x1x250, s-2x1x250 at its start" in said
+
+
+def test_sizes_of_several_machines_need_a_cluster(tmp_path: Path) -> None:
+    sizes = SIZES.replace("processes = 2", "processes = 2, nodes = 2").format(kind="weak", num_envs=256)
+    with pytest.raises(UserError, match="size 2x2x256 needs 2 machines: add --on CLUSTER, or leave this size out"):
+        run_study(study(tmp_path, sizes))
+
+
+def test_flags_that_contradict_the_study_are_refused(tmp_path: Path) -> None:
+    asked = study(tmp_path, SIZES.format(kind="weak", num_envs=256))[:1]
+    with pytest.raises(UserError, match=r"--nodes 2: study s sets it in \[scaling\]"):
+        run_study([*asked, "--on", "local", "--nodes", "2"])
+    asked = study(tmp_path, '[machine]\nhere = { cluster = "local" }\n')
+    with pytest.raises(UserError, match="--log_root .*: the cluster files of s set it"):
+        run_study(asked)
+    with pytest.raises(UserError, match=r"--on local: study s names its clusters in \[machine\]: leave --on out"):
+        run_study([*asked[:1], "--on", "local"])
+
+
+def test_a_recipe_file_counts_in_the_check_of_sizes(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text("version = 1\n[recipe]\nminibatches = 7\n")
+    with pytest.raises(UserError, match="does not split into 7 equal .*: use num_envs = 252 or 259, which fits"):
+        run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), ["--recipe", str(tmp_path / "r.toml")]))
+    (tmp_path / "r.toml").write_text("version = 1\nnum_envs = 7\n")
+    with pytest.raises(UserError, match="--num_envs 256: .*r.toml sets num_envs = 7"):
+        run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), ["--recipe", str(tmp_path / "r.toml")]))
+
+
+def test_sizes_of_an_algorithm_without_a_batch_are_refused(tmp_path: Path) -> None:
+    sac = ["--rl_library", "skrl", "--algorithm", "sac"]
+    with pytest.raises(UserError, match="study s: s-1x1x256: --algorithm sac: it has no batch .*: compare sizes with "):
+        run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), sac))
+
+
+@pytest.mark.parametrize("words", [["--resume", "0badc0de"], ["--resum=x"], ["-h"], ["--help"]])
+def test_arguments_that_start_no_training_are_refused(tmp_path: Path, words: list[str]) -> None:
+    with pytest.raises(UserError, match="s.toml, arguments: -.*: leave it out, because"):
+        run_study([*study(tmp_path, "", words), "--dry_run"])
+
+
+def test_one_seed_is_one_seed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_study([*study(tmp_path, SIZES.format(kind="weak", num_envs=256)), "--dry_run"]) == 0
+    assert "1 seed per arm is too few to compare arms: use at least 5" in capfd.readouterr().out

@@ -1,0 +1,142 @@
+"""Sizes of a study: processes, machines and environments, with what stays when the batch grows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.studies.declared import Shape, load_study
+from ledger_lab.studies.declared.sizes import Scaling, read_scaling
+from ledger_lab.training.minibatches import cannot_split
+from ledger_lab.training.runners import BatchPlan
+
+HEAD = 'version = 1\nseeds = [1]\narguments = ["--task", "T"]\n'
+
+
+def written(folder: Path, scaling: str, head: str = HEAD) -> str:
+    (folder / "s.toml").write_text(f"{head}[scaling]\n{scaling}\n")
+    return str(folder / "s.toml")
+
+
+STRONG = 'kind = "strong"\nnum_envs = 512\nsizes = [{ processes = 1 }, { processes = 2 }, { processes = 2, nodes = 2 }]'
+
+
+def test_strong_sizes_have_the_same_number_of_environments_in_total(tmp_path: Path) -> None:
+    study = load_study(written(tmp_path, STRONG))
+    assert [arm.cohort for arm in study.arms] == ["s-1x1x512", "s-2x1x256", "s-2x2x128"]
+    assert [arm.nodes for arm in study.arms] == [1, 1, 2]
+    assert study.arms[2].arguments == ("--task", "T", "--nproc", "2", "--num_envs", "128")
+
+
+def test_weak_sizes_have_the_same_number_of_environments_in_each_process(tmp_path: Path) -> None:
+    study = load_study(written(tmp_path, STRONG.replace("strong", "weak")))
+    assert [arm.cohort for arm in study.arms] == ["s-1x1x512", "s-2x1x512", "s-2x2x512"]
+
+
+def test_each_rule_for_the_batch_is_an_arm_of_each_size(tmp_path: Path) -> None:
+    rules = 'batch = ["count", "count_sqrt", "count_linear", "size"]'
+    study = load_study(written(tmp_path, f"{STRONG}\n{rules}"))
+    assert [arm.cohort for arm in study.arms if "-1x1x512" in arm.cohort] == [
+        "s-1x1x512",
+        "s-1x1x512-count_sqrt",
+        "s-1x1x512-count_linear",
+        "s-1x1x512-size",
+    ]
+    ends = {arm.levels[-1]: arm.arguments[6:] for arm in study.arms}
+    assert ends["2x1x256-count_linear"] == ("--scale_lr", "linear")
+    assert ends["2x1x256-size"] == ("--keep_minibatch_size",)
+    assert len(study.arms) == 12
+
+
+def test_sizes_are_combined_with_the_other_factors(tmp_path: Path) -> None:
+    factors = '[factors.task]\ncart = ["--task", "C"]\nant = ["--task", "A"]\n'
+    study = load_study(written(tmp_path, STRONG, f"version = 1\nseeds = [1]\n{factors}"))
+    cart, ant = study.arms_by_task()
+    assert [arm.cohort for arm in cart] == ["s-cart-1x1x512", "s-cart-2x1x256", "s-cart-2x2x128"]
+    assert [arm.setting for arm in cart] == [arm.setting for arm in ant]
+
+
+@pytest.mark.parametrize("name", ["strong_scaling", "weak_scaling"])
+def test_the_studies_of_the_project_have_one_and_two_processes(name: str) -> None:
+    study = load_study(name)
+    found = [arm.levels[-1] for arm in study.arms]
+    weak = ["1x1x256", "2x1x256", "1x1x256-size", "2x1x256-size"]
+    assert found == (["1x1x256", "2x1x128"] if name == "strong_scaling" else weak)
+    assert len(study.seeds) == 5, "arms with fewer seeds can't be compared"
+
+
+@pytest.mark.parametrize(
+    ("scaling", "message"),
+    [
+        (STRONG.replace("strong", "string"), 'kind must be "strong"'),
+        (STRONG.replace('"strong"', "['strong']"), 'kind must be "strong"'),
+        (STRONG.replace("512", "true"), "num_envs must be a whole number from 1 to 1000000, not True"),
+        (STRONG.replace("512", "0"), "num_envs must be a whole number"),
+        (STRONG.replace("512", "1e3"), "num_envs must be a whole number"),
+        (STRONG.replace("num_envs = 512", ""), "num_envs must be a whole number .*, not None"),
+        (STRONG.replace("num_envs", "num_env"), r"unknown key 'num_env': did you mean 'num_envs'\?"),
+        (STRONG.replace("sizes = ", "sizes = 3 #"), "sizes must be a list like"),
+        (STRONG.replace("nodes = 2", "nodes = -2"), "sizes: nodes must be a whole number"),
+        (STRONG.replace("nodes = 2", "machines = 2"), "sizes: unknown key 'machines': a size has processes and nodes"),
+        (STRONG.replace("{ processes = 1 }", "{ nodes = 1 }"), "sizes: processes must be a whole number .*, not None"),
+        (STRONG.replace("nodes = 2", "nodes = 1"), "list each size once"),
+        (f"{STRONG}\nbatch = []", "batch must be a list of count, count_sqrt"),
+        (f"{STRONG}\nbatch = 'count'", "batch must be a list"),
+        (f"{STRONG}\nbatch = ['count_sqr']", r"unknown rule 'count_sqr': did you mean 'count_sqrt'"),
+        (f"{STRONG}\nbatch = ['size', 'size']", "list each rule once"),
+        (STRONG.replace("512", "510"), r"510 environments can't be split equally .*: use num_envs = 508 or 512 \(any"),
+        (STRONG.replace("512", "3"), r"use num_envs = 4 \(any multiple of 4\)"),
+    ],
+)
+def test_an_invalid_table_is_refused(tmp_path: Path, scaling: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_study(written(tmp_path, scaling))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--num_envs", "--num_envs=3", "--num_en", "--nproc", "--nodes", "--scale_lr", "--keep", "+env.scene.num_envs=3"],
+)
+def test_what_the_sizes_set_cannot_be_set_otherwise(tmp_path: Path, argument: str) -> None:
+    with pytest.raises(UserError, match="leave it out, because the study sets it"):
+        load_study(written(tmp_path, STRONG, HEAD.replace('"T"', f'"T", "{argument}"')))
+    free = load_study(written(tmp_path, 'kind = "weak"\nnum_envs = 4\nsizes = [{ processes = 1 }]'))
+    assert "--num_envs" in free.flags and "--instance" not in free.flags
+
+
+def test_minibatches_of_16384_and_a_horizon_of_16_need_1024_environments() -> None:
+    """The published studies of the cart-pole found this by trial."""
+    plan = BatchPlan(
+        max_iterations=150,
+        horizon=16,
+        epochs=8,
+        minibatch_size=16_384,
+        minibatch_setting="agent.params.config.minibatch_size",
+        save_interval=50,
+    )
+
+    def fits(scaling: Scaling) -> bool:
+        return all(cannot_split(scaling.size_of(shape).num_envs, plan) is None for shape in scaling.shapes)
+
+    shapes = tuple(Shape(processes=processes) for processes in (1, 2, 4, 8))
+    weak = Scaling(kind="weak", num_envs=512, shapes=shapes, batch=("count",))
+    assert not fits(weak) and weak.nearest(fits) == [1024]
+    strong = Scaling(kind="strong", num_envs=10_000, shapes=shapes, batch=("count",))
+    assert not fits(strong) and strong.nearest(fits) == [8192, 16_384]
+
+
+def test_sizes_that_no_number_of_environments_can_have_are_told_as_such() -> None:
+    sizes = [{"processes": processes} for processes in (9973, 9967, 9949)]
+    with pytest.raises(UserError, match="among the processes of each size: use other sizes"):
+        read_scaling("s.toml, [scaling]", {"kind": "strong", "num_envs": 5, "sizes": sizes})
+    many = [{"processes": processes} for processes in range(1, 102)]
+    with pytest.raises(UserError, match="101 sizes are too many: list at most 100"):
+        read_scaling("s.toml, [scaling]", {"kind": "weak", "num_envs": 5, "sizes": many})
+
+
+def test_a_number_of_processes_beyond_the_search_has_a_nearest_number_of_environments() -> None:
+    table = {"kind": "strong", "num_envs": 5, "sizes": [{"processes": 99_991}, {"processes": 1, "nodes": 2}]}
+    with pytest.raises(UserError, match="use num_envs = 199982 "):
+        read_scaling("s.toml, [scaling]", table)

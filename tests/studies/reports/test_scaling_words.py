@@ -1,0 +1,96 @@
+"""What scaling studies say in sentences."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.studies.reports.scaling_view import render_studies, studies_json
+from ledger_lab.studies.reports.scaling_words import (
+    batch_fit_lines,
+    few_iterations_line,
+    noise_line,
+    price_line,
+    rate_fit_lines,
+)
+from ledger_lab.studies.scaling import ScaledRun, find_studies
+from ledger_lab.studies.scaling.laws import Figure, Law, RateFit
+from tests.fakes.scaled import HORIZON, scaled
+
+
+def test_different_prices_are_told() -> None:
+    """Medians of the cost over such runs, and comparisons of sizes, would mix the prices."""
+    one, two, none = scaled(usd_per_hour=1.0), scaled(usd_per_hour=2.5), scaled(usd_per_hour=None)
+    assert price_line([one, two, two]) == (
+        "prices differ ($1/h, $2.5/h), so costs cannot be compared: set one price for all runs with --instance or "
+        "--usd_per_hour"
+    )
+    assert "prices differ ($1/h, none for 2 runs), so" in str(price_line([one, none, none]))
+    assert price_line([one, one]) is None and price_line([none, none]) is None
+
+
+def test_rates_of_few_iterations_are_cautioned() -> None:
+    def line(*iterations: int) -> str | None:
+        runs = [scaled(2, 64, steps=each * 2 * 64 * HORIZON) for each in iterations]
+        (study,) = find_studies(runs)
+        return few_iterations_line(study.points[0])
+
+    assert line(10, 11) is None
+    assert str(line(2, 9, 10)).startswith("2 of 3 runs trained fewer than 10 iterations: rates, speed-up")
+    assert str(line(1)).startswith("1 of 1 run trained")
+
+
+def test_coefficients_at_their_bound_have_no_digits() -> None:
+    sizes = [1, 2, 4, 8, 16, 32]
+    (said, *_) = rate_fit_lines(RateFit(Law.UNIVERSAL, sizes, [1000.0 * size for size in sizes]))
+    assert "coherency 0 ·" in said and "contention 0.0 %" in said
+    runs = [scaled(1, envs, steps=100 * envs, run_id=f"{envs}-{seed}") for envs in (64, 128, 256) for seed in (1, 2)]
+    (study,) = find_studies(runs)
+    assert study.batch_fit is not None
+    (said, *_) = batch_fit_lines(study.batch_fit)
+    assert "E_min < 1 " in said and "critical batch < 1 " in said
+
+
+@pytest.mark.parametrize("machines", [1, 2])
+def test_sizes_on_several_machines_are_told_apart(machines: int, capfd: pytest.CaptureFixture[str]) -> None:
+    def run(processes: int, machines: int) -> ScaledRun:
+        return scaled(processes, 64, machines=machines, run_id=f"{processes}-{machines}")
+
+    make_console().print(render_studies(find_studies([run(4, 1), run(4, machines)]), 200))
+    said = capfd.readouterr().out
+    assert ("Runs that have only one size" in said) == (machines == 1)
+    if machines == 2:
+        rates = said.partition("speed-up")[0].partition("epoch")[2].partition("4 × 64:")[0]
+        assert [line[:20].strip() for line in rates.splitlines()[1:] if line[:1] == "4"] == [
+            "4 × 64",
+            "4 × 64 on 2 machines",
+        ]
+
+
+def test_gradient_noise_scales_stand_beside_the_critical_batch() -> None:
+    """A run whose gradient is hidden by noise counts as larger than all others, and is not left out."""
+    intervals = {900.0: (700.0, 1200.0), 1000.0: (800.0, 1500.0), 5000.0: (4000.0, math.inf), math.inf: (6e3, math.inf)}
+    noises = [Figure(value=value, interval=interval) for value, interval in intervals.items()]
+    runs = [scaled(2, 64, run_id=f"{noise.value}", gradient_noise=noise) for noise in noises]
+    runs += [scaled(4, 64, gradient_noise=Figure(value=2000.0, interval=None)), scaled(1, 64)]
+    told = noise_line(runs)
+    assert told == (
+        "gradient noise scale in the last third, median of the runs: 3 k [700, ∞] samples (a gradient step averages "
+        "2.05 k), 2 k samples (a gradient step averages 4.1 k)"
+    )
+    console = make_console()
+    with console.capture() as shown:
+        console.print(render_studies(find_studies(runs), 250), soft_wrap=True)
+    assert told in shown.get()
+    assert noise_line([scaled(1, 64)]) is None
+    without = [*runs[:4], scaled(2, 64, gradient_noise=Figure(value=3000.0, interval=None))]
+    assert "3 k samples (a" in str(noise_line(without)), "its interval may lie beside those of the others"
+    (weak,) = studies_json(find_studies(runs))
+    sizes = [size["gradient_noise"] for size in weak["sizes"]]
+    assert sizes[0] is None and sizes[1] == {"value": 3000.0, "interval": [700.0, "infinite"]}
+    values = [run["gradient_noise"]["value"] for run in weak["sizes"][1]["runs"]]
+    assert values == [900.0, 1000.0, 5000.0, "infinite"]
+    json.dumps(weak, allow_nan=False)

@@ -1,0 +1,105 @@
+"""Runs sorted into strong and weak scaling, and what they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ledger_lab.studies.scaling import Kind, ScalingPoint, find_studies
+from ledger_lab.studies.scaling.studies import efficiency
+from tests.fakes.scaled import scaled
+
+
+def test_runs_are_points_of_strong_and_weak_studies() -> None:
+    runs = [scaled(*size) for size in ((1, 128), (2, 64), (4, 32), (1, 64), (1, 1000))]
+    found = {study.kind: [(point.processes, point.num_envs) for point in study.points] for study in find_studies(runs)}
+    assert found == {
+        Kind.STRONG: [(1, 128), (2, 64), (4, 32)],
+        Kind.WEAK: [(1, 64), (2, 64)],
+        Kind.OTHER: [(1, 1000)],
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task": "U"}, {"panel_id": "p1-bb"}, {"target_success": 0.8}, {"physics": "ovphysx"}, {"instance": "other"},
+        {"treatment": "--scale_lr sqrt"}, {"device": "cuda:0"}, {"hardware": "L40"}, {"rl_library": "skrl"},
+    ],
+)  # fmt: skip
+def test_runs_that_differ_in_more_than_their_size_are_never_mixed(changes: dict[str, object]) -> None:
+    runs = [scaled(1, 64), replace(scaled(2, 64), **changes)]  # type: ignore[arg-type]
+    assert [study.kind for study in find_studies(runs)] == [Kind.OTHER, Kind.OTHER]
+    assert [study.kind for study in find_studies([scaled(1, 64), replace(scaled(2, 64), device="cpu")])] == [Kind.WEAK]
+
+
+def test_efficiency_of_the_training_is_that_of_the_rate_times_that_of_the_samples() -> None:
+    (study,) = find_studies([scaled(1, 64, rate=1000.0, steps=8192), scaled(4, 64, rate=3000.0, steps=10240)])
+    base, largest = study.points
+    found = efficiency(largest, base)
+    assert (found.speed_up, found.of_rate, found.of_samples) == pytest.approx((3.0, 0.75, 0.8))
+    assert found.of_training == pytest.approx(0.6)
+    assert found.of_time == pytest.approx((3 + 8.192) / (4 * (3 + 10.24 / 3))), "with start-up and scoring"
+
+
+def test_a_median_counts_runs_that_missed_the_target() -> None:
+    times = [scaled(steps=1000), scaled(steps=2000), scaled(steps=500, reached=False)]
+    point = ScalingPoint(processes=1, machines=1, num_envs=64, runs=tuple(times))
+    assert point.median_to_target(lambda run: run.steps_to_target) == 2000
+    worse = replace(point, runs=(*times, scaled(steps=500, reached=False)))
+    assert worse.median_to_target(lambda run: run.steps_to_target) is None
+    unpriced = replace(point, runs=(times[1], replace(times[0], cost_to_target_usd=None)))
+    assert unpriced.median_to_target(lambda run: run.cost_to_target_usd) is None, "no price is no miss"
+
+
+def test_steps_to_the_target_are_fitted_over_all_sizes_with_misses_as_censored() -> None:
+    def runs(num_envs: int, *steps: int) -> list:
+        return [scaled(1, num_envs, steps=each) for each in steps]
+
+    critical, fewest = 4096, 100_000
+    some = [
+        run
+        for num_envs in (64, 128, 256, 512)
+        for run in runs(num_envs, *(round(fewest * (1 + num_envs * 16 / critical) * way) for way in (0.99, 1.01)))
+    ]
+    missed = scaled(1, 512, steps=250_000, reached=False)
+    crashed = scaled(1, 512, steps=0, reached=False, status="crashed")
+    for study in find_studies([*some, missed, crashed]):
+        fit = study.batch_fit
+        assert fit is not None and study.batch_refusal is None
+        assert (fit.runs, fit.censored) == (9, 1), "a run that never trained tells nothing"
+        assert fit.critical_batch.value == pytest.approx(critical, rel=0.05)
+    last_step = replace(scaled(1, 64, steps=1024), limit_steps=1024)
+    assert find_studies([last_step])[0].batch_refusal is not None, "reached with its last step: nothing contradictory"
+    replaying = [replace(run, minibatches=None) for run in some]
+    for study in find_studies(replaying):
+        assert study.batch_fit is None and study.batch_refusal is not None
+        assert "with a replay memory" in study.batch_refusal.reason
+
+
+def test_a_missing_fit_says_why() -> None:
+    weak = find_studies([scaled(1, 64), scaled(2, 64)])[0]
+    assert [refusal.reason for refusal in weak.refusals] == [
+        "Gustafson's law needs 3 sizes, and there are 2",
+        "universal scalability law needs 3 sizes, and there are 2",
+    ]
+    other = find_studies([scaled(1, 64), scaled(1, 128)])[0]
+    assert "neither the environments in all nor those of a process" in other.refusals[0].reason
+
+
+def test_rates_of_equally_many_processes_on_different_machines_are_not_fitted_together() -> None:
+    sizes = [(1, 1), (2, 1), (4, 1), (4, 2)]
+    runs = [scaled(n, 64, machines=machines, run_id=f"{n}-{machines}") for n, machines in sizes]
+    (mixed,) = find_studies(runs)
+    assert mixed.rate_fits == () and [str(refusal.reason) for refusal in mixed.refusals] == [
+        "4 processes ran on 1 and on 2 machines, and a law has one rate for each number of processes: name the runs or "
+        "cohorts of one of them"
+    ]
+    for left_out in ("4-1", "4-2"):
+        (study,) = find_studies([run for run in runs if run.run_id != left_out])
+        assert {fit.sizes for fit in study.rate_fits} == {(1, 2, 4)}
+        assert [fit.full_name for fit in study.rate_fits] == [
+            "Gustafson's law",
+            "universal scalability law without coherency",
+        ]

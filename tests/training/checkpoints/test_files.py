@@ -1,0 +1,100 @@
+"""Exported policy files act like the live policy, without LedgerLab."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from tests.fakes.observers import Heard
+from tests.training.runners.test_adapters import NORMALIZED, Training, every_library
+
+
+@every_library
+def test_files_reproduce_the_policy_with_its_normalizer(library: str, tmp_path: Path) -> None:
+    from ledger_lab.tasks.exported import CONTRACT
+    from ledger_lab.training.checkpoints.files import FlatPolicy, largest_error, live_actions, policy_files
+
+    training = Training(library, tmp_path, *NORMALIZED[library], heard=Heard())
+    training.train()
+    policy = training.policy(training.heard.checkpoints[3])
+    torch.manual_seed(1)
+    recorded = [{"policy": 3 * torch.randn(8, 2), "unseen": torch.randn(8, 2, 2)} for _ in range(3)]
+    with torch.no_grad():
+        flat = FlatPolicy(policy, recorded[0])
+        assert flat.groups == ["policy"], "what the policy does not read is not asked for"
+        observations = torch.cat([flat.flatten(groups) for groups in recorded])
+        actions = live_actions(policy, recorded)
+        files = policy_files(flat, observations[:2], "the contract")
+        assert [file.name for file in files] == ["policy.pt", "policy.onnx"]
+        for file in files:
+            assert largest_error(file, observations, actions) < 1e-6
+            assert largest_error(file, observations, actions.roll(1, dims=0)) > 1e-3
+        again = policy_files(flat, observations[:2], "the contract")
+        assert files[1].content == again[1].content
+    extra = {CONTRACT: ""}
+    script = torch.jit.load(io.BytesIO(files[0].content), _extra_files=extra)
+    assert extra[CONTRACT] == b"the contract"
+    script.double()
+    assert script(observations.double()).dtype == torch.float64, "no tensor is left behind when it is moved"
+    model = onnx.load_from_string(files[1].content)
+    assert [(p.key, p.value) for p in model.metadata_props] == [(CONTRACT, "the contract")]
+    assert ([i.name for i in model.graph.input], [o.name for o in model.graph.output]) == (["obs"], ["actions"])
+
+
+def test_observation_groups_are_concatenated_in_order() -> None:
+    from ledger_lab.training.checkpoints.files import FlatPolicy, largest_error, live_actions, policy_files
+    from ledger_lab.training.runners.acting_module import ActingModule
+
+    def act(groups: dict[str, torch.Tensor]) -> torch.Tensor:
+        return groups["map"].sum(dim=(1, 2))[:, None] - 2 * groups["policy"]
+
+    groups = {"critic": torch.randn(4, 3), "policy": torch.randn(4, 2), "map": torch.randn(4, 2, 3)}
+    with torch.no_grad():
+        policy = ActingModule(act)
+        flat = FlatPolicy(policy, groups)
+        assert (flat.groups, flat.sizes) == (["policy", "map"], [2, 6])
+        observations, actions = flat.flatten(groups), live_actions(policy, [groups])
+        for file in policy_files(flat, observations, "{}"):
+            assert largest_error(file, observations, actions) < 1e-6
+            assert not largest_error(file, observations, actions * float("nan")) <= 1.0
+
+
+def test_observations_that_cannot_be_flattened_are_refused() -> None:
+    from ledger_lab.training.checkpoints.files import FlatPolicy
+    from ledger_lab.training.runners.acting_module import ActingModule
+
+    with pytest.raises(UserError, match="observation group 'camera' is not a single tensor of floats"):
+        FlatPolicy(ActingModule(lambda groups: groups["policy"]), {"camera": torch.zeros(4, 2, dtype=torch.uint8)})
+    with pytest.raises(UserError, match=r"do not depend on any observation \(policy\)"):
+        FlatPolicy(ActingModule(lambda groups: torch.ones(4, 1)), {"policy": torch.zeros(4, 2)})
+
+
+def test_non_finite_actions_are_refused() -> None:
+    from ledger_lab.training.checkpoints.files import live_actions
+    from ledger_lab.training.runners.acting_module import ActingModule
+
+    groups = {"policy": torch.tensor([[1.0], [-1.0]])}
+    with pytest.raises(UserError, match="some actions of the policy are NaN or infinite"):
+        live_actions(ActingModule(lambda seen: seen["policy"].log()), [groups])
+
+
+def test_an_error_is_relative_to_the_largest_action_and_includes_single_rows() -> None:
+    from ledger_lab.training.checkpoints.files import PolicyFile, largest_error
+
+    observations = torch.linspace(-1.0, 1.0, 64)[:, None]
+
+    def error(run: Callable[[torch.Tensor], torch.Tensor], scale: float) -> float:
+        return largest_error(PolicyFile("policy.pt", b"", run), observations, scale * observations)
+
+    assert error(lambda obs: 0.1 * obs, 0.1) == 0.0
+    assert error(lambda obs: 0.1 * obs + 0.5, 0.1) == pytest.approx(0.5), "absolute, where actions are small"
+    assert error(lambda obs: 100 * obs + 0.5, 100.0) == pytest.approx(0.005)
+    assert error(lambda obs: obs if len(obs) > 1 else obs + 0.25, 1.0) == pytest.approx(0.25)
+    assert math.isnan(error(lambda obs: obs * math.nan, 1.0))

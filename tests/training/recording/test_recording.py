@@ -1,0 +1,443 @@
+"""A trainer of any framework writes the same rows as LedgerLab's own trainings, however it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import itertools
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Run, Status, read_ledger
+from ledger_lab.panels import RULE_VERSION, VerdictRule, lower_bound
+from ledger_lab.panels.verdict import Standing
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.audit import broken_verdicts
+from ledger_lab.training.recording import RecordedPanel, RecordedRun, record_run
+
+PANEL = RecordedPanel("panel", seeds=range(100), definition={"environment": "E", "horizon": 10})
+
+
+TRAINER = """
+import sys, time
+from pathlib import Path
+from ledger_lab.recording import RecordedPanel, record_run
+panel = RecordedPanel("panel", seeds=range(100), definition={})
+plan = {"seed": 3, "device": "cpu", "num_envs": 4, "horizon": 5, "max_iterations": 2}
+with record_run(task="T", library="l", panel=panel, target_success=0.9, log_root=Path(sys.argv[1]), **plan) as run:
+    run.iteration(1, env_steps=20)
+    print("trained", flush=True)
+    for _ in range(1200):
+        time.sleep(0.05)
+"""
+
+
+def outcomes(seeds: range | list[int], successes: int) -> Outcomes:
+    won = [index < successes for index in range(len(seeds))]
+    return Outcomes(
+        cell=["nominal"] * len(won),
+        seed=list(seeds),
+        success=won,
+        success_any=won,
+        steps=[10] * len(won),
+        episode_return=[None] * len(won),
+        ended_by=["horizon"] * len(won),
+        fingerprint=["0"] * len(won),
+    )
+
+
+def begin(log_root: Path, **changes: object) -> RecordedRun:
+    fields: dict[str, object] = {
+        "task": "My Task/v0",
+        "library": "mine",
+        "panel": PANEL,
+        "target_success": 0.9,
+        "seed": 3,
+        "device": "cpu",
+        "num_envs": 4,
+        "horizon": 5,
+        "max_iterations": 2,
+        "log_root": log_root,
+        "usd_per_hour": 3.6,
+    }
+    return record_run(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def save(run: RecordedRun, name: str = "policy.bin") -> CheckpointSaved:
+    (run.directory / name).write_bytes(b"weights")
+    return run.checkpoint(run.directory / name)
+
+
+def only_run(log_root: Path) -> Run:
+    (run,) = read_ledger(log_root).runs
+    return run
+
+
+def test_a_limit_of_file_sizes_that_a_run_would_meet_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 10, former[1]))
+    try:
+        with pytest.raises(UserError, match=r"may write files of at most 20,480 B: allow at least .* \(ulimit -f\)"):
+            begin(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_judged_checkpoint_is_screened_and_confirmed_and_a_near_miss_is_extended(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        run.iteration(1, env_steps=20)
+        left = itertools.chain((50, 95, 93), itertools.repeat(100))
+        seen: list[set[int]] = []
+
+        def take(seeds: Sequence[int]) -> Outcomes:
+            seen.append(set(seeds))
+            return outcomes(list(seeds), next(left))
+
+        first = run.judge(save(run, "first.bin"), take)
+        assert [each.purpose for each in first] == ["screening"], "a poor policy is not confirmed"
+        (run.directory / "second.bin").write_bytes(b"better weights")
+        results = run.judge(run.checkpoint(run.directory / "second.bin"), take)
+        screening, *confirmation = results
+        assert screening.purpose == "screening"
+        assert {each.purpose for each in confirmation} == {"confirmation"}
+        assert [each.extension for each in confirmation] == list(range(len(confirmation))), "a near miss is extended"
+        assert [each.confirms for each in confirmation] == [*[False] * (len(confirmation) - 1), True]
+        assert run.target_reached
+    assert seen[0] == seen[1] == set(PANEL.seeds)
+    fresh = seen[2:]
+    assert len(fresh) > 1
+    assert len(set.union(*fresh)) == len(fresh) * len(PANEL.seeds), "an extension has seeds of its own"
+    assert not set.union(*fresh) & seen[0]
+    assert summarize_run(only_run(tmp_path)).status == Status.TARGET_REACHED
+
+
+def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
+    with begin(tmp_path, cohort="c", packages=("pytest",), config={"lr": 0.1}) as run:
+        for iteration in (1, 2):
+            with run.phase("simulate"):
+                time.sleep(0.02)
+                with run.phase("infer"):
+                    time.sleep(0.01)
+            run.iteration(iteration, env_steps=20 * iteration, figures={"mean_return": 1.5, "kl": float("nan")})
+        saved = save(run)
+        with run.phase("evaluate"):
+            assert run.screen(saved, PANEL, outcomes(PANEL.seeds, 95)).passes
+            fresh = run.fresh(saved, 100)
+            assert not run.confirm(saved, fresh, outcomes(fresh.seeds, 95)).passes
+            assert not run.target_reached
+            again = run.fresh(saved, 100)
+            confirmation = run.confirm(saved, again, outcomes(again.seeds, 100))
+        assert confirmation.passes
+        assert run.target_reached
+    recorded = only_run(tmp_path)
+    assert [(row.confirmation, row.extension) for row in recorded.results] == [(1, 0), (1, 0), (1, 1)]
+    assert recorded.declared.verdict_rule == RULE_VERSION
+    assert recorded.results[1].panel_id != PANEL.id == recorded.results[0].panel_id
+    assert recorded.declared.rl_library == "mine"
+    assert recorded.declared.versions["pytest"] == pytest.__version__
+    assert recorded.declared.config_sha256.keys() == {"agent"}
+    assert recorded.directory.parent == (tmp_path / "mine" / "my_task_v0").resolve()
+    (attempt,) = recorded.attempts
+    windows = attempt.windows
+    assert sum(ns for window in windows for ns in window.phase_ns.values()) == attempt.ended.wall_ns  # type: ignore[union-attr]
+    trained = [window for window in windows if window.iteration]
+    assert [window.figures for window in trained] == [{"mean_return": 1.5}] * 2
+    assert [window.non_finite for window in trained] == [["kl"]] * 2
+    assert all(window.phase_ns["simulate"] >= 20_000_000 > 10_000_000 <= window.phase_ns["infer"] for window in trained)
+    summary = summarize_run(recorded)
+    assert summary.status == "target_reached"
+    assert (summary.heldout_successes, summary.heldout_episodes) == (195, 200), "all panels of the confirmation"
+    assert summary.env_steps == 40
+    assert summary.billable_usd is not None
+    assert summary.phases["evaluate"] > 0
+
+
+def test_methods_can_be_metered_without_a_block(tmp_path: Path) -> None:
+    class Trainer:
+        def train(self) -> str:
+            time.sleep(0.01)
+            return "trained"
+
+    trainer = Trainer()
+    with begin(tmp_path) as run:
+        run.instrument(trainer, "train", "learn")
+        assert trainer.train() == "trained"
+        run.iteration(1, env_steps=20)
+    (attempt,) = only_run(tmp_path).attempts
+    assert attempt.of(PhaseWindow)[1].phase_ns["learn"] >= 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (ValueError("no\nway"), Status.CRASHED, "ValueError: no"),
+        (KeyboardInterrupt(), Status.INTERRUPTED, "KeyboardInterrupt"),
+        (MemoryError(), Status.OUT_OF_MEMORY, "MemoryError"),
+        (RuntimeError("CUDA out of memory"), Status.OUT_OF_MEMORY, "RuntimeError: CUDA out of memory"),
+        (FloatingPointError("nan"), Status.NON_FINITE, "FloatingPointError: nan"),
+        (OSError(errno.ENOSPC, "full"), Status.DISK_FULL, "OSError: [Errno 28] full"),
+        (SystemExit(0), Status.COMPLETED, None),
+        (SystemExit(1), Status.CRASHED, "SystemExit: 1"),
+    ],
+)
+def test_the_status_matches_the_end_and_the_exception_is_passed_on(
+    tmp_path: Path, error: BaseException, status: Status, reason: str | None
+) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(type(error)), begin(tmp_path) as run, run.phase("learn"):
+        raise error
+    (attempt,) = only_run(tmp_path).attempts
+    assert attempt.ended is not None
+    assert (attempt.ended.status, attempt.ended.reason) == (status, reason)
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+@pytest.mark.parametrize(
+    ("signum", "status"),
+    [
+        (signal.SIGINT, Status.INTERRUPTED),
+        (signal.SIGTERM, Status.PREEMPTED),
+        (signal.SIGKILL, Status.LOST),
+    ],
+)
+def test_signals_end_a_run_with_the_right_status(tmp_path: Path, signum: signal.Signals, status: Status) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"trained\n"
+        assert only_run(tmp_path).attempts[0].status is Status.RUNNING
+        process.send_signal(signum)
+        process.communicate(timeout=60)
+    assert process.returncode == {signal.SIGTERM: 143}.get(signum, -signum)
+    run = only_run(tmp_path)
+    assert run.attempts[0].status is status
+    assert summarize_run(run).env_steps == 20
+
+
+def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        child = os.fork()
+        if child == 0:
+            try:
+                run.__exit__(None, None, None)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        run.iteration(1, env_steps=20)
+    (attempt,) = only_run(tmp_path).attempts
+    assert attempt.status is Status.COMPLETED
+    assert attempt.windows[-2].iteration == 1
+
+
+def test_a_second_run_of_a_process_is_not_billed_for_the_first(tmp_path: Path) -> None:
+    with begin(tmp_path, since_process_start=False) as run:
+        run.iteration(1, env_steps=20)
+    assert only_run(tmp_path).attempts[0].wall_ns < 10_000_000_000
+
+
+def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        other = RecordedPanel("panel", seeds=range(100), definition={"environment": "F"})
+        with pytest.raises(UserError, match="the run declared another panel"):
+            run.screen(saved, other, outcomes(other.seeds, 100))
+        with pytest.raises(UserError, match="a panel that the run drew for this checkpoint"):
+            run.confirm(saved, PANEL, outcomes(PANEL.seeds, 100))
+        with pytest.raises(UserError, match="give one outcome for each"):
+            run.screen(saved, PANEL, outcomes(range(99), 99))
+        easier = RecordedPanel("panel", seeds=range(500, 600), definition={"environment": "E", "horizon": 1})
+        with pytest.raises(UserError, match="a panel that the run drew for this checkpoint"):
+            run.confirm(saved, easier, outcomes(easier.seeds, 100))
+        (run.directory / "policy.bin").write_bytes(b"other weights")
+        with pytest.raises(UserError, match="had another policy before"):
+            run.checkpoint(run.directory / "policy.bin")
+        with pytest.raises(UserError, match="did you mean 'mean_return'"):
+            run.iteration(1, env_steps=20, figures={"mean_returns": 1.0})
+        with pytest.raises(UserError, match="unknown phase 'physics'"):
+            run.phase("physics")
+        with pytest.raises(UserError, match="inside the run's directory"):
+            run.checkpoint(tmp_path / "elsewhere.bin")
+    assert only_run(tmp_path).results == ()
+    with pytest.raises(RuntimeError, match="'with' block"):
+        run.iteration(2, env_steps=40)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"target_success": 1.5}, "target_success 1.5"),
+        ({"panel": RecordedPanel("short", seeds=range(3), definition={})}, "give it more seeds"),
+        ({"library": "../up"}, "library '../up'"),
+        ({"instance": "none-such"}, "unknown instance"),
+        ({"usd_per_hour": -1.0}, "--usd_per_hour"),
+    ],
+)
+def test_an_invalid_declaration_is_refused_before_anything_is_written(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        begin(tmp_path, **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_near_miss_can_be_extended_and_a_clear_miss_not(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        other = dataclasses.replace(saved, sha256="0" * 64)
+        assert not run.extends(saved), "nothing was confirmed"
+        run.confirm(saved, fresh := run.fresh(saved, 100), outcomes(fresh.seeds, 95))
+        assert run.extends(saved) and not run.extends(other)
+        run.confirm(saved, fresh := run.fresh(saved, 100), outcomes(fresh.seeds, 80))
+        assert not run.extends(saved)
+        run.confirm(saved, fresh := run.fresh(saved, 100), outcomes(fresh.seeds, 95))
+    rows = only_run(tmp_path).results
+    assert [(row.confirmation, row.extension) for row in rows] == [(1, 0), (1, 1), (2, 0)]
+    assert rows[2].needed >= rows[0].needed
+
+
+def test_confirmations_of_chosen_sizes_share_one_error_budget(tmp_path: Path) -> None:
+    rng, runs, wrong = np.random.default_rng(7), 300, 0
+    rule = VerdictRule(0.9)
+    sizes = [n for n in range(40, 600) if rule.first_needs(n) <= n]
+    risk = {n: rule.first_pass_chance(0.9, n) for n in sizes}
+    greedy = sorted(sizes, key=lambda n: -risk[n])[:40]  # which risk nearly all that they may
+    for _ in range(runs):
+        standing = Standing.of(rule.error_budget)
+        for episodes in greedy:
+            standing = rule.begin(standing)
+            standing = rule.after(standing, int(rng.binomial(episodes, 0.9)), episodes)
+            wrong += bool(standing.passed)
+            if standing.passed:
+                break
+    assert lower_bound(wrong, runs, 0.9999) <= rule.error_budget
+
+
+def test_each_confirmation_needs_a_whole_panel_that_was_drawn_for_its_checkpoint(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        other = dataclasses.replace(saved, sha256="0" * 64)
+        fresh = run.fresh(saved, 100)
+        with pytest.raises(UserError, match="give one outcome for each"):
+            run.confirm(saved, fresh, outcomes(range(99), 99))
+        part = dataclasses.replace(fresh, seeds=fresh.seeds[:60])
+        for checkpoint, panel in ((saved, part), (other, fresh), (saved, PANEL.with_fresh_seeds(100))):
+            with pytest.raises(UserError, match="drew for this checkpoint, whole and once"):
+                run.confirm(checkpoint, panel, outcomes(list(panel.seeds), 60))
+        assert run.confirm(saved, fresh, outcomes(list(fresh.seeds), 90)).confirmation == 1  # what was refused is free
+        with pytest.raises(UserError, match="drew for this checkpoint, whole and once"):
+            run.confirm(saved, fresh, outcomes(list(fresh.seeds), 100))
+    assert [row.passes for row in only_run(tmp_path).results] == [False]
+
+
+def test_a_panel_that_was_drawn_is_recorded_before_the_next(tmp_path: Path) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        fresh = run.fresh(saved, 100)
+        assert run.fresh(saved, 100) is fresh, "a score that failed is repeated on the same seeds"
+        for checkpoint, episodes in ((saved, 200), (dataclasses.replace(saved, sha256="0" * 64), 100)):
+            with pytest.raises(UserError, match=rf"100 fresh seeds were drawn for checkpoint {saved.sha256[:12]}…"):
+                run.fresh(checkpoint, episodes)
+        run.confirm(saved, fresh, outcomes(list(fresh.seeds), 0))
+        again = run.fresh(saved, 200)
+        assert len(again.seeds) == 200 and not {*fresh.seeds, *PANEL.seeds} & {*again.seeds}
+        with pytest.raises(UserError, match="at least 1"):
+            run.fresh(saved, 0)
+
+
+def test_a_confirmation_that_could_not_be_written_counts_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begin(tmp_path) as run:
+        saved = save(run)
+        fresh = run.fresh(saved, 100)
+        with monkeypatch.context() as broken, pytest.raises(OSError, match="full"):
+            broken.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+            run.confirm(saved, fresh, outcomes(list(fresh.seeds), 0))
+        with pytest.raises(UserError, match="whole and once"):
+            run.confirm(saved, fresh, outcomes(list(fresh.seeds), 100))
+        assert not run.target_reached
+        again = run.fresh(saved, 300)
+        assert run.confirm(saved, again, outcomes(list(again.seeds), 300)).confirms
+    first, second = only_run(tmp_path).results
+    assert (first.confirmation, first.outcomes.successes) == (1, 0), "the row was written later"
+    assert (second.confirmation, second.outcomes.successes) == (2, 300)
+    assert not list(broken_verdicts(read_ledger(tmp_path)))
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    with begin(tmp_path) as one:
+        saved = save(one)
+    with begin(tmp_path) as other, pytest.raises(UserError, match="did not record it: score a checkpoint that its own"):
+        other.screen(saved, PANEL, outcomes(list(PANEL.seeds), 1))
+    assert len(read_ledger(tmp_path).runs) == 2, "both can be read"
+
+
+def test_a_run_within_another_leaves_its_handler_of_sigterm(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with begin(tmp_path):
+            own = signal.getsignal(signal.SIGTERM)
+            with begin(tmp_path):
+                pass
+            assert signal.getsignal(signal.SIGTERM) is own is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
+    with begin(tmp_path, cohort="c", cohort_size=3):
+        pass
+    assert [(cohort.name, cohort.size) for cohort in read_ledger(tmp_path).cohorts] == [("c", 3)]
+    with pytest.raises(UserError, match="was declared with 3 runs"):
+        begin(tmp_path, cohort="c", cohort_size=4)
+    with pytest.raises(UserError, match="name the cohort"):
+        begin(tmp_path, cohort_size=4)
+
+
+def test_panels_differ_in_id_if_anything_relevant_differs() -> None:
+    assert RecordedPanel("a", [1, 2], {"x": 1}).id == RecordedPanel("b", [1, 2], {"x": 1}).id
+    assert len({RecordedPanel("a", seeds, {"x": x}).id for seeds in ([1, 2], [1, 3]) for x in (1, 2)}) == 4
+    fresh = PANEL.with_fresh_seeds(500)
+    assert len(fresh.seeds) == 500
+    assert not set(fresh.seeds) & set(PANEL.seeds)
+    with pytest.raises(ValueError, match="each of them once"):
+        RecordedPanel("a", [1, 1], {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            {"iteration": 1, "env_steps": 1e6},
+            r"run.iteration: env_steps 1000000.0: must be a whole number of at least 0",
+        ),
+        ({"iteration": True, "env_steps": 1}, r"iteration True"),
+        ({"iteration": 1, "env_steps": -1}, r"env_steps -1"),
+        ({"iteration": 1, "env_steps": 1, "figures": {"kl": "much"}}, r"figure kl 'much': must be a number"),
+    ],
+)
+def test_a_wrong_number_is_refused_and_the_run_goes_on(
+    tmp_path: Path, arguments: dict[str, object], complaint: str
+) -> None:
+    with begin(tmp_path) as recorded:
+        with pytest.raises(UserError, match=complaint):
+            recorded.iteration(**arguments)  # type: ignore[arg-type]
+        recorded.iteration(np.int64(1), env_steps=np.int32(20), figures={"kl": np.float32(0.5)})  # type: ignore[arg-type]
+    (run,) = read_ledger(tmp_path).runs
+    assert run.attempts[-1].status is Status.COMPLETED
+    (window,) = (window for _, window in run.windows if window.iteration == 1)
+    assert (window.env_steps, window.figures) == (20, {"kl": 0.5})

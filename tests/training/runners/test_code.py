@@ -1,0 +1,145 @@
+"""The code that a score depends on is in the identity of its panel, and that of the policy is declared with the run."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels import Panel, PanelIdentity, load_panel
+from ledger_lab.training.runners.code import code_sha256, policy_code, scoring_code
+from ledger_lab.training.runners.configs import resolve_configs
+from tests.conftest import ROOT
+
+TASK = "Acme-Parking"
+FILES = {
+    "acme_park/__init__.py": "",
+    "acme_park/success.py": "from .limits import LIMIT\ndef parked(env, scale):\n    return env.x < LIMIT * scale\n",
+    "acme_park/limits.py": "LIMIT = 0.2\n",
+    "acme_park/terms.py": "def height(env):\n    return env.height\n",
+    "acme_park/rewards.py": "def fast(env):\n    return env.speed\n",
+    "acme_actor/__init__.py": "from acme_actor.networks import Actor\n",
+    "acme_actor/networks.py": "from .layers import SIZE\nclass Actor:\n    pass\n",
+    "acme_actor/layers.py": "SIZE = 32\n",
+    "beside.py": "import beside_limits\ndef parked(env):\n    return env.x < beside_limits.LIMIT\n",
+    "beside_limits.py": "LIMIT = 0.2\n",
+    "unrelated.py": "LIMIT = 0.2\n",
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a task's package, a package with an actor, and a success function beside the panel file."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    importlib.invalidate_caches()
+    ours = gym.spec("LedgerLab-Cartpole")
+    gym.register(id=TASK, entry_point=ours.entry_point, kwargs=dict(ours.kwargs))
+    yield tmp_path
+    gym.registry.pop(TASK)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("acme_park", "acme_actor", "beside")]:
+        sys.modules.pop(name)
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    """Replace a part of a file."""
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+def panel_of(function: str, **params: Any) -> Panel:
+    """Return a panel of the task."""
+    return replace(load_panel("cartpole_v1"), task=TASK, success_function=function, success_params=params)
+
+
+def configs() -> tuple[Any, Any]:
+    """Return the configurations of the task, with terms of the package."""
+    env_cfg, agent_cfg = resolve_configs(TASK, "rsl_rl", [])
+    terms, rewards = (importlib.import_module(f"acme_park.{name}") for name in ("terms", "rewards"))
+    env_cfg.terminations.low = type(env_cfg.terminations.time_out)(func=terms.height)
+    reward = next(iter(vars(env_cfg.rewards).values()))
+    env_cfg.rewards.fast = type(reward)(func=rewards.fast, weight=1.0)
+    return env_cfg, agent_cfg
+
+
+def identity(panel: Panel) -> str:
+    """Return the id of a panel, in no particular simulation."""
+    return PanelIdentity.of(panel, {"code": scoring_code(panel, configs()[0])}).id
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "same"),
+    [
+        ("success.py", "env.x <", "env.x <=", False),
+        ("limits.py", "0.2", "1.2", False),
+        ("terms.py", "env.height", "-env.height", False),
+        ("rewards.py", "env.speed", "-env.speed", True),
+        ("limits.py", "0.2", "0.2  # rad", True),
+    ],
+)
+def test_a_panel_has_another_identity_if_the_code_that_scores_differs(
+    site: Path, file: str, old: str, new: str, same: bool
+) -> None:
+    panel = panel_of("acme_park.success:parked", scale=1.0)
+    before = identity(panel)
+    edit(site / "acme_park" / file, old, new)
+    assert (identity(panel) == before) == same
+
+
+def test_modules_beside_the_panel_file_count(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(site)])
+    path = site / "park.toml"
+    text = (ROOT / "config" / "panels" / "cartpole_v1.toml").read_text().replace("LedgerLab-Cartpole", TASK)
+    path.write_text(text.replace("ledger_lab.tasks.cartpole.success:pole_upright", "beside:parked"))
+    panel = replace(load_panel(str(path)), success_params={})
+    env_cfg, _ = resolve_configs(TASK, "rsl_rl", [])
+    before = scoring_code(panel, env_cfg)
+    assert set(before) == {"beside", "beside_limits"}
+    edit(site / "beside_limits.py", "0.2", "1.2")
+    after = scoring_code(panel, env_cfg)
+    assert [name for name in before if before[name] != after[name]] == ["beside_limits"]
+    with pytest.raises(UserError, match="cannot be imported"):
+        scoring_code(replace(panel, success_function="nowhere:parked"), env_cfg)
+
+
+def test_what_a_lambda_calls_counts(site: Path) -> None:
+    env_cfg, _ = configs()
+    namespace: dict[str, Any] = {"__name__": "acme_park.terms"}
+    exec("high = lambda env: height(env)", namespace)  # noqa: S102 - as in a module of the user
+    env_cfg.terminations.low.func = namespace["high"]
+    panel = panel_of("acme_park.success:parked", scale=1.0)
+    before = scoring_code(panel, env_cfg)
+    assert "acme_park.terms" in before
+    edit(site / "acme_park" / "terms.py", "env.height", "-env.height")
+    assert scoring_code(panel, env_cfg) != before
+
+
+@pytest.mark.parametrize("name", ["acme_actor.networks:Actor", "acme_actor.networks.Actor"])
+def test_an_actor_of_the_user_is_code_of_the_policy(site: Path, name: str) -> None:
+    env_cfg, agent_cfg = configs()
+    assert policy_code(TASK, env_cfg, agent_cfg) == {}
+    agent_cfg.actor.class_name = name
+    before = policy_code(TASK, env_cfg, agent_cfg)
+    assert set(before) == {"acme_actor.networks", "acme_actor.layers"}
+    assert "acme_actor" in code_sha256(TASK, env_cfg, agent_cfg)
+    edit(site / "acme_actor" / "layers.py", "32", "64")
+    after = policy_code(TASK, env_cfg, agent_cfg)
+    assert [each for each in before if before[each] != after[each]] == ["acme_actor.layers"]
+    panel = panel_of("acme_park.success:parked", scale=1.0)
+    assert "acme_actor.layers" not in scoring_code(panel, env_cfg), "a panel is the same for all policies"
+
+
+def test_packages_of_users_are_not_taken_for_isaac_lab() -> None:
+    from ledger_lab.training.runners.code import _named
+
+    named = [{"func": f"{name}:f"} for name in ("isaaclab_mine.terms", "isaaclab_tasks.x", "isaaclab.envs", "torch")]
+    assert _named(named) == ["isaaclab_mine.terms"]

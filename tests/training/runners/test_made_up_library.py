@@ -1,0 +1,64 @@
+"""A new library is one folder and one registration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.tasks.recipes import CARTPOLE, LIBRARIES, Library, dialect_of
+from ledger_lab.tasks.recipes.libraries import require_library
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register the made-up library, and a task with its agent configuration."""
+    from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.tasks.translations import agent_entry_points
+
+    monkeypatch.setitem(LIBRARIES, "made_up", Library("tests.fakes.made_up_library", "rich"))
+    registered_tasks()
+    cartpole = gym.spec("LedgerLab-Cartpole")
+    kwargs = {**cartpole.kwargs, **agent_entry_points(CARTPOLE)}
+    monkeypatch.setattr(cartpole, "kwargs", kwargs)
+    return "made_up"
+
+
+def test_an_unregistered_library_is_unknown() -> None:
+    with pytest.raises(UserError, match="unknown library 'made_up'"):
+        require_library("made_up")
+
+
+def test_a_recipe_is_translated_to_its_settings(made_up: str) -> None:
+    config = dialect_of(made_up).config(CARTPOLE)
+    assert config["learner"] == {"passes": 5, "parts": 4, "rate": 2e-3}
+    assert config["network"] == {"widths": [32, 32], "activation": "elu", "scaled": False}
+    assert (config["rollout"], config["dice"]) == ({"steps": CARTPOLE.horizon}, 1)
+
+
+def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Path) -> None:
+    from ledger_lab.training.plan import plan_training
+    from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.runners.command_line import parse
+
+    arguments = ["--rl_library", made_up, "--device", "cpu", "--seed", "7", "--max_iterations", "9"]
+    arguments += ["--scale_lr", "sqrt", "--num_envs", "512", "--log_root", str(tmp_path)]
+    plan = plan_training(parse(TrainRequest, arguments))
+    assert (plan.adapter.library, plan.seed, plan.batch.max_iterations) == (made_up, 7, 9)
+    assert plan.overrides == ["physics=newton_mujoco", "agent.learner.rate=0.002828"]
+    assert plan.run_dir.parent == tmp_path / made_up / CARTPOLE.experiment_name
+    for wrong, complaint in (
+        ("agent.network.activation=relu", r"agent.network.activation 'relu': "),
+        ("agent.learner.parts=0", "agent.learner.parts 0: must be a whole number"),
+        ("agent.learner.pases=2", "agent.learner has no 'pases': did you mean 'passes'"),
+    ):
+        with pytest.raises(UserError, match=complaint):
+            plan_training(parse(TrainRequest, [*arguments, wrong]))
+
+
+def test_its_version_is_recorded(made_up: str) -> None:
+    from ledger_lab.ledger.meters.host import package_versions, recorded_packages
+
+    assert "rich" in package_versions(recorded_packages())

@@ -1,0 +1,252 @@
+"""Processes of a training connect and exchange values."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.tasks.recipes.libraries import LIBRARIES
+from ledger_lab.training.launch import World
+
+ROOT = Path(__file__).parents[3]
+HOST = socket.gethostname()
+
+
+def two_processes(name: str, folder: Path, **environ: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run fake processes, and return what became of them by rank."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    command = [sys.executable, str(ROOT / "tests" / "fakes" / f"{name}.py"), str(folder)]
+    started = [
+        subprocess.Popen(
+            command,
+            env={
+                **os.environ,
+                **{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
+                **{"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
+                **environ,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    texts = [process.communicate(timeout=300) for process in started]
+    return [
+        subprocess.CompletedProcess(command, process.returncode, *text)
+        for process, text in zip(started, texts, strict=True)
+    ]
+
+
+def test_processes_exchange_values(tmp_path: Path) -> None:
+    ended = two_processes("group", tmp_path)
+    assert [each.returncode for each in ended] == [0, 0], ended
+    first, second = (json.loads(each.stdout) for each in ended)
+    for heard in (first, second):
+        said = [{"rank": r, "return": None, "long": "x" * 1000 * r, "exact": 0.1 + 0.2} for r in (0, 1)]
+        assert heard["gather"] == said
+        assert heard["any"] == [False, True, True]
+        assert heard["all"] == [False, False, True]
+        assert heard["first"] == "of 0"
+        assert heard["agree"] == heard["rank"]
+        assert heard["not the same"].startswith(f"--seed is 0 on rank 0 ({HOST}) and 1 on rank 1 ({HOST}): start all")
+        assert heard["file"] == [heard is first, True], "the others have a copy of their own"
+        assert heard["differs"] == f"optimizer.0.step differs between rank 0 on {HOST} and rank 1 on {HOST}"
+        assert heard["moments True"] == heard["moments False"] == [True, True, 10]
+        assert heard["average gradient"] == [2.5, 15.0]
+        assert heard["largest"] == [1, 0]
+        assert heard["too large"] == "there is room for 21 steps", "by the least free memory, of which each has half"
+        assert heard["reward scale"] == pytest.approx(heard["reward scale of all"], rel=1e-12)
+        assert heard["metered"] is True
+        assert heard["metered later"] == ["evaluate"], "waiting outside the training loop is none of its time"
+    complaints = {name: (first[name], second[name]) for name in first if name.startswith("refused")}
+    assert complaints == {
+        "refused other": (f"rank 1 on {HOST}: no room", 2),
+        "refused both": ("no room", 2),
+        "refused first": ("no room", 2),
+    }
+
+
+@pytest.mark.thorough  # tests/training/test_distributed.py trains with RSL-RL
+def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) -> None:
+    ended = two_processes("toy_ranks", tmp_path)
+    assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr
+    first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ended)
+    assert first.keys() == set(LIBRARIES)
+    for library, told in first.items():
+        other = second[library]
+        assert told["iterations"] == other["iterations"] == [1, 2, 3], "all stop together"
+        assert told["learning_rate"] == other["learning_rate"]
+        assert told["actions"] != other["actions"], "each has a seed of its own"
+        assert (told["seeded"], other["seeded"]) == (5, 6), "the library adds no rank of its own"
+        often = 5 if library == "rl_games" else 1  # which takes every sample once more in each of its epochs
+        seen = [often * sum(pair) for pair in zip(told["observed"], other["observed"], strict=True)]
+        assert told["normalized_by"] == pytest.approx(seen, rel=1e-4), "the samples of both"
+        assert told["synchronized"] and other["synchronized"]
+        for each in (told, other):
+            assert each["gradients"] == pytest.approx(each["by_autograd"], rel=1e-5), "before they are clipped"
+        assert told["gradients"][1] != other["gradients"][1] and told["gradients"][2] == other["gradients"][2]
+
+
+def test_processes_learn_one_policy_from_replay_memories_of_their_own(tmp_path: Path) -> None:
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    ended = two_processes("replay_ranks", tmp_path, PYTHONPATH=path)
+    assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr
+    first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ended)
+    assert [told["agent"] for told in first.values()] == ["SAC", "TD3", "ReplaySac", "ReplayTd3"]
+    for case, told in first.items():
+        other = second[case]
+        begun, resumed, *after = told["hashes"]
+        assert begun == resumed and len({begun, *after}) == 4, "each iteration with updates changes the learner"
+        assert other["hashes"] == told["hashes"], "networks, targets, optimizers, normalizers, reward scale"
+        assert told["coefficient"] == other["coefficient"]
+        assert told["held"] != other["held"], "each draws from environments of its own"
+        assert {"value_loss", "policy_loss"} <= set(told["learned"]), "after the replay memories have refilled"
+    updates = 32 - 20
+    assert first["sac"]["normalized_by"] == 1 + 2 * 2 * updates * 16, "batches, and what follows them, of both"
+    assert first["sac_all"]["rewards"] == first["td3_all"]["rewards"] == 2 * 32 * 8
+    one, two = (each["td3"]["noise"] for each in (first, second))
+    assert len({*one, *two}) == 16 and sorted([*one, *two])[0] == pytest.approx(0.1), "one range for all environments"
+
+
+def test_a_failed_connection_names_the_variable_to_try(tmp_path: Path) -> None:
+    for ended in two_processes("group", tmp_path, GLOO_SOCKET_IFNAME="absent0"):
+        assert ended.returncode == 2, ended.stderr
+        (line,) = (line for line in ended.stderr.splitlines() if "reach" in line)
+        assert "set GLOO_SOCKET_IFNAME to the network interface that connects the machines (here: lo" in line
+
+
+def test_a_port_in_use_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.training.runners.process_group import _meet
+
+    with socket.create_server(("", 0)) as server:
+        monkeypatch.setenv("MASTER_ADDR", "localhost")
+        monkeypatch.setenv("MASTER_PORT", str(server.getsockname()[1]))
+        with pytest.raises(UserError, match=r"MASTER_PORT \d+ is in use on this machine: choose another port, or use"):
+            _meet(World(rank=0, size=2, local_rank=0, local_size=2))
+
+
+def test_a_missing_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.training.runners import process_group
+
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(process_group, "_JOIN_S", 1.0)
+    with pytest.raises(UserError, match="of 3 processes, rank 1, 2 did not connect within 1 s"):
+        process_group._meet(World(rank=0, size=3, local_rank=0, local_size=3))
+
+
+def test_a_process_that_never_connects_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed as dist
+
+    from ledger_lab.training.runners import process_group
+
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(process_group, "_CONNECT_S", 1.0)
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+
+    def come() -> None:
+        store = dist.TCPStore("localhost", port, is_master=False, timeout=timedelta(seconds=60))
+        dist.PrefixStore("ledger_lab/0", store).set("joined/1", "")
+
+    other = threading.Thread(target=come, daemon=True)
+    other.start()
+    began_s = time.monotonic()
+    with (
+        pytest.raises(UserError, match="do not reach each other with gloo: .*: set GLOO_SOCKET_IFNAME to"),
+        process_group.joined(World(rank=0, size=2, local_rank=0, local_size=2), on_gpu=False),
+    ):
+        pass
+    assert time.monotonic() - began_s < 60
+    assert "GLOO_SOCKET_IFNAME" not in os.environ, "what starts next in this process chooses for itself"
+    other.join()
+
+
+def test_a_collective_that_never_returns_names_the_variable_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.training.runners import process_group
+
+    group = process_group.ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
+    connecting = threading.Event()  # as NCCL does within its first collective, out of reach of any question
+    monkeypatch.setattr(process_group.dist, "all_reduce", lambda *_, **__: connecting.wait(30))
+    monkeypatch.setattr(process_group, "_PROBE_S", 0.1)
+    at_exit: list[tuple[object, ...]] = []
+    monkeypatch.setattr(process_group.atexit, "register", lambda *call: at_exit.append(call))
+    with pytest.raises(UserError, match=r"with gloo: no answer within 0.1 s: set GLOO_SOCKET_IFNAME to"):
+        group.try_out("cpu")
+    assert at_exit == [(os._exit, 2)], "the process goes, whatever hangs in it"
+    connecting.set()
+
+
+def test_a_wrong_sum_fails_the_connection_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.training.runners import process_group
+
+    group = process_group.ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=2), ["a", "b"], Path())
+    monkeypatch.setattr(process_group.dist, "all_reduce", lambda numbers: numbers.mul_(2))
+    with pytest.raises(UserError, match="the sum of all ranks is wrong"):
+        group.try_out("cpu")
+
+
+def test_waiting_for_other_processes_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.training.runners import process_group
+
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(process_group, "_JOIN_S", 30.0)
+    began_s = time.monotonic()
+    interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        process_group._meet(World(rank=0, size=2, local_rank=0, local_size=2))
+    assert time.monotonic() - began_s < 15
+
+
+def test_a_difference_in_one_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.training import ranks
+    from ledger_lab.training.runners.process_group import ProcessGroup
+
+    group = ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=1), ["a", "b"], Path())
+
+    def differs(ours: dict[str, object], theirs: dict[str, object]) -> str:
+        monkeypatch.setattr(group, "gather", lambda mine: [{**mine, **ours}, {**mine, **theirs}])
+        with pytest.raises(UserError) as raised:
+            ranks.require_same(group, {"--task": "T"})
+        return str(raised.value)
+
+    assert differs({}, {"--new": 1}).startswith("--new is missing on rank 0 (a) and 1 on rank 1 (b): start all")
+    assert differs({"--old": None}, {}).startswith("--old is None on rank 0 (a) and missing on rank 1 (b): start all")
+    assert "same request, code, packages" in differs({"the source of a": "1"}, {"the source of a": "2"})
+    monkeypatch.setattr(group, "gather", lambda mine: [mine, dict(mine)])
+    ranks.require_same(group, {"--task": "T"})
+
+
+def test_a_single_process_needs_no_communication(tmp_path: Path) -> None:
+    from ledger_lab.training.runners.process_group import ALONE
+
+    def refuse() -> None:
+        raise UserError("no room")
+
+    assert ALONE.gather(1) == [1]
+    assert (ALONE.any(True), ALONE.all(False)) == (True, False)
+    assert ALONE.first(lambda: 2) == ALONE.agree(lambda: 2) == 2
+    assert ALONE.file(tmp_path) == tmp_path
+    with pytest.raises(UserError):
+        ALONE.agree(refuse)

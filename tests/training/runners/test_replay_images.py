@@ -1,0 +1,299 @@
+"""Images in the replay memory of SAC and TD3: as bytes where nothing is lost, with networks that a user describes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+import torch
+import yaml
+
+from ledger_lab.errors import UserError
+from ledger_lab.training.runners.configs import require_values
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, require_same_learner, translated
+from tests.fakes.stock_memories import SkrlStock
+from tests.fakes.toy_env import ImageAndPlaceEnv, ImageEnv, ToyEnv
+
+each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
+each_env = pytest.mark.parametrize("env", [ImageEnv, ImageAndPlaceEnv])
+each_pair = pytest.mark.parametrize(("algorithm", "env"), [("sac", ImageEnv), ("td3", ImageAndPlaceEnv)])
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let small convolutions compute in one thread, which is faster than several on busy cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+PIXELS = math.prod(ImageEnv.image)
+BESIDE = {ImageEnv: 1, ImageAndPlaceEnv: 3}
+"""Numbers of an observation that are not in an image: of the critics, or of the policy."""
+
+
+def described(algorithm: str, env: type[ToyEnv], image: str | None = None) -> dict[str, Any]:
+    """Return descriptions of convolutional networks, as a user writes them into the agent's configuration.
+
+    Args:
+        algorithm: Name on the command line.
+        env: What they see.
+        image: Expression of the image in the observations; by default, its bytes are divided by 255.
+    """
+    within = {ImageEnv: ("OBSERVATIONS", []), ImageAndPlaceEnv: ("OBSERVATIONS['image']", ["age", "place"])}
+    seen, others = within[env]
+    convolutions = {
+        "name": "features",
+        "input": image or f"{seen} / 255.0",
+        "layers": [{"conv2d": {"out_channels": 4, "kernel_size": 4, "stride": 4}}, "flatten"],
+        "activations": "relu",
+    }
+    models: dict[str, Any] = copy.deepcopy(translated(algorithm)["models"])
+    for role in set(models) - {"separate"}:
+        acts = role.endswith("policy")
+        beside = [f"OBSERVATIONS['{name}']" for name in others] if acts or others else ["STATES"]
+        inputs = ", ".join(["features", *beside, *([] if acts else ["ACTIONS"])])
+        hidden = {"name": "net", "input": f"concatenate([{inputs}])", "layers": [8], "activations": "elu"}
+        models[role]["network"] = [convolutions, hidden]
+    return models
+
+
+def training(algorithm: str, run_dir: Path, env: type[ToyEnv] = ImageEnv, **changed: Any) -> Training:
+    """Return a training on images."""
+    recipe = {"updates_per_step": 1, **changed}
+    return Training(algorithm, run_dir, env=env(), settings={"models": described(algorithm, env)}, **recipe)
+
+
+@each_pair
+def test_a_training_equals_one_with_the_librarys_memory_of_floats(
+    algorithm: str, env: type[ToyEnv], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = training(algorithm, tmp_path / "ours", env, iterations=4)
+    ours.train()
+    assert ours.memory.replay.added > 48, "steps were overwritten"
+    monkeypatch.setattr("ledger_lab.off_policy.skrl.off_policy_adapter.SkrlMemory", SkrlStock)
+    stock = training(algorithm, tmp_path / "stock", env, iterations=4)
+    stock.train()
+    require_same_learner(ours, stock)
+    assert "value_loss" in ours.heard.figures[4]
+
+
+@each_env
+def test_only_images_are_stored_as_bytes(env: type[ToyEnv], tmp_path: Path) -> None:
+    replay = training("sac", tmp_path, env).trainer.replay
+    images = [table for table in replay._tables.values() if table.dtype == torch.uint8]
+    assert [table.shape[-1] for table in images] == [PIXELS]
+    each = PIXELS + 4 * BESIDE[env]
+    assert replay.nbytes == 48 * 8 * (each + 4 + 4 + 1 + 4) + 8 * each, "action, reward, termination and index"
+
+
+@each_env
+def test_the_accounted_memory_is_what_is_held(
+    env: type[ToyEnv], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = training("sac", tmp_path / "first", env).trainer.replay.nbytes
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
+    training("sac", tmp_path / "second", env)
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
+    with pytest.raises(UserError, match="there is room for 47 steps"):
+        training("sac", tmp_path / "third", env)
+
+
+@each_pair
+def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
+    algorithm: str, env: type[ToyEnv], tmp_path: Path
+) -> None:
+    recipe: dict[str, Any] = {"iterations": 4, "n_step": 3, "prioritized_sampling": True, "observation_symlog": True}
+    whole = training(algorithm, tmp_path / "whole", env, **recipe)
+    whole.train()
+    begun = training(algorithm, tmp_path / "begun", env, **recipe)
+    begun.heard.stop_after = 3
+    begun.train()
+    resumed = training(algorithm, tmp_path / "resumed", env, **recipe)
+    resumed.go_on_from(begun)
+    resumed.train()
+    require_same_learner(resumed, whole)
+    assert {**begun.heard.figures, **resumed.heard.figures} == whole.heard.figures
+
+
+@each_algorithm
+def test_every_option_can_be_combined_with_images(algorithm: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "critic_layer_norm": True,
+        "policy_layer_norm": True,
+        "value_atoms": 21,
+        "critics": 3,
+        "observation_normalization": True,
+        "replay_on_host": True,
+        "n_step": 2,
+    }
+    trained = training(algorithm, tmp_path, **options)
+    trained.train()
+    assert all(math.isfinite(value) for value in trained.heard.figures[3].values())
+
+
+@each_pair
+def test_a_checkpoint_acts_on_images(algorithm: str, env: type[ToyEnv], tmp_path: Path) -> None:
+    trained = training(algorithm, tmp_path, env)
+    trained.train()
+    policy = trained.adapter.load_policy(tmp_path / trained.trainer.save().path, trained.env, trained.agent_cfg)
+    seen = trained.env.obs_buf
+    actions = policy(seen)
+    assert actions.shape == (8, 1) and actions.abs().max() <= 2.0
+    with torch.no_grad():
+        outputs = trained.agent.policy.act(
+            {"observations": trained.trainer._wrapper.reset()[0], "states": None}, role="policy"
+        )
+    expected = outputs[1]["mean_actions"] if algorithm == "sac" else outputs[0]
+    assert torch.equal(actions, expected)
+
+
+@each_algorithm
+def test_networks_see_bytes_as_floats_from_0_to_255(algorithm: str, tmp_path: Path) -> None:
+    models = described(algorithm, ImageEnv, image="OBSERVATIONS")
+    trained = Training(algorithm, tmp_path, env=ImageEnv(), settings={"models": models}, updates_per_step=1)
+    trained.train()
+    policy = trained.adapter.load_policy(tmp_path / trained.trainer.save().path, trained.env, trained.agent_cfg)
+    assert policy(trained.env.obs_buf).isfinite().all()
+    seen, _ = trained.trainer._wrapper.reset()
+    assert seen.dtype == torch.float32 and seen.max() > 200.0
+
+
+@each_algorithm
+def test_descriptions_of_convolutional_networks_pass_all_checks(algorithm: str) -> None:
+    learner = adapter(algorithm)
+    config = {**translated(algorithm), "models": described(algorithm, ImageEnv)}
+    prepared = learner.prepare(config, "cpu", max_iterations=3)
+    learner.require_learnable(prepared)
+    require_values(prepared, learner)
+
+
+def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
+    class Large(ImageEnv):
+        image = (3, 84, 84)
+
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "off_policy.md").read_text()
+    (text,) = re.findall(r"```yaml\n(models:.*?)```", guide, re.DOTALL)
+    models = yaml.safe_load(text)["models"]
+    for role in ("critic_2", "target_critic_1", "target_critic_2"):
+        models[role] = copy.deepcopy(models["critic_1"])
+    trained = Training("sac", tmp_path, env=Large(), settings={"models": models}, updates_per_step=1, iterations=2)
+    trained.train()
+    assert "value_loss" in trained.heard.figures[2]
+    assert trained.trainer.replay._tables["observations"].dtype == torch.uint8
+
+
+class Floats(ImageEnv):
+    """The toy with images of floats, like Isaac Lab's normalized ones."""
+
+    def _image(self) -> torch.Tensor:
+        return super()._image().float() / 255.0 - 0.5
+
+
+def test_images_of_floats_are_stored_as_they_are(tmp_path: Path) -> None:
+    models = described("sac", ImageEnv, image="OBSERVATIONS")
+    trained = Training("sac", tmp_path, env=Floats(), settings={"models": models})
+    trained.train()
+    assert {table.dtype for table in trained.trainer.replay._tables.values()} == {torch.float32, torch.bool}
+    seen = torch.stack(trained.env.observed).flatten(2)
+    assert torch.equal(trained.stored("observations"), seen)
+
+
+def test_a_space_of_bytes_is_stored_as_bytes(tmp_path: Path) -> None:
+    class Bytes(ImageEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            space = gym.spaces.Box(0, 255, self.image, dtype="uint8")  # type: ignore[arg-type]
+            self.single_observation_space = gym.spaces.Dict({**self.single_observation_space.spaces, "policy": space})
+
+    trained = Training("sac", tmp_path, env=Bytes(), settings={"models": described("sac", ImageEnv)})
+    trained.train()
+    assert trained.trainer.replay._tables["observations"].dtype == torch.uint8
+
+
+class ImageAloneEnv(ImageEnv):
+    """The toy, whose critics see nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.single_observation_space = gym.spaces.Dict({"policy": self.single_observation_space["policy"]})
+
+    @property
+    def obs_buf(self) -> dict[str, Any]:
+        return {"policy": self._image()}
+
+
+SHAPE = r"observations of shape \(3, 16, 16\)"
+WAY_OUT = "describe networks for these observations; those of images begin with layers like conv2d and flatten$"
+
+
+@each_algorithm
+def test_networks_without_layers_for_images_are_refused(algorithm: str, tmp_path: Path) -> None:
+    complaint = rf"^agent.models: the networks can't read {SHAPE} \(Tensors must .*\): {WAY_OUT}"
+    with pytest.raises(UserError, match=complaint):
+        Training(algorithm, tmp_path, env=ImageAloneEnv())
+
+
+@each_algorithm
+def test_networks_that_give_a_value_for_each_row_of_an_image_are_refused(algorithm: str, tmp_path: Path) -> None:
+    models = described(algorithm, ImageEnv)
+    for role in set(models) - {"separate"}:
+        models[role]["network"] = translated(algorithm)["models"]["policy"]["network"]
+    given = r"it gives numbers of shape \(2, 3, 16, 1\) instead of \(2, 1\)"
+    with pytest.raises(UserError, match=rf"^agent.models.policy: for 2 {SHAPE}, {given}: {WAY_OUT}"):
+        Training(algorithm, tmp_path, env=ImageAloneEnv(), settings={"models": models})
+
+
+def test_convolutions_of_vectors_are_refused(tmp_path: Path) -> None:
+    models = described("sac", ImageEnv)
+    complaint = (
+        r"^agent.models: the networks can't read observations of shape \(2,\) \(.*\): describe networks for these "
+    )
+    with pytest.raises(UserError, match=complaint + "observations$"):
+        Training("sac", tmp_path, env=ToyEnv(), settings={"models": models})
+
+
+def test_a_fault_of_our_own_code_is_not_taken_for_a_wrong_network() -> None:
+    from ledger_lab.training.runners.skrl.networks import fitting_networks, symlog
+
+    nothing: Any = None
+    with pytest.raises(AttributeError), fitting_networks(None):
+        symlog(nothing)
+
+
+@pytest.mark.parametrize(
+    "error", ["CUDA out of memory. Tried to allocate 2 GiB", "CUDA error: unspecified launch failure"]
+)
+def test_a_fault_of_a_gpu_is_not_taken_for_a_wrong_network(error: str) -> None:
+    from ledger_lab.training.runners.skrl.networks import fitting_networks
+
+    with pytest.raises(RuntimeError, match=error), fitting_networks(None):
+        raise RuntimeError(error)
+
+
+@pytest.mark.parametrize(("env", "what"), [(ImageEnv, r"of shape \(3, 16, 16\)"), (ImageAndPlaceEnv, "not one tensor")])
+def test_rl_games_refuses_images(env: type[ToyEnv], what: str, tmp_path: Path) -> None:
+    assert ("rl_games", "sac") in LEARNERS
+    complaint = (
+        f"^observation group 'policy' is {what}, and SAC of rl_games learns from vectors only: use --rl_library skrl"
+    )
+    with pytest.raises(UserError, match=complaint):
+        Training("sac", tmp_path, library="rl_games", env=env())
+
+
+def test_a_checkpoint_of_smaller_images_is_refused(tmp_path: Path) -> None:
+    class Larger(ImageEnv):
+        image = (3, 20, 20)
+
+    trained = training("sac", tmp_path)
+    path = tmp_path / trained.trainer.save().path
+    larger = Training("sac", tmp_path, env=Larger(), settings={"models": described("sac", ImageEnv)})
+    with pytest.raises(UserError, match="cannot be loaded as a policy of SKRL: .*size mismatch"):
+        larger.trainer.begin(path)

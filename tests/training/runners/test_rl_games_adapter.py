@@ -1,0 +1,234 @@
+"""rl_games' own rules for saving, stopping and seeding have no effect on a run."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from tests.fakes.observers import Heard
+from tests.fakes.toy_env import ToyEnv
+
+STOCK = "Isaac-Cartpole"
+"""A task whose configuration for rl_games is a YAML file of Isaac Lab's."""
+
+
+def resolved(*overrides: str, task: str = "LedgerLab-Cartpole") -> dict[str, Any]:
+    """Return a task's configuration, not yet prepared."""
+    from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+
+    registered_tasks()
+    _, agent_cfg = resolve_configs(task, "rl_games", list(overrides))
+    return agent_cfg
+
+
+def adapter() -> Any:
+    from ledger_lab.training.runners.adapter import load_adapter
+
+    return load_adapter("rl_games")
+
+
+def trainer(
+    run_dir: Path,
+    heard: Heard,
+    *overrides: str,
+    seed: int = 5,
+    task: str = "LedgerLab-Cartpole",
+    num_envs: int = 8,
+    **changes: Any,
+) -> tuple[Any, ToyEnv, Any]:
+    """Return a training on the toy, its environment and its configuration."""
+    agent_cfg = resolved(*overrides, task=task)
+    agent_cfg["params"]["config"] |= changes
+    agent_cfg = adapter().prepare(agent_cfg, "cpu", seed=seed, max_iterations=3)
+    env, clock = ToyEnv(num_envs), PhaseClock(time.perf_counter_ns(), base=Phase.UNATTRIBUTED)
+    run_dir.mkdir(exist_ok=True)
+    built = adapter().trainer(env, agent_cfg, run_dir, clock, heard.record)
+    built.train = functools.partial(built.train, heard.on_iteration)
+    return built, env, agent_cfg
+
+
+def test_a_high_return_neither_ends_a_training_nor_names_a_checkpoint(tmp_path: Path) -> None:
+    heard = Heard()
+    training, _, _ = trainer(tmp_path, heard, score_to_win=-1000.0, save_best_after=0, save_frequency=1)
+    training.train()
+    assert list(heard.figures) == [1, 2, 3]
+    assert heard.figures[3]["mean_return"] > -1000.0
+    files = sorted(path.name for path in tmp_path.rglob("*.pth"))
+    assert files == ["model_0.pth", "model_1.pth", "model_2.pth"], "the newest is the one with the highest number"
+    assert not (tmp_path / "nn").exists()
+
+
+def test_checkpoints_are_saved_before_any_episode_has_ended(tmp_path: Path) -> None:
+    heard = Heard()
+    still = "agent.params.network.space.continuous.sigma_init.val=-9"
+    training, env, _ = trainer(tmp_path, heard, still, save_frequency=1)
+    env.max_episode_length = 10_000
+    training.train()
+    assert "mean_return" not in heard.figures[1]
+    assert list(heard.checkpoints) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_training_uses_the_recorded_seed(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    seeded = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda value: seeds.append(value) or seeded(value))
+    training, _, _ = trainer(tmp_path, Heard(), seed=seed)
+    training.train()
+    assert seeds[-1] == seed
+
+
+def test_a_restored_training_keeps_its_iteration_count_and_learning_rate(tmp_path: Path) -> None:
+    def keep(iterations: int) -> None:
+        if iterations == 2:
+            torch.save(first.state(), tmp_path / "state.pt")
+
+    before, after = Heard(on_each=keep), Heard()
+    first, _, _ = trainer(tmp_path / "first", before)
+    first.train()
+    second, _, _ = trainer(tmp_path / "second", after)
+    second.restore(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert second.state()["last_lr"] == before.figures[2]["learning_rate"] != 1e-3
+    second.train()
+    assert list(after.figures) == [3]
+    third, _, _ = trainer(tmp_path / "third", done := Heard())
+    third.restore(torch.load(after.checkpoints[3], weights_only=True))
+    third.train()
+    assert not done.figures, "nothing is left to train"
+
+
+@pytest.mark.parametrize(("name", "value"), [("epochs_between_resets", 5), ("normalize_rms_advantage", True)])
+def test_settings_that_cannot_be_trained_are_refused(name: str, value: object) -> None:
+    agent_cfg = resolved()
+    agent_cfg["params"]["config"][name] = value
+    with pytest.raises(UserError, match=rf"agent.params.config.{name} {value}: .*: leave it out"):
+        adapter().prepare(agent_cfg, "cpu")
+
+
+def test_a_recurrent_policy_is_refused_for_acting() -> None:
+    agent_cfg = adapter().prepare(resolved(), "cpu")
+    adapter().require_memoryless(agent_cfg)
+    agent_cfg["params"]["network"]["rnn"] = {"name": "gru", "units": 8, "layers": 1}
+    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
+        adapter().require_memoryless(agent_cfg)
+
+
+def test_a_failed_save_raises_at_once_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    training, _, _ = trainer(tmp_path, Heard())
+    training.train()
+    training._saved = None
+    monkeypatch.setattr(torch, "save", full)
+    attempts: list[float] = []
+    monkeypatch.setattr(time, "sleep", attempts.append)
+    with pytest.raises(OSError, match="No space left"):
+        training.save()
+    assert not attempts, "the library itself tries for half a minute, and then blames something else"
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("clip", [False, True], ids=["free", "clipped"])
+def test_a_policy_acts_like_the_librarys_own_player(clip: bool, tmp_path: Path) -> None:
+    from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
+    from rl_games.torch_runner import Runner
+
+    heard, limits = Heard(), ["agent.params.env.clip_observations=2.0"]
+    limits += ["agent.params.env.clip_actions=0.5"] if clip else []
+    training, env, agent_cfg = trainer(tmp_path, heard, *limits, normalize_input=True, clip_actions=clip)
+    training.train()
+    policy = adapter().load_policy(heard.checkpoints[3], env, agent_cfg)
+
+    wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)  # type: ignore[arg-type]
+    runner = Runner()
+    runner.load(agent_cfg)
+    runner.params["config"] |= {"num_actors": 8, "env_info": wrapper.get_env_info(), "vec_env": wrapper}
+    player = runner.create_player()
+    player.restore(str(heard.checkpoints[3]))
+    player.has_batch_dimension = True
+
+    env.position = torch.linspace(-9.0, 9.0, 8)
+    theirs = player.get_action(wrapper._process_obs(env.obs_buf)["obs"], is_deterministic=True)
+    ours = policy(env.obs_buf)
+    torch.testing.assert_close(ours, theirs)
+    clipped = policy({"policy": torch.tensor([[-2.0, 1.0]])})  # one row may be rounded otherwise than eight
+    torch.testing.assert_close(ours[:1], clipped)
+    assert not torch.allclose(clipped, policy({"policy": torch.tensor([[-1.0, 1.0]])}), atol=1e-4)
+    assert not clip or ours.abs().max() <= 0.5
+
+
+def test_a_configuration_of_isaac_lab_trains_as_it_is(tmp_path: Path) -> None:
+    heard = Heard()
+    training, env, agent_cfg = trainer(tmp_path, heard, task=STOCK, num_envs=512)
+    training.train()
+    assert list(heard.figures) == [1, 2, 3]
+    assert heard.figures[3]["policy_loss"] < 0.0
+    assert adapter().load_policy(heard.checkpoints[3], env, agent_cfg)(env.obs_buf).abs().max() <= 1.0
+
+
+def test_incomplete_configurations_of_isaac_lab_are_completed() -> None:
+    agent_cfg = resolved(
+        "agent.params.config.learning_rate=1e-3",
+        "agent.params.config.critic_coef=2.5",
+        "agent.params.config.torch_compile=True",
+        task=STOCK,
+    )
+    config = adapter().prepare(agent_cfg, "cpu", seed=3, max_iterations=7)["params"]["config"]
+    assert (config["learning_rate"], config["critic_coef"], config["torch_compile"]) == (1e-3, 2.5, True)
+    assert (config["device"], config["value_bootstrap"]) == ("cpu", True)
+    batch = adapter().plan(agent_cfg)
+    assert (batch.max_iterations, batch.minibatch_size, batch.save_interval) == (7, 8192, 25)
+    assert batch.minibatch_setting == "agent.params.config.minibatch_size"
+    assert batch.num_envs_step() == 512
+    assert adapter().prepare(resolved(task=STOCK), "cpu")["params"]["config"]["torch_compile"] is False
+    with pytest.raises(UserError, match="has no 'torch_compil': did you mean 'torch_compile'"):
+        resolved("agent.params.config.torch_compil=True", task=STOCK)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (["agent.params.algo.name=a2c_discrete"], r"agent.params.algo.name 'a2c_discrete': only 'a2c_continuous'"),
+        (["agent.params.config.max_frames=9"], r"agent.params.config.max_frames 9: leave it out"),
+        (["agent.params.load_checkpoint=True"], r"agent.params.load_checkpoint True: leave it out"),
+        (["agent.params.config.clip_actions=True"], r"agent.params.env.clip_actions, which is infinite"),
+    ],
+)
+def test_settings_that_contradict_the_declaration_are_refused(overrides: list[str], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        adapter().prepare(resolved(*overrides), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"minibatch_size_per_env": 5}, r"horizon_length 32 is no multiple of minibatch_size_per_env 5"),
+        ({"minibatch_size": 0.5}, r"minibatch_size 0.5: must be a whole number of at least 1"),
+        ({"max_epochs": -1}, r"max_iterations -1: must be a whole number of at least 1"),
+    ],
+)
+def test_an_impossible_batch_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    agent_cfg = resolved()
+    agent_cfg["params"]["config"] |= changes
+    with pytest.raises(ValueError, match=complaint):
+        adapter().plan(adapter().prepare(agent_cfg, "cpu"))
+
+
+def test_a_configuration_of_another_shape_is_refused_in_one_line() -> None:
+    for other, complaint in (
+        ({"params": {"algo": {"name": "a2c_continuous"}}}, r"it has no params.config.name"),
+        ({"params": None}, r"the agent's configuration has no group params"),
+        (object(), r"the agent's configuration has no group params"),
+    ):
+        with pytest.raises(UserError, match=complaint):
+            adapter().prepare(other, "cpu")

@@ -1,0 +1,125 @@
+"""Configurations of RSL-RL for anything but a fresh PPO training are refused in one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.tasks.recipes import CARTPOLE
+
+
+def changed(**fields: object) -> Any:  # noqa: ANN401 - the library's own type
+    """Return our recipe with fields of the library's configuration changed."""
+    from ledger_lab.training.runners.rsl_rl.dialect import native_config
+
+    cfg = native_config(CARTPOLE)
+    for name, value in fields.items():
+        setattr(cfg, name, value)
+    return cfg
+
+
+def adapter() -> Any:
+    from ledger_lab.training.runners.adapter import load_adapter
+
+    return load_adapter("rsl_rl")
+
+
+def test_settings_that_contradict_the_declaration_are_refused() -> None:
+    from isaaclab_rl.rsl_rl import RslRlDistillationRunnerCfg
+
+    for cfg, complaint in (
+        ({"seed": 1}, "is not for RSL-RL's PPO"),
+        (RslRlDistillationRunnerCfg(), "is not for RSL-RL's PPO"),
+        (changed(class_name="my_lab:Runner"), "is not for RSL-RL's PPO"),
+        (changed(resume=True), "agent.resume True: leave it out"),
+    ):
+        with pytest.raises(UserError, match=complaint) as refused:
+            adapter().prepare(cfg, "cpu")
+        assert "\n" not in str(refused.value)
+
+
+def test_a_recurrent_policy_is_refused_for_acting() -> None:
+    from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.configs import resolve_configs
+
+    registered_tasks()
+    anymal = ("Isaac-Velocity-Flat-AnymalD", "rsl_rl", [])
+    _, plain = resolve_configs(*anymal)
+    _, memory = resolve_configs(*anymal, "rsl_rl_recurrent_cfg_entry_point")
+    adapter().require_memoryless(adapter().prepare(plain, "cpu"))
+    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
+        adapter().require_memoryless(adapter().prepare(memory, "cpu"))
+
+
+def test_rsl_rl_can_be_imported_where_git_is_missing(tmp_path: Path) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
+    program = [sys.executable, "-c", "import ledger_lab.training.runners.rsl_rl, git"]
+    done = subprocess.run(program, env={**environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
+    import torch
+    from rsl_rl.extensions import Symmetry
+    from rsl_rl.models import MLPModel
+    from rsl_rl.storage import RolloutStorage
+    from tensordict import TensorDict
+
+    from ledger_lab.training.runners.rsl_rl.adapter import _adapt
+
+    def mirrored(env: object, obs: TensorDict | None, actions: torch.Tensor | None) -> tuple[Any, Any]:
+        """Return samples and their images, in which all numbers have the other sign."""
+        images = None if obs is None else TensorDict({"policy": torch.cat([obs["policy"], -obs["policy"]])}, [12])
+        return images, None if actions is None else torch.cat([actions, -actions])
+
+    torch.manual_seed(1)
+    seen = TensorDict({"policy": torch.randn(6, 5)}, [6])
+    gaussian = {"class_name": "GaussianDistribution", "init_std": 0.5}
+    actor = MLPModel(seen, {"actor": ["policy"]}, "actor", 3, (8,), distribution_cfg=gaussian)
+    symmetry = Symmetry(object(), mirrored, use_data_augmentation=True)
+    ours = Symmetry(object(), mirrored, use_data_augmentation=True)
+    for kind, changed_ in ((actor, ours), (SimpleNamespace(distribution=actor.distribution), symmetry)):
+        _adapt(SimpleNamespace(symmetry=changed_, actor=kind, rnd=None), 6)  # type: ignore[arg-type]
+    batch = RolloutStorage.Batch(observations=mirrored(None, seen, None)[0])
+    actor(batch.observations, stochastic_output=True)
+    passes: list[object] = []
+    actor.register_forward_hook(lambda *_: passes.append(None))
+    found = ours.compute_loss(actor, batch, 6)
+    assert not passes and not found.requires_grad
+    assert torch.equal(found, symmetry.compute_loss(actor, batch, 6)) and found > 0.0
+    assert passes, "of an actor that is not the library's own, nothing is known"
+
+
+def test_the_running_sums_of_normalized_curiosity_rewards_are_carried_over() -> None:
+    import torch
+    from rsl_rl.modules.normalization import EmpiricalDiscountedVariationNormalization as Normalization
+
+    from ledger_lab.training.runners.rsl_rl.adapter import RslRlTrainer, _adapt
+
+    def normalizer() -> Normalization:
+        return Normalization(shape=[])
+
+    rewards = torch.rand(5, 4, generator=torch.Generator().manual_seed(1))
+    library, ours, resumed = normalizer(), normalizer(), normalizer()
+    alg = SimpleNamespace(
+        actor=SimpleNamespace(is_recurrent=False), critic=SimpleNamespace(is_recurrent=False), symmetry=None,
+        rnd=SimpleNamespace(reward_normalizer=ours), device="cpu",
+    )  # fmt: skip
+    _adapt(alg, 4)  # type: ignore[arg-type]
+    assert ours.disc_avg.avg is not None, "it exists before it is restored"
+    for each in rewards[:3]:
+        assert torch.equal(library(each), ours(each)), "zeros change nothing"
+    resumed.load_state_dict(ours.state_dict())
+    resumed.disc_avg.avg = ours.disc_avg.avg
+    assert torch.equal(library(rewards[3]), resumed(rewards[3]))
+
+    trainer: Any = object.__new__(RslRlTrainer)
+    trainer._runner = SimpleNamespace(alg=alg, logger=object())
+    assert (ours.disc_avg, ["avg"]) in trainer.carried()

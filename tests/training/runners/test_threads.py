@@ -1,0 +1,98 @@
+"""Torch's threads follow the size of the work, and the environment and scores have one thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from ledger_lab.tasks.recipes import RECIPES
+from ledger_lab.training import batch as batches
+from ledger_lab.training.batch import plan_threads
+from ledger_lab.training.runners.threads import Threads, threads_for, torch_threads
+from tests.fakes.observers import Heard
+from tests.training.runners.test_adapters import Training, configured, every_library
+
+
+def test_the_threads_grow_with_the_work_up_to_those_available() -> None:
+    small = threads_for(16, [64, 64], num_envs=256, minibatch=512, device="cpu")
+    assert small == Threads(act=1, learn=1)
+    large = threads_for(16, [128, 128, 128], num_envs=1024, minibatch=3072, device="cpu")
+    assert large == Threads(act=2, learn=7)
+    assert threads_for(4, [128, 128, 128], num_envs=1024, minibatch=3072, device="cpu") == Threads(act=2, learn=4)
+    assert threads_for(3, None, num_envs=1, minibatch=1, device="cpu") == Threads(act=3, learn=3)
+    assert threads_for(3, [64, 64], num_envs=256, minibatch=512, device="cuda:0") == Threads(act=3, learn=3)
+
+
+def test_beside_the_simulation_the_learner_has_at_most_half_of_the_threads() -> None:
+    for available, learn in ((1, 1), (2, 1), (4, 2), (16, 7)):
+        found = threads_for(available, [128, 128, 128], num_envs=1024, minibatch=3072, device="cpu", overlaps=True)
+        assert found.learn == learn
+    assert threads_for(16, [64, 64], num_envs=256, minibatch=512, device="cpu", overlaps=True).learn == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "learn"),
+    [("LedgerLab-Cartpole", 1), ("LedgerLab-Reach-Franka", 1), ("LedgerLab-Ant", 2), ("LedgerLab-Humanoid", 8)],
+)
+def test_the_recipes_learn_in_as_many_threads_as_their_minibatches_are_worth(task: str, learn: int) -> None:
+    recipe = RECIPES[task]
+    minibatch = recipe.num_envs * recipe.horizon // recipe.minibatches
+    assert threads_for(16, recipe.hidden_dims, recipe.num_envs, minibatch, "cpu").learn == learn
+
+
+@every_library
+def test_the_widths_are_read_from_the_configuration_of_each_library(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter, agent_cfg = configured(library)
+    batch = adapter.plan(agent_cfg)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(batches, "usable_cores", lambda: 2)
+    with torch_threads(3):
+        assert plan_threads(adapter, agent_cfg, batch, 2**20, "cpu") == Threads(act=2, learn=2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # the user's own number
+    with torch_threads(3):
+        assert plan_threads(adapter, agent_cfg, batch, 256, "cpu") == Threads(act=1, learn=1)
+        assert plan_threads(adapter, agent_cfg, batch, 2**20, "cpu") == Threads(act=3, learn=3)
+
+
+@every_library
+def test_only_the_learner_has_several_threads(library: str, tmp_path: Path) -> None:
+    training = Training(library, tmp_path, heard=Heard(), max_iterations=1)
+    stepping, learning = [], []
+    step = training.env.step
+
+    def watched(actions: torch.Tensor) -> Any:  # noqa: ANN401
+        stepping.append(torch.get_num_threads())
+        return step(actions)
+
+    training.env.step = watched  # type: ignore[method-assign]
+    hook = register_optimizer_step_pre_hook(lambda *_: learning.append(torch.get_num_threads()))
+    training.trainer.compute_in(Threads(act=3, learn=2))
+    try:
+        with torch_threads(1):
+            training.train()
+            assert torch.get_num_threads() == 1
+    finally:
+        hook.remove()
+    assert set(stepping) == {1} and set(learning) == {2}
+
+
+def test_an_environment_on_the_cpu_leaves_torch_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import nullcontext
+
+    from ledger_lab.training.runners import session
+
+    monkeypatch.setattr(session, "import_environment", lambda cfg: None)
+    monkeypatch.setattr(session, "ended_when_unstable", lambda env: nullcontext())
+    monkeypatch.setattr(session.gym, "make", lambda task, cfg: SimpleNamespace(close=lambda: None))
+    cfg = SimpleNamespace(scene=SimpleNamespace(), sim=SimpleNamespace(device="cpu", physics=None))
+    with torch_threads(2):
+        with session.environment("LedgerLab-Cartpole", cfg):  # type: ignore[arg-type]
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2

@@ -1,0 +1,228 @@
+"""Every end of an attempt gives exactly one status."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptEnded, Journal, Status, read_journal
+from ledger_lab.ledger.endings import status_of
+from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.training.recording.writer import AttemptWriter
+from ledger_lab.training.supervision.attempt import attempt_life
+
+
+def into(journal: Journal) -> Callable[[AttemptEnded, int], None]:
+    """Write ends into a journal."""
+    return lambda end, exit_status: journal.append(end)
+
+
+def written_into(journal: Journal) -> AttemptWriter:
+    """Return what writes into a journal, with a clock that starts now."""
+    return AttemptWriter(journal.append, PhaseClock(time.perf_counter_ns()))
+
+
+def live(path: Path, error: BaseException | None, peak: int | Exception | None = None) -> AttemptEnded:
+    def measured() -> int | None:
+        if isinstance(peak, Exception):
+            raise peak
+        return peak
+
+    with Journal(path) as journal:
+        with attempt_life(written_into(journal), measured, into(journal)) as attempt:
+            if error is not None:
+                raise error
+        assert attempt.error is error
+    (ended,) = read_journal(path).of(AttemptEnded)
+    return ended
+
+
+def test_an_attempt_without_an_error_is_completed(tmp_path: Path) -> None:
+    ended = live(tmp_path / "journal-1-0.jsonl", None, peak=5)
+    assert (ended.status, ended.reason, ended.peak_gpu_memory_bytes) == (Status.COMPLETED, None, 5)
+    assert ended.peak_host_memory_bytes is not None and ended.peak_host_memory_bytes > 1e6
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (KeyboardInterrupt(), Status.INTERRUPTED),
+        (MemoryError(), Status.OUT_OF_MEMORY),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+            Status.OUT_OF_MEMORY,
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), Status.DISK_FULL),
+        (RuntimeError("CUDA error: out of memory"), Status.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), Status.OUT_OF_MEMORY),
+        (RuntimeError("cuGraphInstantiate failed: CUDA_ERROR_OUT_OF_MEMORY"), Status.OUT_OF_MEMORY),
+        (RuntimeError("Failed to allocate 123456 bytes on device 'cuda:0'"), Status.OUT_OF_MEMORY),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), Status.CRASHED),
+        (
+            RuntimeError(
+                "CUDA error: unspecified launch failure "
+                "(what failed first: Failed to allocate 8 bytes on device 'cuda:0')"
+            ),
+            Status.CRASHED,
+        ),
+        (ValueError("The rewards returned by the environment contain NaN values."), Status.NON_FINITE),
+        (FloatingPointError("Loss/value is inf at iteration 3"), Status.NON_FINITE),
+        (RuntimeError("normal expects all elements of std >= 0.0"), Status.NON_FINITE),
+        (RuntimeError("banana"), Status.CRASHED),
+        (ZeroDivisionError("division by zero"), Status.CRASHED),
+    ],
+)
+def test_every_end_has_its_status(error: BaseException, status: Status, tmp_path: Path) -> None:
+    assert status_of(error) is status
+    ended = live(tmp_path / "journal-1-0.jsonl", error)
+    assert ended.status is status
+    assert ended.reason is not None and ended.reason.startswith(type(error).__name__)
+
+
+def test_an_unreadable_device_loses_its_figure_and_not_the_end(tmp_path: Path) -> None:
+    ended = live(tmp_path / "journal-1-0.jsonl", RuntimeError("illegal memory access"), peak=RuntimeError("again"))
+    assert (ended.status, ended.peak_gpu_memory_bytes) == (Status.CRASHED, None)
+
+
+def test_a_second_signal_does_not_interrupt_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "journal-1-0.jsonl"
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+
+    def again() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        return 1
+
+    with (
+        Journal(path) as journal,
+        attempt_life(written_into(journal), again, into(journal)) as attempt,
+    ):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+    assert attempt.exit_status == 143
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.PREEMPTED
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path) -> None:
+    broken = False
+
+    def synchronize() -> None:
+        if broken:
+            raise RuntimeError("device lost")
+
+    path = tmp_path / "journal-1-0.jsonl"
+    clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
+    with (
+        Journal(path) as journal,
+        attempt_life(AttemptWriter(journal.append, clock), lambda: None, into(journal)) as attempt,
+    ):
+        broken = True
+        clock.set_base(Phase.UNATTRIBUTED)
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.CRASHED
+    assert "device lost" in str(attempt.error)
+
+
+def test_errors_that_the_user_can_fix_exit_with_2(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
+            raise UserError("checkpoint gone")
+        assert attempt.exit_status == 2
+
+
+def test_a_device_that_fails_at_the_end_does_not_hide_the_end(tmp_path: Path) -> None:
+    lost = False
+
+    def synchronize() -> None:
+        if lost:
+            raise RuntimeError("device lost")
+
+    path = tmp_path / "journal-1-0.jsonl"
+    clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
+    with Journal(path) as journal, attempt_life(AttemptWriter(journal.append, clock), lambda: None, into(journal)):
+        lost = True
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.COMPLETED
+
+
+def test_a_signal_that_was_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        path = tmp_path / "journal-1-0.jsonl"
+        with (
+            Journal(path) as journal,
+            attempt_life(written_into(journal), lambda: None, into(journal)),
+        ):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert ended.status is Status.COMPLETED
+
+
+def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
+    path = tmp_path / "journal-1-0.jsonl"
+    done = 0
+    with Journal(path) as journal:
+        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
+            with attempt.signals_deferred():
+                os.kill(os.getpid(), signal.SIGUSR1)
+                os.kill(os.getpid(), signal.SIGTERM)
+                done += 1
+                assert attempt.asked is signal.SIGUSR1
+                attempt.heed(signal.SIGTERM)
+                assert attempt.asked is signal.SIGUSR1
+            attempt.resumable = True
+            attempt.leave()
+        assert (done, attempt.exit_status) == (1, 75)
+    (ended,) = read_journal(path).of(AttemptEnded)
+    assert (ended.status, ended.reason) == (Status.PREEMPTED, "Terminated: SIGUSR1")
+
+
+@pytest.mark.parametrize(("signum", "exit_status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_is_raised_if_no_good_moment_comes_in_time(
+    signum: signal.Signals, exit_status: int, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        clock, write_end = PhaseClock(time.perf_counter_ns()), into(journal)
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, write_end, grace_s=0.5) as attempt:
+            with attempt.signals_deferred():
+                os.kill(os.getpid(), signum)
+                asked_s = time.monotonic()
+                with contextlib.suppress(BaseException):
+                    time.sleep(30)
+                assert 0.29 < time.monotonic() - asked_s < 20
+                attempt.leave()
+            raise AssertionError("the alarm did not end it")
+        assert attempt.exit_status == exit_status
+
+
+def test_a_signal_that_is_not_deferred_ends_the_attempt_at_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
+        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
+            with attempt.signals_deferred():
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("the signal did not end it")
+        assert attempt.exit_status == 143
+
+
+def test_a_resumed_attempt_can_be_resumed_again_from_its_start(tmp_path: Path) -> None:
+    statuses = []
+    with Journal(tmp_path / "journal-2-0.jsonl") as journal:
+        clock = PhaseClock(time.perf_counter_ns())
+        write_end = lambda end, status: statuses.append(status)  # noqa: E731
+        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, write_end, resumable=True):
+            signal.raise_signal(signal.SIGTERM)
+    assert statuses == [75]

@@ -1,0 +1,92 @@
+"""Every program ends after a signal, even if its libraries replace signal handlers."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+SIMULATES = {
+    "evaluate", "export_policy", "list_envs", "new_panel", "play", "profile_run", "ship_policy", "train"
+}  # fmt: skip
+DEAF = str(ROOT / "tests" / "fakes" / "deaf.py")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
+def test_a_program_that_ignores_signals_is_killed(signum: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, DEAF], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        process.send_signal(signum)
+        assert process.wait(60) == 128 + signum
+        assert not child.is_running()
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 75])
+def test_a_watched_program_keeps_its_exit_status(status: int) -> None:
+    assert subprocess.run([sys.executable, DEAF, str(status)], check=False).returncode == status
+
+
+def imported(script: Path) -> list[str]:
+    """Return the modules that a script imports from before it does anything."""
+    tree = ast.parse(script.read_text())
+    return [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
+
+
+@functools.cache
+def imports_torch() -> bool:
+    """Tell whether torch comes along with what scripts that open a simulation import before they do anything."""
+    modules = sorted({name for script in SCRIPTS if script.stem in SIMULATES for name in imported(script)})
+    program = f"import sys\nfor name in {modules!r}: __import__(name)\nprint('torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
+    assert said in ("False\n", "True\n")
+    return said == "True\n"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_every_script_that_opens_a_simulation_is_watched(script: Path) -> None:
+    """The supervisor imports no module that could replace its signal handlers."""
+    tree = ast.parse(script.read_text())
+    called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert bool(called & {"run_watched", "run_supervised"}) is (script.stem in SIMULATES)
+    if script.stem in SIMULATES:
+        assert imported(script) and not imports_torch()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list_envs",),
+        ("play", "--pretrained", "--device", "cpu", "--viz", "newton_gl", "--video", "--video_length", "1000000"),
+        ("report", "--sql", "SELECT count(*) FROM range(1000000000000) AS a, range(1000) AS b"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_program_of_each_kind_ends_on_sigterm(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    script, *rest = arguments
+    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *rest]
+    if script != "list_envs":
+        command += ["--log_root", str(ROOT / "records" / "processes-cpu" if script == "report" else tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT) as process:
+        deadline_s = time.monotonic() + 120
+        library = b"duckdb" if script == "report" else b"torch"
+        while True:  # until a library that takes its time is there
+            assert process.poll() is None and time.monotonic() < deadline_s
+            family = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
+            if any(library in Path(f"/proc/{pid}/maps").read_bytes() for pid in family):
+                break
+            time.sleep(0.05)
+        time.sleep(1.0)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (143, -signal.SIGTERM)
+        assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)

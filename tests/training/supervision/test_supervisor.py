@@ -1,0 +1,607 @@
+"""Every end of an attempt gives one status and the matching exit status."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from ledger_lab.cli.verify import verify_ledger
+from ledger_lab.ledger import STATE_FILE, EnergyReading, Journal, ShutdownEnded, Status, Telemetry, read_journal
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.terminal.exit_status import status_of_exit
+from ledger_lab.training.supervision.attempt import resume_command
+from tests.fakes.supervised import attempt_of, run_of, worker
+from tests.fakes.traced_devices import TracedDevices
+
+ROOT = Path(__file__).parents[3]
+TRACE = Path(__file__).parents[2] / "fakes" / "made_for_tests.trace.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def _signals_given_back() -> Iterator[None]:
+    """Restore signal handlers after a supervisor has run in this process, because it leaves signals ignored."""
+    before = {signum: signal.getsignal(signum) for signum in signal.valid_signals()}
+    yield
+    for signum, handler in before.items():
+        if signal.getsignal(signum) is not handler:
+            signal.signal(signum, handler)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "exit_status", "reason"),
+    [
+        ("complete", Status.COMPLETED, 0, None),
+        ("fail", Status.CRASHED, 1, "RuntimeError: banana"),
+        ("diverge", Status.NON_FINITE, 1, "FloatingPointError: value_loss not finite at iteration 3"),
+        ("out_of_memory", Status.OUT_OF_MEMORY, 1, "MemoryError"),
+        ("kill", Status.KILLED, 137, "SIGKILL by another process, not for lack of memory"),
+        ("fault", Status.CRASHED, 1, "SIGSEGV: a fault outside Python"),
+        ("real_time", Status.CRASHED, 1, "signal 37: a fault outside Python"),
+        ("vanish", Status.CRASHED, 1, "the process ended with exit status 7 and without a word"),
+    ],
+)
+def test_every_end_has_its_status(
+    tmp_path: Path, how: str, status: Status, exit_status: int, reason: str | None
+) -> None:
+    with worker(tmp_path, how) as process:
+        assert process.wait(60) == exit_status
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert (attempt.status, attempt.ended.reason) == (status, reason)
+    assert attempt.shutdown is not None
+    assert attempt.wall_ns == attempt.shutdown.wall_ns >= attempt.ended.wall_ns
+    assert not list(tmp_path.glob("*.reserve"))
+
+
+def test_a_request_that_is_refused_before_the_work_begins_leaves_nothing(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with worker(run_dir, "refuse") as process:
+        assert process.wait(60) == 2
+        assert "supervisor:" not in (process.stderr.read() if process.stderr else "")
+    assert not run_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "printed"),
+    [
+        ("complete", "last row: ShutdownEnded\n"),
+        ("kill", "last row: ShutdownEnded\n"),
+        ("refuse_late", "last row: ShutdownEnded\n"),
+        ("refuse", ""),
+    ],
+)
+def test_the_report_is_made_after_the_last_row_of_an_attempt_that_is_kept(
+    tmp_path: Path, how: str, printed: str
+) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with worker(run_dir, how) as process:
+        process.wait(60)
+        assert process.stdout is not None and process.stdout.read() == printed
+
+
+def test_what_is_done_before_the_report_is_billed(tmp_path: Path) -> None:
+    (tmp_path / "slow_report").write_text("0.5")
+    with worker(tmp_path, "complete") as process:
+        assert process.wait(60) == 0
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None and attempt.wall_ns - attempt.ended.wall_ns >= 500_000_000
+
+
+def test_a_report_that_fails_is_told_and_changes_no_exit_status(tmp_path: Path) -> None:
+    (tmp_path / "unreportable").touch()
+    with worker(tmp_path, "complete") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None and process.stderr.read().endswith("RuntimeError: no report\n")
+
+
+def test_the_same_error_during_the_work_is_kept_and_billed(tmp_path: Path) -> None:
+    with worker(tmp_path, "refuse_late") as process:
+        assert process.wait(60) == 2
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.CRASHED
+    assert attempt.shutdown is not None
+
+
+@pytest.mark.parametrize(
+    ("signum", "status", "exit_status"),
+    [
+        (signal.SIGINT, Status.INTERRUPTED, 130),
+        (signal.SIGHUP, Status.INTERRUPTED, 130),
+        (signal.SIGQUIT, Status.INTERRUPTED, 130),
+        (signal.SIGTERM, Status.PREEMPTED, 143),
+        (signal.SIGUSR1, Status.PREEMPTED, 143),
+        (signal.SIGUSR2, Status.PREEMPTED, 143),
+        (signal.SIGXCPU, Status.PREEMPTED, 143),
+    ],
+)
+def test_a_signal_to_the_supervisor_reaches_the_worker(
+    tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int
+) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signum)
+        process.send_signal(signum)  # as schedulers do that signal every process of a job
+        assert process.wait(60) == exit_status
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None
+    assert attempt.status is status
+    assert signum.name in str(attempt.ended.reason)
+    assert "killed" not in str(attempt.ended.reason)
+
+
+@pytest.mark.parametrize(("saved", "told"), [(True, 1), (False, 0)])
+def test_after_a_kill_the_resume_command_is_printed_if_there_is_a_state(tmp_path: Path, saved: bool, told: int) -> None:
+    if saved:
+        (tmp_path / STATE_FILE).write_bytes(b"")
+    with worker(tmp_path, "wait", "10", "60", "7") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        child.kill()
+        assert process.wait(60) == 137
+        assert process.stderr is not None
+        said = process.stderr.read()
+    line = f"supervisor: resume it: ./isaaclab.sh -p scripts/train.py --resume {tmp_path} --grace_s 7\n"
+    assert said.count(line) == said.count("resume it") == told
+
+
+def test_a_killed_supervisor_is_told_in_one_line(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.kill()
+        process.wait(60)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert said.splitlines()[-1].startswith("something killed the supervisor of this training, so its end is")
+    assert "Traceback" not in said
+
+
+def test_the_resume_command_is_quoted_for_a_shell(tmp_path: Path) -> None:
+    run_dir = tmp_path / "it's; echo $HOME"
+    assert shlex.split(resume_command(run_dir, 2, 7)) == [
+        *("./isaaclab.sh", "-p", "scripts/train.py", "--resume", str(run_dir), "--nproc", "2", "--grace_s", "7"),
+    ]
+
+
+def test_a_signal_to_worker_and_supervisor_counts_once(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        child.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+@pytest.mark.parametrize(
+    ("signum", "resume", "exit_status"),
+    [
+        (signal.SIGTERM, ["--resume", "aaaaaaaa"], 75),
+        (signal.SIGUSR1, ["--resume=aaaaaaaa"], 75),
+        (signal.SIGUSR2, ["--resum", "aaaaaaaa"], 75),
+        (signal.SIGXCPU, ["--resume", "aaaaaaaa"], 75),
+        (signal.SIGINT, ["--resume", "aaaaaaaa"], 130),
+        (signal.SIGHUP, [], 130),
+        (signal.SIGTERM, [], 143),
+        (signal.SIGUSR1, [], 143),
+    ],
+)
+def test_a_resumed_run_that_is_ended_before_it_begins_exits_for_requeue(
+    tmp_path: Path, signum: signal.Signals, resume: list[str], exit_status: int
+) -> None:
+    with worker(tmp_path, "start", "20", "60", *resume) as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signum)
+        assert process.wait(60) == exit_status
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("limits", [["0.5", "60"], ["20", "60", "0.5"]], ids=["the supervisor's", "its own"])
+def test_a_worker_that_does_not_end_after_a_signal_is_killed(tmp_path: Path, limits: list[str]) -> None:
+    with worker(tmp_path, "wait_deaf", *limits) as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        printed = process.stderr.read() if process.stderr else ""
+    assert "the process hangs; the stacks of its threads are above" in printed
+    assert "most recent call first" in printed and "in wait_deaf" in printed
+    attempt = attempt_of(tmp_path)
+    assert attempt.ended is not None and attempt.shutdown is not None
+    assert attempt.status is Status.PREEMPTED
+    assert attempt.ended.reason == "SIGTERM; killed, as it did not end within 0.5 s"
+    assert attempt.shutdown.overdue
+
+
+def test_the_worker_is_suspended_and_continued_with_its_supervisor(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        both = [psutil.Process(process.pid), *psutil.Process(process.pid).children()]
+        for signum, stopped in ((signal.SIGTSTP, True), (signal.SIGCONT, False)):
+            process.send_signal(signum)
+            deadline_s = time.monotonic() + 60
+            while any((each.status() == psutil.STATUS_STOPPED) is not stopped for each in both):
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert attempt_of(tmp_path).status is Status.PREEMPTED
+
+
+def _stopped(process: psutil.Process) -> None:
+    """Wait until a process is stopped."""
+    while process.status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
+
+
+def _asleep(process: psutil.Process) -> None:
+    """Wait until a process sleeps, and not just for a moment between two pieces of work."""
+    seen = 0
+    while seen < 10:
+        seen = seen + 1 if process.status() == psutil.STATUS_SLEEPING else 0
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["Ctrl-Z", "the worker alone", "both, without a word"])
+def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path, how: str) -> None:
+    with worker(tmp_path, "simulate") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        supervisor = psutil.Process(process.pid)
+        (child,) = supervisor.children()
+        if how == "Ctrl-Z":
+            supervisor.send_signal(signal.SIGTSTP)
+        else:
+            _asleep(supervisor)  # a supervisor that is stopped while it works does not notice that
+            for each in [child] if how == "the worker alone" else [supervisor, child]:
+                each.suspend()
+        _stopped(child)
+        time.sleep(0.5)  # for the supervisor to be told, or to wake up once more
+        since_s = time.monotonic()
+        time.sleep(2.5 if how == "both, without a word" else 0.5)
+        stopped_s = time.monotonic() - since_s
+        for each in [child] if how == "the worker alone" else [supervisor, child]:
+            each.resume()
+        if how == "both, without a word":
+            stopped_s -= 0.6  # the supervisor meant to sleep for at most a second, of which half has passed
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    run = run_of(tmp_path)
+    phases = summarize_run(run).phases
+    assert phases["suspended"] >= stopped_s
+    assert sum(phases.values()) == pytest.approx(run.attempts[0].wall_ns / 1e9)
+    assert phases["simulate"] > 0
+
+
+def test_deadlines_are_postponed_by_suspensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both processes were suspended: the clock has jumped when the supervisor looks again."""
+    from ledger_lab.training.supervision import supervisor as module
+
+    ahead_s = [0.0]
+
+    class Clock:
+        sleep, perf_counter_ns = time.sleep, time.perf_counter_ns
+
+        @staticmethod
+        def monotonic() -> float:
+            return time.monotonic() + ahead_s[0]
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE, process_group=0) as child:
+        monkeypatch.setattr(module, "time", Clock)
+        supervisor = module.Supervisor(child.pid, ours, 0, grace_s=60, shutdown_s=60)
+        supervisor._deadline_s = Clock.monotonic() + 60
+
+        def suspend() -> None:
+            time.sleep(0.2)
+            ahead_s[0] = 1000.0
+            assert child.stdin is not None
+            child.stdin.close()
+
+        suspending = threading.Thread(target=suspend)
+        suspending.start()
+        assert supervisor.run() == 0
+        suspending.join()
+    assert supervisor._killed is None
+
+
+def test_the_log_of_a_killed_worker_is_redacted(tmp_path: Path) -> None:
+    with worker(tmp_path, "tell_a_secret") as process:
+        assert process.wait(60) == 137
+    assert (tmp_path / "console.log").read_text() == "connecting with api_key=[redacted]\n"
+
+
+def test_any_number_of_runs_can_be_supervised(tmp_path: Path) -> None:
+    """All of their paths are more than a socket holds at once, and they share one reserve on their disk."""
+    from ledger_lab.training.supervision.link import Link
+    from ledger_lab.training.supervision.supervisor import Supervisor
+
+    folder = tmp_path.joinpath(*["d" * 250] * 14)
+    folder.mkdir(parents=True)
+    journals = [folder / f"journal-evaluation-{number}-supervisor.jsonl" for number in range(80)]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, subprocess.Popen(["sleep", "600"]) as child:
+        supervisor, began = Supervisor(child.pid, ours, 0, grace_s=1, shutdown_s=1), threading.Event()
+
+        def answer() -> None:
+            while not began.is_set():
+                supervisor._answer_messages()
+                time.sleep(0.001)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        try:
+            Link(theirs).begin(journals, [f"run{number}" for number in range(80)], None, "cpu", tmp_path / "log")
+            (reserved,) = supervisor._reserve.sizes()
+            assert reserved >= 80 * 2**16
+        finally:
+            began.set()
+            answering.join()
+            child.kill()
+            for journal in supervisor._journals:
+                journal.close()
+    assert [read_journal(path).rows[0].run_id for path in journals] == [f"run{number}" for number in range(80)]  # type: ignore[attr-defined]
+
+
+def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that begins later has them, too, and so has each device."""
+    from ledger_lab.training.supervision import heartbeat
+    from ledger_lab.training.supervision.messages import Begin
+
+    class AtStart:
+        def __init__(self, started_ns: int) -> None:
+            pass
+
+        @staticmethod
+        def reading(uuid: str) -> EnergyReading:
+            return EnergyReading(wall_ns=1, energy_mj=2)
+
+    monkeypatch.setattr(heartbeat, "EnergyAtStart", AtStart)
+    monkeypatch.setattr(heartbeat, "open_devices", lambda device, tell: TracedDevices(TRACE))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        beating = heartbeat.Heartbeat(child.pid, 0, print, metered=True)
+        for number in range(2):
+            journal = tmp_path / f"journal-evaluation-{number}-supervisor.jsonl"
+            log = str(tmp_path / "log")
+            begin = Begin(
+                journal=str(journal), run_id=f"run{number}", attempt=None, rank=0, device="cuda", grace_s=None, log=log
+            )
+            beating.begin(begin)
+            assert beating.beat(at_once=True)
+        assert beating.beat(at_once=True)
+    found = []
+    for journal in beating.journals:
+        journal.close()
+        rows = read_journal(journal.path).of(Telemetry)
+        found.append([[device.energy_before is not None for device in row.devices] for row in rows])
+    both, neither = [True, True], [False, False]
+    # The first of the two GPUs does not answer the third time.
+    assert found == [[both, both, neither], [both, neither]]
+
+
+def test_only_a_worker_that_may_record_something_costs_a_reading_of_the_counters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ledger_lab.training.supervision import heartbeat
+    from ledger_lab.training.supervision.supervisor import Supervisor
+
+    read: list[int] = []
+    monkeypatch.setattr(heartbeat, "EnergyAtStart", read.append)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        for started_ns, metered in ((5, False), (7, True)):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                Supervisor(child.pid, ours, started_ns, grace_s=1, shutdown_s=1, metered=metered)
+    assert read == [7]
+
+
+def test_a_hanging_shutdown_is_killed_and_keeps_the_status(tmp_path: Path) -> None:
+    with worker(tmp_path, "hang_in_the_end", "20", "0.5") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None
+        assert "did not exit within 0.5 s" in process.stderr.read()
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown is not None
+    assert (attempt.shutdown.overdue, attempt.shutdown.signal) == (True, "SIGKILL")
+
+
+def test_a_fault_in_shutdown_is_printed_and_keeps_the_status(tmp_path: Path) -> None:
+    with worker(tmp_path, "crash_in_the_end") as process:
+        assert process.wait(60) == 0
+        assert process.stderr is not None and "SIGSEGV ended the process while it shut down" in process.stderr.read()
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown is not None
+    expected = ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
+    assert replace(attempt.shutdown, anchors={}) == expected
+    assert {"journal-1-0.jsonl", "journal-1-telemetry.jsonl"} <= attempt.shutdown.anchors.keys()
+
+
+def test_processes_that_the_worker_leaves_behind_are_killed(tmp_path: Path) -> None:
+    with worker(tmp_path, "leave_a_child") as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline().split()[1])
+        assert process.wait(60) == 137
+    deadline_s = time.monotonic() + 60
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_journals_of_telemetry_need_not_be_kept(tmp_path: Path) -> None:
+    with worker(tmp_path, "complete") as process:
+        assert process.wait(60) == 0
+    before = attempt_of(tmp_path)
+    (telemetry,) = before.telemetries
+    assert telemetry.path.name == "journal-1-telemetry.jsonl"
+    assert telemetry.of(Telemetry) and not any(journal.of(Telemetry) for journal in before.supervisions)
+    telemetry.path.unlink()
+    after = attempt_of(tmp_path)
+    assert (after.ended, after.shutdown, after.wall_ns) == (before.ended, before.shutdown, before.wall_ns)
+    assert (after.telemetries, after.of(Telemetry)) == ((), [])
+    assert verify_ledger(["--log_root", str(tmp_path)]) == 0
+
+
+def test_without_its_supervisor_the_worker_ends_and_the_run_is_lost(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        (child,) = psutil.Process(process.pid).children()
+        deadline_s = time.monotonic() + 60
+        while len(attempt_of(tmp_path).of(Telemetry)) < 2:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
+        child.wait(60)
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.LOST
+    assert attempt.wall_ns >= attempt.of(Telemetry)[-1].wall_ns > 10**9, "billed to its last sign of life"
+    assert all(path.suffix == ".jsonl" for path in tmp_path.iterdir())
+
+
+def test_a_second_interrupt_kills_the_worker(tmp_path: Path) -> None:
+    with worker(tmp_path, "wait_deaf") as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        while process.poll() is None:  # an interrupt more than a second after the first one kills it
+            process.send_signal(signal.SIGINT)
+            time.sleep(1.5)
+        assert process.wait(60) == 130
+    ended = attempt_of(tmp_path).ended
+    assert ended is not None and ended.reason == "SIGINT; killed, as it was interrupted again"
+
+
+DEAF_TO_CHILDREN = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        ("sh", "-c", 'exec "$0" "$@" >&-'),
+        ("sh", "-c", 'exec "$0" "$@" >&- 2>&-'),
+        ("sh", "-c", 'exec "$0" "$@" <&-'),
+        (sys.executable, "-c", DEAF_TO_CHILDREN),
+    ],
+    ids=["output", "output and errors", "input", "ends of children"],
+)
+def test_closed_streams_and_ignored_signals_of_a_parent_do_no_harm(tmp_path: Path, prefix: tuple[str, ...]) -> None:
+    with worker(tmp_path, "complete", prefix=prefix) as process:
+        assert process.wait(60) == 0
+    attempt = attempt_of(tmp_path)
+    assert attempt.status is Status.COMPLETED
+    assert attempt.shutdown is not None
+
+
+def test_a_closed_standard_error_does_no_harm(tmp_path: Path) -> None:
+    with worker(tmp_path, "kill") as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        assert process.wait(60) == 137
+        process.stderr = None
+    assert attempt_of(tmp_path).shutdown is not None
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_closed_stream_does_not_change_the_status(stream: str) -> None:
+    program = (
+        f"import sys; import ledger_lab.training.supervision.forked as own; sys.{stream}.write('x'); own.exit_with(7)"
+    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    unread, written = os.pipe()
+    streams = {"stdout": None, "stderr": None, stream: written}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=streams["stdout"], stderr=streams["stderr"], env=buffered
+    )
+    os.close(written)
+    os.close(unread)
+    assert process.wait(60) == 7
+
+
+def test_a_stream_that_the_program_closed_does_not_change_the_status() -> None:
+    program = (
+        "import sys; from ledger_lab.training.supervision.forked import exit_with; sys.stdout.close(); exit_with(7)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 7
+
+
+def test_an_error_of_any_length_is_reported(tmp_path: Path) -> None:
+    with worker(tmp_path, "fail_at_length") as process:
+        assert process.wait(60) == 1
+    ended = attempt_of(tmp_path).ended
+    assert ended is not None and ended.reason is not None
+    assert ended.reason.startswith("RuntimeError: \\udce90.0, 0.0, ")
+
+
+def test_no_terminal_stops_the_worker(tmp_path: Path) -> None:
+    """A worker in a background process group is stopped if it reads from the terminal, and may be if it writes."""
+    worker_file = str(ROOT / "tests" / "fakes" / "worker.py")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        modes = termios.tcgetattr(0)
+        modes[3] |= termios.TOSTOP
+        termios.tcsetattr(0, termios.TCSANOW, modes)
+        os.execv(sys.executable, [sys.executable, worker_file, str(tmp_path), "ask_the_terminal"])
+    try:
+        said = b""
+        while b"\n" not in said:
+            assert select.select([terminal], [], [], 60)[0], said
+            said += os.read(terminal, 1024)
+        assert b"working ''" in said
+    finally:
+        os.close(terminal)
+        _, wait_status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(wait_status) in (0, 130), "by its own end, or by that of the terminal"
+    assert attempt_of(tmp_path).ended is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "status"),
+    [
+        (130, None, Status.INTERRUPTED),
+        (130, signal.SIGHUP, Status.INTERRUPTED),
+        (143, signal.SIGTERM, Status.PREEMPTED),
+        (143, None, Status.PREEMPTED),
+        (1, signal.SIGTERM, Status.CRASHED),
+    ],
+)
+def test_a_signal_before_the_work_begins_is_not_a_crash(
+    code: int, asked: signal.Signals | None, status: Status
+) -> None:
+    assert status_of_exit(code, asked, None, killed_for_memory=False)[0] is status
+
+
+def test_a_meter_that_reads_nonsense_ends_no_training(tmp_path: Path) -> None:
+    from ledger_lab.training.supervision import heartbeat
+
+    said: list[str] = []
+    beating = heartbeat.Heartbeat(os.getpid(), 0, said.append, metered=False)
+    journal = Journal(tmp_path / "journal-1-telemetry.jsonl")
+    beating.journals.append(journal)
+    right = Telemetry(wall_ns=1, host=None, devices=[])
+    sampled = [right, replace(right, wall_ns=-1), replace(right, wall_ns=-1), right]
+    beating._sampler = SimpleNamespace(sample=lambda: sampled.pop(0))  # type: ignore[assignment]
+    assert [beating.beat(at_once=True) for _ in range(4)] == [True, False, False, True]
+    journal.close()
+    (told,) = said
+    assert told.startswith("samples of the machine are left out while they can't be right: Telemetry: ")
+    assert len(read_journal(journal.path).rows) == 2
