@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.cli import watch as watch_module
-from ledger_lab.cli.watch import EXIT_ALERTS, WatchRequest, watch, watch_study
+from ledger_lab.cli.watch import EXIT_ALERTS, WatchRequest, watch
 from ledger_lab.clusters.drafts import draft_submission, note_submission, write_folder
 from ledger_lab.clusters.engine import load_site
 from ledger_lab.clusters.local import ENGINE, LocalSite
@@ -24,6 +24,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status, cache, reader
 from ledger_lab.reports.watch import SCHEMA_VERSION, AlertKind, watch_ledger
 from ledger_lab.studies.declared import load_study
+from ledger_lab.studies.declared.watched import watch_study
 from tests.conftest import command, script
 from tests.fakes.watched import make_run
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ledger_lab.cli.live_page import Address, live_part, run_links
 from ledger_lab.cli.report import newest_runs, selected_runs, summarize_runs, summarize_selected
-from ledger_lab.cli.watch import known_studies
-from ledger_lab.clusters.queues import ask_queues
+from ledger_lab.cli.watch import known_plans
 from ledger_lab.ledger import Ledger, Run
 from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.directories import OnProgress
@@ -22,8 +21,7 @@ from ledger_lab.reports.page import PageMemory, build_model
 from ledger_lab.reports.page.content import PageContent, PageState
 from ledger_lab.reports.page.document import Mode
 from ledger_lab.reports.page.live import Link, LivePart
-from ledger_lab.reports.watch import QueuedTraining, watch_ledger
-from ledger_lab.studies.declared import Study
+from ledger_lab.reports.watch import PlannedStudy, QueuedTraining, watch_ledger
 
 UNCHANGED_S = 60.0
 """Longest time between two writings if nothing changes, so that readers see that the writer lives [s]."""
@@ -161,7 +159,7 @@ class PageReading:
         return part
 
 
-_Asked = tuple[list[QueuedTraining], list[Study], list[str]]
+_Asked = tuple[list[QueuedTraining], list[PlannedStudy], list[str]]
 """Trainings that wait or run, the known studies, and what could not be found out."""
 
 
@@ -191,9 +189,8 @@ class _Queues:
     def ask(self) -> _Asked:
         """Return the trainings that wait or run, the known studies, and what could not be found out."""
         if time.monotonic() - self._asked_s >= _ASK_EVERY_S:
-            queues, notes = ask_queues(self._log_root)
-            studies, unread = known_studies()
-            self._found = (queues, studies, [*notes, *unread])
+            studies, queues, notes = known_plans(self._log_root)
+            self._found = (queues, studies, notes)
             self._asked_s = time.monotonic()
         return self._found
 

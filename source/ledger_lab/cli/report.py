@@ -90,7 +90,7 @@ def build_report(argv: Sequence[str]) -> int:
             figures=request.figures,
         )
     elif request.figures is not None:
-        from ledger_lab.cli.figures import write_figures
+        from ledger_lab.studies.commands.figures import write_figures
 
         write_figures(request.figures, contents, price)
     elif request.scaling:

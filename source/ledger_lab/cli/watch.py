@@ -13,20 +13,18 @@ from typing import Literal, get_args
 
 from rich.console import Console
 
-from ledger_lab.clusters.queues import ask_queues
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, read_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.find import require_ledger, tell_damage
-from ledger_lab.paths import config_root
 from ledger_lab.reports.terminal.console import make_console, tell_error, write_output
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
-from ledger_lab.reports.watch import Limits, Severity, Watch, watch_ledger
+from ledger_lab.reports.watch import Limits, PlannedStudy, QueuedTraining, Severity, Watch, watch_ledger
 from ledger_lab.reports.watch.limits import FORGET_AFTER_S, HUNG_AFTER_S, IDLE_AFTER_S, QUEUE_AFTER_S
 from ledger_lab.reports.watch.show import alert_lines, render_watch
-from ledger_lab.studies.declared import Study, load_study
+from ledger_lab.reports.wings import wing_part
 
 EXIT_ALERTS = 3
 """Exit status if there is an alert that is more than a notice."""
@@ -168,9 +166,8 @@ def watch(argv: Sequence[str]) -> int:
 def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     """Look once."""
     require_ledger(request.log_root)
-    own = [load_study(each) for each in request.study]
-    studies, notes = known_studies()
-    queues, unasked = ask_queues(request.log_root) if request.ask else ([], [])
+    own = list(map(_load_study, request.study))
+    studies, queues, notes = known_plans(request.log_root, ask=request.ask)
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)
     tell_damage(ledger.damage)
@@ -182,49 +179,36 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
         asked=names,
         queues=queues,
         limits=request.limits(),
-        notes=[*notes, *unasked, *(f"a run was left out: {damage}" for damage in ledger.damage)],
+        notes=[*notes, *(f"a run was left out: {damage}" for damage in ledger.damage)],
     )
     if request.kind:
         found = replace(found, alerts=tuple(alert for alert in found.alerts if alert.kind in request.kind))
     return ledger, found
 
 
-def known_studies() -> tuple[list[Study], list[str]]:
-    """Read the studies in ``config/studies``.
-
-    Returns:
-        The studies; and in words, which files can't be read.
-    """
-    studies: list[Study] = []
-    notes: list[str] = []
-    for path in sorted((config_root() / "studies").glob("*.toml")):
-        try:
-            studies.append(load_study(str(path)))
-        except UserError as error:  # a file that is being edited must not silence all alerts
-            notes.append(str(error))
-    return studies, notes
-
-
-def watch_study(study: Study, log_root: Path, *, ask: bool = False) -> Watch:
-    """Watch one study: its spend, and the alerts about it and its runs.
+def known_plans(log_root: Path, *, ask: bool = True) -> tuple[list[PlannedStudy], list[QueuedTraining], list[str]]:
+    """Return the studies in ``config/studies``, and the trainings that wait or run according to their schedulers.
 
     Args:
-        study: The study.
-        log_root: Root of the ledger, which need not exist.
-        ask: Whether to ask the schedulers about its submitted trainings.
+        log_root: Root of the ledger.
+        ask: Whether to ask the schedulers.
+
+    Returns:
+        The studies, the trainings, and in words, what could not be found out.
     """
-    queues, notes = ask_queues(log_root, [study.name]) if ask else ([], [])
-    found = watch_ledger(
-        read_ledger(log_root, tolerate_damage=True),
-        now=datetime.now(UTC),
-        studies=[study],
-        asked=[study.name],
-        queues=queues,
-        notes=notes,
-    )
-    own = {run.run_id for run in found.runs if run.study == study.name} | {study.name} | {job.job for job in queues}
-    own |= {f"{job.job}_{job.index}" for job in queues}
-    return replace(found, alerts=tuple(alert for alert in found.alerts if alert.subject in own))
+    find_studies, ask_queues = wing_part("known studies"), wing_part("queues") if ask else None
+    studies, unread = ([], []) if find_studies is None else find_studies()
+    queues, unasked = ([], []) if ask_queues is None else ask_queues(log_root)
+    return studies, queues, [*unread, *unasked]
+
+
+def _load_study(name: str) -> PlannedStudy:
+    """Return a study that the user names."""
+    load_study = wing_part("load study")
+    if load_study is None:
+        raise UserError(f"--study {name}: this installation has no studies")
+    study: PlannedStudy = load_study(name)
+    return study
 
 
 def _tell(request: WatchRequest, found: Watch, console: Console) -> None:

@@ -216,16 +216,17 @@ def page_policy(mode: Mode) -> str:
 
 
 @cache
-def page_template(name: str) -> Template:
+def page_template(name: str, package: str = __package__) -> Template:
     """Return a template of a page; all texts that it takes are escaped.
 
     Args:
         name: Name of its file.
+        package: Package of the page.
     """
     from jinja2 import Environment, StrictUndefined
 
     templates = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return templates.from_string(page_part(name))
+    return templates.from_string(page_part(name, package))
 
 
 def _cost_table(model: PageModel, place: int) -> _HtmlTable:
@@ -306,10 +307,11 @@ def _inside_element(script: str) -> str:
 
 
 @cache
-def page_part(name: str) -> str:
-    """Return the text of a part of a page, from a file beside this module.
+def page_part(name: str, package: str = __package__) -> str:
+    """Return the text of a part of a page.
 
     Args:
         name: Name of the file.
+        package: Package of the page, with the file in its folder ``template``.
     """
-    return files("ledger_lab.reports.page").joinpath("template", name).read_text(encoding="utf-8")
+    return files(package).joinpath("template", name).read_text(encoding="utf-8")

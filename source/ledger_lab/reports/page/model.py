@@ -18,12 +18,13 @@ from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.page.curves import CurveKeeper
 from ledger_lab.reports.page.episodes import OutcomeCollector, PanelEpisodes, PolicyOutcomes
 from ledger_lab.reports.page.live import Link
-from ledger_lab.reports.page.scaling import ScalingKeeper, ScalingPart
+from ledger_lab.reports.page.pictures import ScalingPart
 from ledger_lab.reports.page.series import Curve, TelemetrySeries
 from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repeated import repeated_runs
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.reports.wings import wing_part
 from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
 
 METERED_RUNS = 1000
@@ -124,7 +125,6 @@ class PageMemory:
         """Begin empty."""
         self.curves = CurveKeeper()
         self.outcomes = OutcomeCollector()
-        self.scaling = ScalingKeeper()
 
 
 def build_model(
@@ -189,6 +189,7 @@ def build_model(
                 links=links(run),
             )
         )
+    scaling_part = wing_part("scaling of the page")
     return PageModel(
         source=source,
         created_at=created_at,
@@ -205,7 +206,7 @@ def build_model(
         most_points=points,
         metered_runs=min(len(runs), METERED_RUNS),
         left_out_sheets=collection.left_out,
-        scaling=memory.scaling.part(runs, summaries, asked),
+        scaling=ScalingPart() if scaling_part is None else scaling_part(runs, summaries, asked),
     )
 
 

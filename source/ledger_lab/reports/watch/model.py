@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from ledger_lab.reports.health_events import HealthSummary
 
@@ -59,6 +60,38 @@ class Severity(StrEnum):
     """Something is probably wrong."""
     NOTICE = "notice"
     """The ledger can't tell whether something is wrong."""
+
+
+class PlannedArm(Protocol):
+    """The trainings of a study with one combination of its factors."""
+
+    @property
+    def cohort(self) -> str:
+        """Cohort of their runs."""
+
+
+class PlannedStudy(Protocol):
+    """What a watch needs to know of a study: a forecast counts the trainings that it plans."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def budget_usd(self) -> float | None:
+        """What it may cost [USD]."""
+
+    @property
+    def budget_h(self) -> float | None:
+        """Wall-clock time that its trainings may take together [h]."""
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """Seeds of the trainings of each arm."""
+
+    @property
+    def arms(self) -> Sequence[PlannedArm]:
+        """Its arms."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from typing import Literal
 
 from ledger_lab.ledger import STATE_FILE, Cohort
 from ledger_lab.ledger.costs import sum_if_known
+from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.watch.forecast import Part, add_up, further_trainings, rest_of_run
-from ledger_lab.reports.watch.model import Estimate, Spend, State
+from ledger_lab.reports.watch.model import Estimate, PlannedStudy, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun
-from ledger_lab.studies.declared import Study, has_finished
 
 _HOUR_S = 3600.0
 
@@ -153,7 +153,7 @@ def cohort_spend(name: str, runs: Sequence[WatchedRun], declared: Cohort | None)
     return _spend("cohort", name, [arm], None, None)
 
 
-def study_spend(study: Study, runs: Mapping[str, Sequence[WatchedRun]]) -> Spend:
+def study_spend(study: PlannedStudy, runs: Mapping[str, Sequence[WatchedRun]]) -> Spend:
     """Return the spend of a study.
 
     Args:

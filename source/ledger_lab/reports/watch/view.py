@@ -20,19 +20,18 @@ from ledger_lab.reports.watch.budget_alerts import budget_alerts
 from ledger_lab.reports.watch.comparable import is_comparable, is_superseded_by, near_runs
 from ledger_lab.reports.watch.limits import Limits
 from ledger_lab.reports.watch.machines import idle_alerts
-from ledger_lab.reports.watch.model import Alert, Spend, State, Watch
+from ledger_lab.reports.watch.model import Alert, PlannedStudy, Spend, State, Watch
 from ledger_lab.reports.watch.progress import WatchedRun, run_time, waiting_training
 from ledger_lab.reports.watch.queues import QueuedTraining
 from ledger_lab.reports.watch.signs import changed_directories, state_of
 from ledger_lab.reports.watch.spend import cohort_spend, study_spend
-from ledger_lab.studies.declared import Study
 
 
 def watch_ledger(
     ledger: Ledger,
     *,
     now: datetime,
-    studies: Sequence[Study] = (),
+    studies: Sequence[PlannedStudy] = (),
     asked: Collection[str] = (),
     queues: Sequence[QueuedTraining] = (),
     limits: Limits | None = None,
@@ -80,7 +79,7 @@ class _Watcher:
     now: datetime
     limits: Limits
     price: Price | None
-    studies: Sequence[Study]
+    studies: Sequence[PlannedStudy]
     queues: Sequence[QueuedTraining]
     notes: list[str] = field(default_factory=list)
     """Runs that can't be read any more."""
@@ -159,7 +158,7 @@ class _Watcher:
         """Return the study with the name of a plan, if there is one."""
         return next((study.name for study in self.studies if study.name == plan), None)
 
-    def study(self, study: Study) -> Spend:
+    def study(self, study: PlannedStudy) -> Spend:
         """Return the spend of a study."""
         return study_spend(study, {arm.cohort: self._members(arm.cohort) for arm in study.arms})
 

@@ -16,8 +16,6 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.cohorts import cohort_journal
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.figures import save_drawings
-from ledger_lab.reports.figures.searches import draw_search
-from ledger_lab.reports.page.search import write_search_page
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console, write_json
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.studies.commands.search_arguments import chain_arguments, start_arguments, write_schedule
@@ -27,6 +25,8 @@ from ledger_lab.studies.commands.search_on import SearchJobs
 from ledger_lab.studies.commands.search_request import SearchRequest, find_search
 from ledger_lab.studies.commands.search_runs import SearchRuns
 from ledger_lab.studies.commands.search_scores import scored_trainings
+from ledger_lab.studies.figures.search_page import write_search_page
+from ledger_lab.studies.figures.searches import draw_search
 from ledger_lab.studies.reports.search_view import (
     end_lines,
     importance_table,

@@ -12,7 +12,6 @@ from rich.console import Console
 from ledger_lab.cli.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.cli.report import build_report
 from ledger_lab.cli.train_here import train_command, train_here
-from ledger_lab.cli.watch import watch_study
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.costs import FEWEST_RUNS, least_p_value
@@ -33,6 +32,7 @@ from ledger_lab.studies.commands.study_on import StudyElsewhere, StudyTrainings
 from ledger_lab.studies.commands.study_requests import check_requests
 from ledger_lab.studies.commands.study_runs import making, resumable_run, runs_of, train_arguments
 from ledger_lab.studies.declared import Study, Training, check_arguments, is_made, load_study
+from ledger_lab.studies.declared.watched import watch_study
 
 _ELSEWHERE = FlagGroup("other machines")
 

@@ -16,9 +16,10 @@ from ledger_lab.clusters.submissions import Submission, latest_by_name, read_sub
 from ledger_lab.clusters.submit import complete_drafts, hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status
+from ledger_lab.reports.finished import ENDED_FROM_OUTSIDE
 from ledger_lab.studies.commands.study_clusters import Cluster, StudyClusters
 from ledger_lab.studies.commands.study_runs import is_being_trained, runs_of, train_arguments
-from ledger_lab.studies.declared import ENDED_FROM_OUTSIDE, Arm, Study, Training, is_made, runs_made_by
+from ledger_lab.studies.declared import Arm, Study, Training, is_made, runs_made_by
 
 
 @dataclass(frozen=True)

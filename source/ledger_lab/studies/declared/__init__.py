@@ -2,12 +2,11 @@
 
 from ledger_lab.studies.declared.arguments import check_arguments
 from ledger_lab.studies.declared.machines import Machine
-from ledger_lab.studies.declared.made import ENDED_FROM_OUTSIDE, has_finished, is_made, runs_made_by
+from ledger_lab.studies.declared.made import is_made, runs_made_by
 from ledger_lab.studies.declared.sizes import Scaling, Shape, Size
 from ledger_lab.studies.declared.study import Arm, Study, Training, load_study
 
 __all__ = [
-    "ENDED_FROM_OUTSIDE",
     "Arm",
     "Machine",
     "Scaling",
@@ -16,7 +15,6 @@ __all__ = [
     "Study",
     "Training",
     "check_arguments",
-    "has_finished",
     "is_made",
     "load_study",
     "runs_made_by",

@@ -17,9 +17,10 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs import pareto_front
 from ledger_lab.ledger.meters import Phase
-from ledger_lab.reports.figures import Drawing, draw_published, draw_studies, save_drawings
-from ledger_lab.reports.figures.money import PricedSize, medians
-from ledger_lab.reports.figures.phase_shares import PHASE_LOOKS
+from ledger_lab.reports.figures import Drawing, save_drawings
+from ledger_lab.studies.figures.money import PricedSize, medians
+from ledger_lab.studies.figures.phase_shares import PHASE_LOOKS
+from ledger_lab.studies.figures.studies import draw_published, draw_studies
 from ledger_lab.studies.scaling import Figure, ScaledRun, find_studies
 from ledger_lab.studies.scaling.published import read_published
 from tests.fakes.scaled import HORIZON, scaled

@@ -19,7 +19,7 @@ from ledger_lab.reports.figures.look import (
     shown,
     time_unit,
 )
-from ledger_lab.reports.figures.targets import MISSED
+from ledger_lab.studies.figures.targets import MISSED
 from ledger_lab.units import quantity, usd
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from ledger_lab.errors import UserError
 from ledger_lab.reports.figures import can_draw
-from ledger_lab.reports.figures.searches import draw_search
 from ledger_lab.reports.page.document import hash_sources, page_part, page_template, save_page
-from ledger_lab.reports.page.scaling import picture_of
+from ledger_lab.reports.page.pictures import picture_of
+from ledger_lab.studies.figures.searches import draw_search
 from ledger_lab.studies.reports.search_view import (
     IMPORTANCE_TITLES,
     end_lines,
@@ -57,7 +57,7 @@ def render_search_page(result: SearchResult, source: str) -> str:
     style = page_part("page.css")
     drawn = draw_search(result) if can_draw() else []
     pictures = dict.fromkeys(_FIGURES) | {each.name.rpartition("-")[2]: picture_of(each) for each in drawn}
-    return page_template("search.html").render(
+    return page_template("search.html", __package__).render(
         declaration=result.declaration,
         source=source,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

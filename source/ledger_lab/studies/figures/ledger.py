@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.costs import Price
-from ledger_lab.reports.figures.studies import DrawingGroup, draw_studies
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.studies.figures.studies import DrawingGroup, draw_studies
 from ledger_lab.studies.reports.scaled_runs import scaled_runs
 from ledger_lab.studies.scaling import find_studies
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from ledger_lab.reports.figures.drawing import Drawing
 from ledger_lab.reports.figures.look import shown
-from ledger_lab.reports.figures.money import PricedRun, PricedSize, draw_money
-from ledger_lab.reports.figures.phase_shares import draw_phases
-from ledger_lab.reports.figures.rates import RatedRun, draw_rates
-from ledger_lab.reports.figures.targets import draw_steps, draw_times
+from ledger_lab.studies.figures.money import PricedRun, PricedSize, draw_money
+from ledger_lab.studies.figures.phase_shares import draw_phases
+from ledger_lab.studies.figures.rates import RatedRun, draw_rates
+from ledger_lab.studies.figures.targets import draw_steps, draw_times
 from ledger_lab.studies.reports.scaling_words import cautions, noise_line, price_line, refusal_line, setting_line
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.studies.scaling.published import PublishedStudy

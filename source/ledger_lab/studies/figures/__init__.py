@@ -1,0 +1,1 @@
+"""Figures of scaling studies and searches, as files and on pages."""
