@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.studies.declared.aggregates import interquartile_mean, probability_of_improvement, stratified_interval
+from ledger_lab.studies.across_tasks import interquartile_mean, probability_of_improvement, stratified_interval
 from ledger_lab.units import MISSING, percent
 
 _TASKS = (2, 5)

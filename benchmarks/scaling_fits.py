@@ -13,9 +13,10 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
+from ledger_lab.reports.gradient_noise import gradient_noise_scale
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.studies.scaling import BatchFit, Figure, Law, RateFit, TargetRun, gradient_noise_scale
+from ledger_lab.studies.scaling import BatchFit, Figure, Law, RateFit, TargetRun
 from ledger_lab.units import percent
 
 _SPREADS = (0.01, 0.1)
@@ -195,6 +196,7 @@ def gradients_of(
         gradients = true + noise
         own = (gradients**2).sum(axis=3).reshape(-1, processes)
         average = (gradients.mean(axis=2) ** 2).sum(axis=2).reshape(-1)
-        return gradient_noise_scale(own, average, batch, block=steps, seed=int(generator.integers(2**32)))
+        value, interval = gradient_noise_scale(own, average, batch, block=steps, seed=int(generator.integers(2**32)))
+        return Figure(value=value, interval=interval)
 
     return estimate

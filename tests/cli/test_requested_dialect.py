@@ -10,7 +10,8 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.studies.commands.batches import configuration_of
-from ledger_lab.studies.commands.study_requests import request_of, requested_dialect
+from ledger_lab.studies.commands.study_requests import request_of
+from ledger_lab.training.recipe import requested_dialect
 from ledger_lab.training.request import TrainRequest
 
 

@@ -22,9 +22,9 @@ from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.reports.terminal.console import make_console, tell_error
 from ledger_lab.reports.terminal.request import flag_names
-from ledger_lab.studies.commands.study_requests import requested_dialect
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
 from ledger_lab.training.launch import requested_processes
+from ledger_lab.training.recipe import requested_dialect
 from ledger_lab.training.request import TrainRequest
 
 _SINGLE = "train.py"

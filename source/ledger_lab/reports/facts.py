@@ -19,9 +19,9 @@ from ledger_lab.reports.checkpoints import (
 from ledger_lab.reports.clock import saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
+from ledger_lab.reports.gradient_noise import NoisePart, summarize_noise
 from ledger_lab.reports.phase_times import phase_times
 from ledger_lab.reports.shortfall import BestTry, best_try
-from ledger_lab.studies.reports.gradient_noise import NoisePart, summarize_noise
 from ledger_lab.tasks.recipes.libraries import LIBRARIES, algorithm_of
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})

@@ -16,11 +16,11 @@ from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.energy import DeviceSummary, Source
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.finished import has_finished
+from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
 from ledger_lab.reports.shortfall import BestTry
-from ledger_lab.studies.reports.gradient_noise import NoisePart
 from ledger_lab.units import environments, percent, quantity
 
 

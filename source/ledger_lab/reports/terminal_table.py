@@ -16,12 +16,12 @@ from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
+from ledger_lab.reports.gradient_noise import noise_line
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import by_yardstick
-from ledger_lab.studies.reports.gradient_noise import noise_line
 from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
 
 _ASSUMED = " · intervals of confirmed policies assume that they reach the target"

@@ -1,4 +1,4 @@
-"""Applies the recipe file of a request."""
+"""The library and the settings that a request asks for, and its recipe file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,39 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.recipes.dialect import Dialect
+from ledger_lab.tasks.recipes.libraries import (
+    LIBRARIES,
+    agent_key,
+    algorithm_of,
+    dialect_of,
+    library_with,
+    require_library,
+)
 from ledger_lab.tasks.recipes.recipe_file import RecipeFile, read_recipe
 from ledger_lab.tasks.recipes.settings import names_code
 from ledger_lab.training.request import TrainRequest
+
+
+def library_of(request: TrainRequest) -> str:
+    """Return the library of a request; the first library is the default of LedgerLab's tasks, if it has the algorithm.
+
+    Raises:
+        UserError: If no library has the algorithm.
+    """
+    library = next(iter(LIBRARIES))
+    return request.rl_library or (library if request.algorithm is None else library_with(request.algorithm, library))
+
+
+def requested_dialect(request: TrainRequest) -> Dialect:
+    """Return the settings of the library and the algorithm of a request.
+
+    Raises:
+        UserError: If there is no such library, or it does not have the algorithm.
+    """
+    require_library(library := library_of(request))
+    algorithm = request.algorithm or algorithm_of(library, request.agent)
+    agent_key(library, algorithm)  # refuses an algorithm that the library does not have
+    return dialect_of(library, algorithm)
 
 
 def requested_recipe(request: TrainRequest, dialect: Dialect) -> RecipeFile | None:

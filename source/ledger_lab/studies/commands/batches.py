@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ledger_lab.studies.commands.study_requests import library_of
 from ledger_lab.tasks.recipes import RECIPES
 from ledger_lab.training.minibatches import TaskBatch
+from ledger_lab.training.recipe import library_of
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.runners.recipe_batch import recipe_batch
 from ledger_lab.training.task_batches import ask_task_batches

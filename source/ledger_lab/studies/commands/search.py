@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.cli.train_here import train_command, train_here
 from ledger_lab.clusters.programs import AskedInVainError
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.cohorts import cohort_journal
@@ -43,6 +42,7 @@ from ledger_lab.studies.search.decisions import End, Start
 from ledger_lab.studies.search.declaration import load_search
 from ledger_lab.studies.search.result import SearchResult
 from ledger_lab.studies.search.trials import Outcome, Place, SearchTraining, cohort_of
+from ledger_lab.studies.train_here import train_command, train_here
 from ledger_lab.units import counted, duration
 
 _LOOK_EVERY_S = 10.0

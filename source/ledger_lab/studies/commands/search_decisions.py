@@ -17,7 +17,6 @@ from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.studies.commands.batches import batches_of, configuration_of
 from ledger_lab.studies.commands.search_on import Gone, SearchJobs, require_nothing_queued
 from ledger_lab.studies.commands.search_runs import SearchRuns
-from ledger_lab.studies.commands.study_requests import library_of
 from ledger_lab.studies.search.decisions import Decision, Situation
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.ending import decide_next
@@ -33,7 +32,7 @@ from ledger_lab.tasks.recipes.libraries import PPO, algorithm_of, require_librar
 from ledger_lab.tasks.recipes.recipe_file import check_recipe
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import cannot_split
-from ledger_lab.training.recipe import with_recipe
+from ledger_lab.training.recipe import library_of, with_recipe
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.task_batches import ask_simulations
 

@@ -11,13 +11,11 @@ from rich.console import Console
 
 from ledger_lab.cli.compare import RunComparison, compare_runs, show_comparison
 from ledger_lab.cli.report import build_report
-from ledger_lab.cli.train_here import train_command, train_here
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.reports.compare import require_pooled, select_side
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
@@ -26,6 +24,7 @@ from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.reports.watch.show import alert_lines
 from ledger_lab.reports.watch.words import spend_words
+from ledger_lab.studies.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.studies.commands.study_checks import check_machines, check_sizes, require_one_machine
 from ledger_lab.studies.commands.study_clusters import study_clusters
 from ledger_lab.studies.commands.study_on import StudyElsewhere, StudyTrainings
@@ -33,6 +32,7 @@ from ledger_lab.studies.commands.study_requests import check_requests
 from ledger_lab.studies.commands.study_runs import making, resumable_run, runs_of, train_arguments
 from ledger_lab.studies.declared import Study, Training, check_arguments, is_made, load_study
 from ledger_lab.studies.declared.watched import watch_study
+from ledger_lab.studies.train_here import train_command, train_here
 
 _ELSEWHERE = FlagGroup("other machines")
 

@@ -10,10 +10,8 @@ from ledger_lab.ledger import Run, RunDeclared
 from ledger_lab.names import visible
 from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.studies.declared import Arm, Study
-from ledger_lab.tasks.recipes import Dialect, dialect_of
-from ledger_lab.tasks.recipes.libraries import LIBRARIES, agent_key, algorithm_of, library_with, require_library
 from ledger_lab.training.launch import requested_processes
-from ledger_lab.training.recipe import requested_recipe, with_recipe
+from ledger_lab.training.recipe import requested_dialect, requested_recipe, with_recipe
 from ledger_lab.training.request import TrainRequest
 
 _TRAIN_THE_SAME = {"seed", "cohort", "cohort_size", "instance", "usd_per_hour", "prices", "trust_run", "recipe"}
@@ -50,28 +48,6 @@ def request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
     dialect = requested_dialect(request)
     file = requested_recipe(request, dialect)
     return request if file is None else with_recipe(request, file, dialect)
-
-
-def library_of(request: TrainRequest) -> str:
-    """Return the library of a request; the first library is the default of LedgerLab's tasks, if it has the algorithm.
-
-    Raises:
-        UserError: If no library has the algorithm.
-    """
-    library = next(iter(LIBRARIES))
-    return request.rl_library or (library if request.algorithm is None else library_with(request.algorithm, library))
-
-
-def requested_dialect(request: TrainRequest) -> Dialect:
-    """Return the settings of the library and the algorithm of a request.
-
-    Raises:
-        UserError: If there is no such library, or it does not have the algorithm.
-    """
-    require_library(library := library_of(request))
-    algorithm = request.algorithm or algorithm_of(library, request.agent)
-    agent_key(library, algorithm)  # refuses an algorithm that the library does not have
-    return dialect_of(library, algorithm)
 
 
 def check_requests(study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:

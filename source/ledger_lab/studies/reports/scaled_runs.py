@@ -13,9 +13,9 @@ from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.clock import target_moment
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.finished import has_finished
+from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.phase_times import Moment, time_until
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.studies.reports.gradient_noise import NoisePart
 from ledger_lab.studies.scaling.laws import Figure
 from ledger_lab.studies.scaling.points import Identity, RankWait, ScaledRun
 from ledger_lab.tasks.recipes.libraries import replays

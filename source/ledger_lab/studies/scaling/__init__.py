@@ -2,7 +2,6 @@
 
 from ledger_lab.studies.scaling.batch import BatchFit, TargetRun
 from ledger_lab.studies.scaling.laws import Figure, Law, RateFit
-from ledger_lab.studies.scaling.noise_scale import gradient_noise_scale
 from ledger_lab.studies.scaling.points import Identity, RankWait, ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates
 from ledger_lab.studies.scaling.studies import find_studies
@@ -23,5 +22,4 @@ __all__ = [
     "SizeRates",
     "TargetRun",
     "find_studies",
-    "gradient_noise_scale",
 ]

@@ -1,6 +1,6 @@
 """Norms of gradients before and after the processes of a training average them.
 
-Their difference is the noise of the gradient (:mod:`ledger_lab.studies.scaling.noise_scale`). The libraries clip only
+Their difference is the noise of the gradient (:mod:`ledger_lab.reports.gradient_noise`). The libraries clip only
 the average, so clipping changes neither norm.
 """
 

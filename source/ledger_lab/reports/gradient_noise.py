@@ -1,4 +1,11 @@
-"""The noise of a run's gradients, from the norms that its processes recorded."""
+"""The noise of a run's gradients, from the norms that its processes recorded.
+
+The gradient noise scale is the batch at which the noise of a gradient is as large as the gradient itself. Processes
+that average their gradients give it nearly for free: the norm of one process's gradient has the noise of its own
+samples, and the norm of the average has that of all samples (McCandlish et al. 2018, *An Empirical Model of Large-Batch
+Training*, appendix A.1). Below this batch, more samples make a step better; far above it, they are wasted. It predicts
+the critical batch only roughly.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +13,22 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import Attempt, GradientNorms, Run, StateRestored
 from ledger_lab.units import quantity
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FEWEST_BLOCKS = 8
+"""Fewest blocks of consecutive steps for an interval."""
+
+_MOST_BLOCKS = 1000
+"""Most blocks that are resampled. With more, successive blocks are joined, so that a long training takes no more
+memory."""
+_DRAWS = 2000
 _PARTS = ("at the beginning", "in the middle", "at the end")
 
 
@@ -73,20 +92,17 @@ def _part(run: Run, stretches: list[list[GradientNorms]]) -> NoisePart:
     """Estimate the noise over some stretches; each counts by its number of steps."""
     import numpy as np  # takes longer to load than the report of runs with one process
 
-    from ledger_lab.studies.scaling import gradient_noise_scale
-
     declared = run.declared
     minibatch = max(1, declared.num_envs * declared.horizon // declared.minibatches)
     steps = np.array([rows[0].steps for rows in stretches], dtype=float)
     own = np.array([[row.own_square for row in rows] for rows in stretches]) * steps[:, None]
     average = np.array([rows[0].average_square for rows in stretches]) * steps
-    found = gradient_noise_scale(own, average, minibatch, block=1)
-    interval = found.interval
+    value, interval = gradient_noise_scale(own, average, minibatch, block=1)
     return NoisePart(
         first_iteration=stretches[0][0].iteration,
         last_iteration=stretches[-1][0].iteration,
         steps=sum(rows[0].steps for rows in stretches),
-        scale=_finite(found.value),
+        scale=_finite(value),
         interval=None if interval is None or _finite(interval[0]) is None else (interval[0], _finite(interval[1])),
         step_samples=minibatch * declared.world_size,
     )
@@ -120,3 +136,50 @@ def _words(part: NoisePart) -> str:
 def _finite(value: float) -> float | None:
     """Return a value; ``None`` if it is infinite."""
     return value if math.isfinite(value) else None
+
+
+def gradient_noise_scale(
+    own: NDArray[np.float64], average: NDArray[np.float64], batch: int, *, block: int, seed: int = 0
+) -> tuple[float, tuple[float, float] | None]:
+    """Estimate the noise scale of a stretch of a training.
+
+    Args:
+        own: Squared norm of each process's gradient; shape (steps, processes), at least two processes.
+        average: Squared norm of the average gradient of all processes; shape (steps,).
+        batch: Samples that one process computes its gradient from.
+        block: Consecutive steps that belong together, as the steps of an iteration do: their samples are the same.
+        seed: Seed of the interval's random numbers.
+
+    Returns:
+        The noise scale [samples], and its 95 % interval. Both are infinite if no gradient is left under the noise.
+        There is no interval with fewer than :data:`FEWEST_BLOCKS` blocks.
+
+    Raises:
+        ValueError: If the shapes do not match, or there is only one process.
+    """
+    import numpy as np
+
+    from ledger_lab.ledger.costs.bootstrap import percentile_levels
+
+    steps, processes = own.shape
+    if processes < 2 or average.shape != (steps,) or not 1 <= block <= steps:
+        raise ValueError(f"{own.shape} and {average.shape} norms in blocks of {block}: no two processes to compare")
+    noise = (own.mean(axis=1) - average) * batch * processes / (processes - 1)
+    signal = (processes * average - own.mean(axis=1)) / (processes - 1)
+    value = float(_ratios(noise.mean()[None], signal.mean()[None])[0])
+    block = max(block, -(-steps // _MOST_BLOCKS))
+    blocks = steps // block
+    if blocks < FEWEST_BLOCKS:
+        return value, None
+    sums = np.stack([part[: blocks * block].reshape(blocks, block).sum(axis=1) for part in (noise, signal)])
+    chosen = np.random.default_rng(seed).integers(blocks, size=(_DRAWS, blocks))
+    low, high = np.quantile(_ratios(*sums[:, chosen].sum(axis=2)), percentile_levels(blocks), method="inverted_cdf")
+    return value, (float(low), float(high))
+
+
+def _ratios(noise: NDArray[np.float64], signal: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return noise ÷ signal; infinite where the signal is not positive, 0 where the noise is not."""
+    import numpy as np
+
+    seen = signal > 0
+    return np.where(seen, np.maximum(noise, 0.0) / np.where(seen, signal, 1.0), np.inf)

@@ -1,4 +1,7 @@
-"""Arms of a study over several tasks: aggregate figures of how soon their runs reach the target."""
+"""Arms of a study over several tasks: aggregate figures of how soon their runs reach the target.
+
+Their definitions are those of Agarwal et al. (2021, Deep RL at the Edge of the Statistical Precipice, NeurIPS 34).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ledger_lab.ledger.costs import FEWEST_RUNS, exact_interval
-from ledger_lab.studies.declared.aggregates import (
-    interquartile_mean,
-    performance_profile,
-    probability_of_improvement,
-    stratified_interval,
-)
+from ledger_lab.ledger.costs import FEWEST_RUNS, exact_interval, percentile_levels
 
+type Scores = Sequence[NDArray[np.float64]]
+"""One array per task, of shape (…, runs). Leading dimensions are those of resamples."""
+
+_RESAMPLES = 2000
 THRESHOLDS = (0.25, 0.5, 0.75)
 """Speeds at which the performance profile is shown."""
 
@@ -144,3 +145,70 @@ def across_tasks_notes(arms: Sequence[ArmAcrossTasks], tasks: int) -> list[str]:
         else f"no intervals below {FEWEST_RUNS} runs of each arm on each task"
     )
     return notes
+
+
+def interquartile_mean(scores: Scores) -> NDArray[np.float64]:
+    """Return the mean of the middle half of all runs of all tasks; shape (…).
+
+    Args:
+        scores: Scores of an arm.
+    """
+    from scipy.stats import trim_mean  # takes a second to load
+
+    return np.asarray(trim_mean(np.concatenate(scores, axis=-1), 0.25, axis=-1))
+
+
+def probability_of_improvement(scores: Scores, others: Scores) -> NDArray[np.float64]:
+    """Return the probability that a run is better than a run of another arm, as the mean over the tasks; shape (…).
+
+    Equal scores count one half.
+
+    Args:
+        scores: Scores of an arm.
+        others: Scores of the other arm on the same tasks.
+    """
+    wins = []
+    for ours, theirs in zip(scores, others, strict=True):
+        difference = ours[..., :, None] - theirs[..., None, :]
+        wins.append((0.5 + 0.5 * np.sign(difference)).mean(axis=(-2, -1)))
+    return np.asarray(np.mean(wins, axis=0))
+
+
+def performance_profile(scores: Scores, threshold: float) -> NDArray[np.float64]:
+    """Return the share of all runs of all tasks with a score above a threshold; shape (…).
+
+    Args:
+        scores: Scores of an arm.
+        threshold: The threshold.
+    """
+    return np.asarray((np.concatenate(scores, axis=-1) > threshold).mean(axis=-1))
+
+
+def stratified_interval(
+    figure: Callable[..., NDArray[np.float64]], *arms: Scores, seed: int = 0
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of a figure, by a stratified bootstrap: the runs of each task are resampled.
+
+    The ends are percentiles of the resamples. A bootstrap divides by n instead of n - 1, so the percentiles are closer
+    to 0 % and 100 % than the usual ones (:func:`~ledger_lab.ledger.costs.percentile_levels`).
+
+    Args:
+        figure: Takes the scores of each arm.
+        arms: Scores of each arm.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        Lower and upper end. ``None`` if all resamples are equal: then the runs say nothing about the spread of the
+        figure. This happens, for example, if every run of one arm is better than every run of the other.
+    """
+    generator = np.random.default_rng(seed)
+
+    def resampled(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+        return runs[generator.integers(len(runs), size=(_RESAMPLES, len(runs)))]
+
+    drawn = figure(*([resampled(np.asarray(runs)) for runs in scores] for scores in arms))
+    if np.ptp(drawn) == 0:
+        return None
+    fewest = min(len(runs) for scores in arms for runs in scores)
+    low, high = np.quantile(drawn, percentile_levels(fewest))
+    return float(low), float(high)

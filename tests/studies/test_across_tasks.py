@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ledger_lab.studies.declared.aggregates import (
+from ledger_lab.studies.across_tasks import (
     interquartile_mean,
     performance_profile,
     probability_of_improvement,
