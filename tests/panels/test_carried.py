@@ -10,6 +10,7 @@ import pytest
 from ledger_lab.ledger import PanelResult, read_ledger
 from ledger_lab.panels import ERROR_BUDGET, VerdictRule
 from ledger_lab.panels.carried import LeftBudget, left_budget
+from ledger_lab.panels.verdict import Verdict
 from tests.fakes.ledgers import confirmed, write_confirmed
 
 RULE = VerdictRule(0.9)
@@ -61,7 +62,7 @@ def test_what_a_run_left_is_computed_by_its_own_rule_target_and_budget(tmp_path:
     rows = [confirmed("aa", 1, 200, 243), confirmed("aa", 2, 210, 244)]
     for version in (1, 2):
         rule = VerdictRule.of_version(version, 0.8, 0.02)
-        expected = rule.replay(rows).after_confirmation.item()
+        expected = Verdict(rule, rows).standing.after_confirmation.item()
         found = left(tmp_path / str(version), *rows, target_success=0.8, error_budget=0.02, verdict_rule=version)
         assert found.budget == expected < 0.02
 

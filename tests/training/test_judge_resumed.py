@@ -12,6 +12,7 @@ import pytest
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult, read_ledger
 from ledger_lab.ledger.meters import PhaseClock
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity, VerdictRule, load_panel
+from ledger_lab.panels.verdict import Verdict
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.recording.writer import RunWriter
 from tests.conftest import ROOT
@@ -25,16 +26,12 @@ class Slots:
     first, count = 0, 256
 
     def __init__(self, successes: int | list[int]) -> None:
-        self.successes, self.begun, self.went_on = successes, [], []
+        self.successes, self.begun = successes, []
         self.idle = True
         self.replayed = self.starts = None
-        self.taking = {"seeds": [1, 2]}
 
     def begin(self, policies: list[Any], panel: Panel) -> None:
         self.begun.append(panel)
-
-    def go_on(self, policies: list[Any], taking: Any, panel: Panel | None = None, before: Any = None) -> None:
-        self.went_on.append(taking)
 
     def outcomes(self) -> list[Outcomes]:
         successes = self.successes if isinstance(self.successes, int) else self.successes.pop(0)
@@ -74,10 +71,9 @@ def screening(checkpoint: str, successes: int) -> PanelResult:
     )
 
 
-def evaluation(checkpoint: str, number: int, needed: int, purpose: str = "confirmation") -> dict[str, Any]:
-    """Return the stored state of an evaluation whose episodes are running."""
-    row = saved(checkpoint).to_data()
-    return {"saved": row, "purpose": purpose, "confirmation": number, "extension": 0, "needed": needed}
+def scoring(checkpoint: str) -> dict[str, Any]:
+    """Return the saved state of a judge that scores a checkpoint."""
+    return {"screened": 5, "scored": saved(checkpoint).to_data()}
 
 
 @pytest.fixture
@@ -88,7 +84,6 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(
         newest: str,
         successes: int | list[int],
-        *earlier: PanelResult,
         rule: int = RULE_VERSION,
         error_budget: float = ERROR_BUDGET,
     ) -> tuple[Judge, Slots, list[PanelResult]]:
@@ -106,21 +101,21 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         slots: Any = Slots(successes)
         rows: list[PanelResult] = []
         append: Any = rows.append
-        writer = RunWriter(append, PhaseClock(0), run_id="run", directory=Path(), device="cpu", earlier_results=earlier)
+        writer = RunWriter(append, PhaseClock(0), run_id="run", directory=Path(), device="cpu")
         judge = Judge(plan, slots, writer, lambda: saved(newest), lambda _: lambda seen: seen)
         return judge, slots, rows
 
     return make
 
 
-STATE = {"confirmations": 0, "screened": 5, "taking": {"seeds": [1, 2]}, "ended": None, "evaluation": None}
+STATE: dict[str, Any] = {"screened": 5, "scored": None}
 
 
 @pytest.mark.parametrize("resumed", [True, False])
 def test_the_first_confirmation_needs_what_the_error_budget_of_the_run_allows(judged: Any, resumed: bool) -> None:
     judge, _, rows = judged("new", 256, error_budget=0.01)
     if resumed:
-        judge.resume(STATE, [], True)
+        judge.resume(STATE, [])
     for iteration in (10, 20, 30):
         judge.after_iteration(iteration)
     needed = VerdictRule(PANEL.target_success, 0.01).first_needs(len(PANEL.episodes))
@@ -128,45 +123,22 @@ def test_the_first_confirmation_needs_what_the_error_budget_of_the_run_allows(ju
     assert [row.needed for row in rows if row.purpose == "confirmation"] == [needed]
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_seeds_used_for_another_policy_are_not_used_again(judged: Any, whole: bool) -> None:
-    judge, slots, rows = judged("new", 256)
-    judge.resume(STATE, [confirmation(1, "lost", 200)], whole)
-    judge.after_iteration(10)
-    judge.after_iteration(20)
-    judge.after_iteration(30)
+@pytest.mark.parametrize("newest", ["new", "lost"])
+def test_seeds_of_an_earlier_attempt_are_not_used_again(judged: Any, newest: str) -> None:
+    judge, slots, rows = judged(newest, 256)
+    judge.resume(STATE, [confirmation(1, "lost", 200)])
+    for iteration in (10, 20, 30):
+        judge.after_iteration(iteration)
     assert [(row.purpose, row.confirmation) for row in rows][-1] == ("confirmation", 2)
     assert slots.begun[-1] == PANEL.confirmation("run", 2)
     assert rows[-1].needed > confirmation(1, "lost", 200).needed, "of one error budget"
 
 
-def test_the_same_policy_is_confirmed_on_the_same_seeds_again(judged: Any) -> None:
-    failed = confirmation(1, "lost", 200)
-    judge, slots, rows = judged("lost", 256, failed)
-    judge.resume(STATE, [failed], True)
-    judge.after_iteration(10)
-    judge.after_iteration(20)
-    assert slots.begun[-1] == PANEL.confirmation("run", 1)
-    (again,) = judge.after_iteration(30)
-    assert again.result is failed, "a written result is final, even if all episodes succeed this time"
-    assert judge.confirmed is None and failed not in rows
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_running_confirmation_continues_or_restarts_on_its_seeds(judged: Any, whole: bool) -> None:
+def test_a_running_confirmation_starts_again_on_its_seeds(judged: Any) -> None:
     judge, slots, _ = judged("new", 256)
-    state = {**STATE, "confirmations": 2, "evaluation": evaluation("m", 2, 244)}
-    judge.resume(state, [confirmation(1, "old", 200)], whole)
-    assert slots.went_on == ([STATE["taking"]] if whole else [])
-    assert slots.begun == ([] if whole else [PANEL.confirmation("run", 2)])
-    assert judge.state()["evaluation"] == state["evaluation"] and judge.state()["confirmations"] == 2
-
-
-def test_a_finished_evaluation_is_not_repeated(judged: Any) -> None:
-    judge, slots, _ = judged("new", 256)
-    state = {**STATE, "confirmations": 1, "evaluation": evaluation("m", 1, 241)}
-    judge.resume(state, [confirmation(1, "m", 200)], False)
-    assert slots.begun == [] and judge.state()["evaluation"] is None
+    judge.resume(scoring("m"), [screening("old", 231), confirmation(1, "old", 200), screening("m", 231)])
+    assert slots.begun == [PANEL.confirmation("run", 2)]
+    assert judge.state() == scoring("m")
 
 
 @pytest.mark.parametrize(
@@ -181,26 +153,25 @@ def test_a_finished_evaluation_is_not_repeated(judged: Any) -> None:
         ([screening("m", 231), confirmation(1, "m", 256)], []),
     ],
 )
-def test_resuming_continues_after_a_screening_that_ended_since_the_last_state(
+def test_resuming_continues_after_what_has_ended_since_the_last_state(
     judged: Any, since: list[PanelResult], begun: list[Panel]
 ) -> None:
-    judge, slots, _ = judged("m", 256, *since)
-    judge.resume({**STATE, "evaluation": evaluation("m", 1, 224, "screening")}, since, False)
+    judge, slots, _ = judged("m", 256)
+    judge.resume(scoring("m"), since)
     assert slots.begun == begun
 
 
 def test_a_confirmed_run_confirms_nothing_more_when_it_resumes(judged: Any) -> None:
     since = [confirmation(1, "k", 256), screening("m", 231)]
-    judge, slots, _ = judged("m", 256, *since)
-    judge.resume({**STATE, "confirmations": 1, "evaluation": evaluation("m", 2, 224, "screening")}, since, False)
+    judge, slots, _ = judged("m", 256)
+    judge.resume(scoring("m"), since)
     assert judge.confirmed is since[0] and slots.begun == []
 
 
 def test_the_last_policy_is_confirmed_if_only_its_screening_had_ended(judged: Any) -> None:
-    passed = screening("m", 231)
-    judge, slots, _ = judged("m", 256, passed)
+    judge, slots, _ = judged("m", 256)
     slots.idle_here, slots.action_count = True, 1
-    judge.resume({**STATE, "screened": 9, "evaluation": evaluation("m", 1, 224, "screening")}, [passed], False)
+    judge.resume({**scoring("m"), "screened": 9}, [screening("m", 231)])
     (found,) = judge.finish(lambda: None)
     assert judge.confirmed is found.result and found.saved.sha256 == "m"
 
@@ -241,14 +212,9 @@ def test_a_run_that_declared_the_first_rule_extends_nothing(judged: Any) -> None
     assert judge.confirmed is rows[-1]
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_running_extension_continues_where_it_stopped(judged: Any, whole: bool) -> None:
-    earlier = [confirmation(1, "m", 240)]
-    judge, slots, rows = judged("new", [240, 240], *earlier)
-    running = {**evaluation("m", 1, 244), "extension": 1}
-    judge.resume({**STATE, "confirmations": 1, "evaluation": running}, earlier, whole)
-    if whole:
-        slots.begun.append(PANEL.confirmation("run", 1, 1))
+def test_a_running_extension_starts_again_and_earlier_successes_count(judged: Any) -> None:
+    judge, slots, rows = judged("new", [240, 240])
+    judge.resume(scoring("m"), [screening("m", 231), confirmation(1, "m", 240)])
     assert slots.begun == [PANEL.confirmation("run", 1, 1)]
     judge.after_iteration(10)
     judge.after_iteration(11)
@@ -256,18 +222,11 @@ def test_a_running_extension_continues_where_it_stopped(judged: Any, whole: bool
     assert judge.confirmed is rows[-1], "the successes of the first attempt count"
 
 
-def test_a_near_miss_that_ended_after_the_state_was_saved_is_extended(judged: Any) -> None:
-    earlier = [confirmation(1, "m", 240)]
-    judge, slots, _ = judged("new", 240, *earlier)
-    judge.resume({**STATE, "confirmations": 1, "evaluation": evaluation("m", 1, 241)}, earlier, False)
-    assert slots.begun == [PANEL.confirmation("run", 1, 1)]
-
-
 def test_what_a_lost_extension_spent_stays_spent(judged: Any) -> None:
     needed = []
     for earlier in ([confirmation(1, "lost", 240)], [confirmation(1, "lost", 240), confirmation(1, "lost", 200, 1)]):
-        judge, slots, rows = judged("new", [256, 256], *earlier)
-        judge.resume(STATE, earlier, True)
+        judge, slots, rows = judged("new", [256, 256])
+        judge.resume(STATE, earlier)
         for iteration in (10, 20, 30):
             judge.after_iteration(iteration)
         assert slots.begun[-1] == PANEL.confirmation("run", 2)
@@ -298,8 +257,8 @@ def test_runs_of_older_ledgers_keep_the_rule_that_they_declared() -> None:
         confirmations = [row for row in run.results if row.purpose == "confirmation"]
         assert run.proven and confirmations[-1].confirms
         for at, row in enumerate(confirmations):
-            standing = rule.begin(rule.replay(confirmations[:at]))
-            assert (row.extension, row.needed) == (0, int(rule.needs(standing, row.outcomes.episodes)))
+            what = Verdict(rule, confirmations[:at]).confirmation(row.checkpoint_sha256, row.outcomes.episodes)
+            assert (row.extension, row.needed) == (0, what.needed)
 
 
 def test_a_screening_whose_episodes_start_differently_than_before_is_invalid_by_name(judged: Any) -> None:

@@ -73,7 +73,7 @@ def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path
     torch.save({"simulation": {}, "judge": None}, part)
     processes = [torch.frombuffer(bytearray(part.getvalue()), dtype=torch.uint8)]
     path = tmp_path / "training_state.pt"
-    torch.save({"format": 2, "learner": {}, "processes": processes}, path)
+    torch.save({"format": 3, "learner": {}, "processes": processes}, path)
     saved = SimpleNamespace(sha256=file_sha256(path), wall_ns=1, iteration=9, env_steps=1)
     plan: Any = SimpleNamespace(
         run_dir=tmp_path,
@@ -86,7 +86,7 @@ def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path
     )
     memory = ReplayMemory(4, 1, {"seen": Column(1, observed=True)}, torch.device("cpu"))
     trainer: Any = SimpleNamespace(replay=memory, inexact=REFILLS, restore=lambda _: None)
-    simulation: Any = SimpleNamespace(put=lambda _: None, inexact=None)
+    simulation: Any = SimpleNamespace(put=lambda _: None)
     rows: list[Row] = []
     reasons = StateKeeper(plan, ALONE, trainer, simulation, None, rows.append, PhaseClock(0)).begin()
     assert len(reasons) == 2 and reasons[0] == REFILLS
@@ -106,7 +106,7 @@ def test_an_attempt_that_is_suspended_while_it_saves_leaves_the_files_to_the_lat
         batch=SimpleNamespace(save_interval=1, horizon=4, replay=SimpleNamespace(setting="replay_steps")),
     )
     trainer: Any = SimpleNamespace(replay=memory, inexact=None, state=dict)
-    simulation: Any = SimpleNamespace(take=dict, inexact=None)
+    simulation: Any = SimpleNamespace(take=dict)
     rows: list[Row] = []
     clock = PhaseClock(0)
     keeper = StateKeeper(plan, ALONE, trainer, simulation, None, rows.append, clock)

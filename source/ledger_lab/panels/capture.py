@@ -1,18 +1,13 @@
-"""Saves and restores every value that changes in a tree of Python objects.
+"""Copies and restores the values in a tree of Python objects.
 
 Isaac Lab keeps the state of a simulation in hundreds of places: tensors, Warp arrays and plain numbers in managers,
 terms, assets, sensors and a user's own terms. None of them can save itself. This module walks through the attributes
-and containers of a few root objects, and finds every value that differs from what it was right after construction.
-
-Smaller ways do not restore a training bit for bit. ``InteractiveScene.get_state`` returns poses and velocities, but
-neither the solver's warm start nor delays, histories, counters and latches of sensors, actuators and managers. A list
-of known owners would miss the terms of users, and break silently with each version of Isaac Lab. Pickle cannot store
-Warp's handles, and would replace arrays whose addresses recorded graphs hold.
+and containers of a few root objects. A list of known owners would miss the terms of users, and break silently with each
+version of Isaac Lab. Pickle cannot store Warp's handles, and would replace arrays whose addresses recorded graphs hold.
 """
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -70,27 +65,26 @@ class Capture:
             only: Attributes to look at, by class; of other classes, all attributes.
         """
         self._roots, self._closed, self._only = dict(roots), {id(each): each for each in closed}, only or {}
-        self._built: dict[Place, object] = {}
-
-    def begin(self) -> None:
-        """Remember the current values as the starting values of every process that builds the same tree."""
-        self._built = {place: _digest(leaf.value) for place, leaf in self._leaves().items()}
 
     def take(self, wants: Callable[[Place, Any], bool] = lambda place, value: True) -> Snapshot:
-        """Copy the values that differ from the starting values.
+        """Copy values; arrays that share memory also share it in the copy.
 
         Args:
             wants: Selects places by their values.
         """
-        return _copies(
-            (place, leaf.value)
-            for place, leaf in self._leaves().items()
-            if wants(place, leaf.value) and self._built.get(place) != _digest(leaf.value)
-        )
-
-    def take_all(self) -> Snapshot:
-        """Copy everything."""
-        return _copies((place, leaf.value) for place, leaf in self._leaves().items())
+        # Keep each source alive: if it were freed, another array could get its address and look like the same one.
+        memory: dict[object, tuple[torch.Tensor, torch.Tensor]] = {}
+        snapshot: Snapshot = {}
+        for place, (_, value) in self._leaves().items():
+            if not wants(place, value):
+                continue
+            tensor = _tensor(value)
+            if tensor is not None:
+                key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+                snapshot[place] = memory.setdefault(key, (tensor, tensor.clone()))[1]
+            else:
+                snapshot[place] = _plain(value)
+        return snapshot
 
     def put(self, wanted: Snapshot) -> list[Place]:
         """Restore values.
@@ -104,22 +98,18 @@ class Capture:
             Places that could not be restored.
         """
         holders: dict[str, Any] = {}
-        leaves = self._leaves(holders)
+        leaves, missed = self._leaves(holders), []
         for place, value in wanted.items():
             leaf = leaves.get(place)
             if leaf is None:
-                if place[0] in holders:
-                    _assign(holders[place[0]], place[1], value)
-            elif _digest(leaf.value) == _digest(value) or _write(leaf.value, value):
-                continue
-            elif not isinstance(leaf.value, _HANDLES):
-                _assign(leaf.holder, place[1], _like(leaf.value, value))
-        leaves = self._leaves()
-        return [
-            place
-            for place, value in wanted.items()
-            if place not in leaves or _digest(leaves[place].value) != _digest(value)
-        ]
+                stored = place[0] in holders and _assign(holders[place[0]], place[1], value)
+            else:
+                stored = _equal(leaf.value, value) or _write(leaf.value, value)
+                if not stored and not isinstance(leaf.value, _HANDLES):
+                    stored = _assign(leaf.holder, place[1], _like(leaf.value, value))
+            if not stored:
+                missed.append(place)
+        return missed
 
     def _leaves(self, holders: dict[str, Any] | None = None) -> dict[Place, _Leaf]:
         """Find every value.
@@ -203,28 +193,15 @@ def _tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any object
         return torch.as_tensor(array.view(np.uint8))
 
 
-def _digest(value: Any) -> object:  # noqa: ANN401 - a leaf
-    """Return a key that is equal for equal values only."""
-    tensor = _tensor(value)
-    if tensor is None:
-        return repr(_plain(value))
-    raw = torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)  # removes strides
-    return tensor.dtype, tuple(tensor.shape), hashlib.sha256(raw.view(-1).view(torch.uint8).numpy()).digest()
-
-
-def _copies(found: Iterable[tuple[Place, Any]]) -> Snapshot:
-    """Copy values; arrays that share memory also share it in the copy."""
-    # Keep each source alive: if it were freed, another array could get its address and look like the same one.
-    memory: dict[object, tuple[torch.Tensor, torch.Tensor]] = {}
-    snapshot: Snapshot = {}
-    for place, value in found:
-        tensor = _tensor(value)
-        if tensor is not None:
-            key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-            snapshot[place] = memory.setdefault(key, (tensor, tensor.clone()))[1]
-        else:
-            snapshot[place] = _plain(value)
-    return snapshot
+def _equal(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
+    """Tell whether two values are equal in every bit."""
+    now = _tensor(current)
+    if now is None or not isinstance(wanted, torch.Tensor):
+        return now is None and not isinstance(wanted, torch.Tensor) and repr(_plain(current)) == repr(wanted)
+    if now.shape != wanted.shape or now.dtype != wanted.dtype:
+        return False
+    whole = (each.clone(memory_format=torch.contiguous_format) for each in (now, wanted))  # removes strides
+    return torch.equal(*(each.view(-1).view(torch.uint8) for each in whole))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a leaf that is no array
@@ -274,12 +251,16 @@ def _like(current: Any, wanted: Any) -> Any:  # noqa: ANN401 - leaves
     return tuple(wanted) if isinstance(current, tuple) else wanted
 
 
-def _assign(holder: Any, key: str | int, value: Any) -> None:  # noqa: ANN401 - any object
-    """Store a value in its holder; leave a container alone that does not allow it."""
+def _assign(holder: Any, key: str | int, value: Any) -> bool:  # noqa: ANN401 - any object
+    """Store a value in its holder, and tell whether the holder allows it."""
     if isinstance(holder, dict):
         holder[key] = value
     elif isinstance(holder, (list, deque)):
-        if isinstance(key, int) and key < len(holder):
-            holder[key] = value
-    elif not isinstance(holder, tuple):
+        if not isinstance(key, int) or key >= len(holder):
+            return False
+        holder[key] = value
+    elif isinstance(holder, tuple):
+        return False
+    else:
         setattr(holder, str(key), value)
+    return True

@@ -30,10 +30,11 @@ the policy was fixed before any seed of the chain was drawn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger_lab.ledger import PanelResult, Run
-from ledger_lab.panels.verdict import VerdictRule
+from ledger_lab.panels.verdict import Verdict, VerdictRule
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def left_budget(run: Run, panels: int | None = None) -> LeftBudget:
         ValueError: If the run's rule of the verdict is unknown.
     """
     counted = _confirming(run)[:panels]
-    return LeftBudget(_rule_of(run).replay(counted).after_confirmation.item(), len(counted))
+    return _left(_rule_of(run), counted)
 
 
 def left_budget_as_pretrained(run: Run, checkpoint_sha256: str) -> LeftBudget | None:
@@ -75,9 +76,14 @@ def left_budget_as_pretrained(run: Run, checkpoint_sha256: str) -> LeftBudget | 
     """
     rule, found = _rule_of(run), _confirming(run)
     own = [row for row in found if row.checkpoint_sha256 == checkpoint_sha256]
-    if not own or not rule.replay(found[: found.index(own[-1]) + 1]).passed:
+    if not own or not Verdict(rule, found[: found.index(own[-1]) + 1]).proven:
         return None
-    return LeftBudget(rule.replay(own).after_confirmation.item(), len(own))
+    return _left(rule, own)
+
+
+def _left(rule: VerdictRule, counted: Sequence[PanelResult]) -> LeftBudget:
+    """Return what some panels of confirmations leave."""
+    return LeftBudget(Verdict(rule, counted).standing.after_confirmation.item(), len(counted))
 
 
 def _rule_of(run: Run) -> VerdictRule:

@@ -377,7 +377,7 @@ class _Memory:
         else:
             entities = [base.scene[name] for name in base.scene.keys()]  # noqa: SIM118 - no dict
             self._capture = Capture({"env": base}, closed=[base.sim, *entities])
-        self._values = self._capture.take_all()
+        self._values = self._capture.take()
         objects = [base, *(each for each in functions if not isinstance(each, FunctionType))]
         self._attributes = [(vars(each), set(vars(each))) for each in objects if hasattr(each, "__dict__")]
         modules = [vars(sys.modules[name]) for name in _modules(functions)]

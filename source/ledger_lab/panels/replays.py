@@ -8,8 +8,8 @@ left, or on other slots.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.panel import Panel
@@ -151,32 +151,3 @@ class ReplaySlots:
                     f"slot: the two differ in {what}"
                 )
         return None
-
-    def to_data(self) -> dict[str, Any]:
-        """Return what the next panel replays as plain values, without the policy."""
-        before = self._before
-        if before is None:
-            return {"panels": self._panels, "before": None}
-        return {
-            "panels": self._panels,
-            "before": {
-                "seeds": list(before.panel.seeds),
-                "fresh": before.panel.fresh,
-                "outcomes": asdict(before.outcomes),
-                "starts": {name: list(hashes) for name, hashes in before.starts.items()},
-            },
-        }
-
-    def go_on(self, data: Mapping[str, Any], panel: Panel, policy: Policy | None) -> None:
-        """Continue from the result of :meth:`to_data`.
-
-        Args:
-            data: The result.
-            panel: The panel of the held-out slots.
-            policy: The policy of the panel before; ``None`` if there was none.
-        """
-        self._panels, before = data["panels"], data["before"]
-        self._before = None
-        if before is not None and policy is not None:
-            of = replace(panel, seeds=tuple(before["seeds"]), fresh=before["fresh"])
-            self._before = Played(of, policy, Outcomes(**before["outcomes"]), before["starts"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -76,8 +75,7 @@ type PanelState = Literal["idle", "due", "running"]
 """State of all held-out slots together, as all episodes of a panel begin in the same step.
 
 Between two panels, the slots are idle. After :meth:`HeldOutSlots.begin`, a panel is due: its episodes begin at the
-resets of the next step. The panel is then running until its last episode has ended. The state is a plain string,
-because the saved state of a training contains it.
+resets of the next step. The panel is then running until its last episode has ended.
 """
 
 
@@ -222,29 +220,6 @@ class HeldOutSlots:
     def replayed(self) -> int | None:
         """Number of episodes that each panel replays; ``None`` if the engine doesn't repeat episodes bit for bit."""
         return self._replay_slots.count or None
-
-    @property
-    def taking(self) -> dict[str, Any]:
-        """Seeds of the running panel, or of the next if none is running, and what it replays; plain values."""
-        panel = self._panel_taken
-        return {"seeds": list(panel.seeds), "fresh": panel.fresh, "replays": self._replay_slots.to_data()}
-
-    def go_on(self, policies: Sequence[Policy], taking: Mapping[str, Any], before: Policy | None = None) -> None:
-        """Continue a panel in the middle of its episodes, after the state of the simulation has been restored.
-
-        Args:
-            policies: As for :meth:`begin`.
-            taking: The value of :attr:`taking` when the state was saved.
-            before: The policy of the panel before; ``None`` if there was none.
-        """
-        self._policies = [*policies, *[None] * (self.places - len(policies))]
-        self._panel_taken = replace(self._panel, seeds=tuple(taking["seeds"]), fresh=taking["fresh"])
-        self._replay_slots.go_on(taking["replays"], self._panel, before)
-
-    def abandon(self) -> None:
-        """Abandon the panel in progress, if any, and make the slots ready for the next panel."""
-        self._state = "idle"
-        self._log.restart([])
 
     @property
     def idle(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, exp, expm1, log1p, sqrt
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -284,21 +284,6 @@ class VerdictRule:
         promising = standing.risk >= self.futility * standing.stake
         return ~standing.passed & promising & (standing.panels > 0) & (self.extension > 0)
 
-    def replay(self, results: Iterable[PanelResult]) -> Standing:
-        """Return the standing after the confirmations of a run.
-
-        Args:
-            results: Scores of their panels. The episodes of an invalid score count as failures, because what makes a
-                score invalid may depend on the episodes.
-        """
-        standing = Standing.of(self.error_budget)
-        for row in sorted(results, key=lambda row: (row.confirmation or 0, row.extension)):
-            if row.extension == 0:
-                standing = self.begin(standing)
-            successes = row.outcomes.successes if row.invalid is None else 0
-            standing = self.after(standing, successes, row.outcomes.episodes)
-        return standing
-
     def _panel(self, standing: Standing, episodes: int) -> tuple[NDArray[np.int64], Numbers]:
         """Return the successes that a panel needs, and the factor of the likelihood ratio if it does not pass."""
         if episodes < 1:
@@ -327,6 +312,115 @@ class VerdictRule:
         return _weights(
             episodes, self.target_success, self.alternative(episodes), self._shift(episodes), self.any_cells
         )
+
+
+@dataclass(frozen=True)
+class NextPanel:
+    """What the next panel of a checkpoint is for, and what passes it."""
+
+    purpose: Literal["screening", "confirmation"]
+    confirmation: int
+    """Number of the confirmation in the run, from 1; for a screening, that of the next confirmation."""
+    extension: int
+    """Number of the panel within the confirmation, from 0."""
+    needed: int
+    """Successes with which the checkpoint passes."""
+
+
+class Verdict:
+    """The judge of a run: says which panel comes next, counts its result, and knows what is proven.
+
+    A training, the recording API, a resumed run and the audit of a ledger all follow it. It depends on the results of
+    the run alone, in the order of their confirmations: an attempt that resumes feeds the results of earlier attempts.
+    """
+
+    def __init__(self, rule: VerdictRule, results: Iterable[PanelResult] = ()) -> None:
+        """Begin a run.
+
+        Args:
+            rule: The rule that the run declared.
+            results: Results that the run has already, to :meth:`feed`.
+        """
+        self.rule = rule
+        self.standing = Standing.of(rule.error_budget)
+        """What the run may still risk."""
+        self._place = (0, 0)
+        """Confirmation and extension of the newest panel of a confirmation."""
+        self._extends: str | None = None
+        """SHA-256 of the checkpoint whose confirmation may be extended; ``None`` if there is none."""
+        confirming = (row for row in results if row.purpose == "confirmation")
+        for row in sorted(confirming, key=lambda row: (row.confirmation or 0, row.extension)):
+            self.feed(row)
+
+    @property
+    def proven(self) -> bool:
+        """Whether the newest confirmation has proven its checkpoint."""
+        return bool(self.standing.passed)
+
+    def extends(self, checkpoint_sha256: str) -> bool:
+        """Tell whether the next panel of a checkpoint's confirmation extends it: whether the last was a near miss."""
+        return self._extends == checkpoint_sha256
+
+    def screening(self, episodes: int) -> NextPanel:
+        """Return the screening of a new checkpoint.
+
+        Args:
+            episodes: Episodes of the panel, at least 1.
+        """
+        return NextPanel("screening", self._place[0] + 1, 0, self.rule.screening_needs(episodes))
+
+    def confirmation(self, checkpoint_sha256: str, episodes: int) -> NextPanel:
+        """Return the next panel of a confirmation: an extension after a near miss of the checkpoint, or the first panel.
+
+        Args:
+            checkpoint_sha256: The checkpoint, which has passed its screening.
+            episodes: Episodes of the panel, at least 1. They may be chosen before the outcomes are known.
+        """
+        number, extension = self._place
+        extends = self.extends(checkpoint_sha256)
+        number, extension = (number, extension + 1) if extends else (number + 1, 0)
+        standing = self.standing if extends else self.rule.begin(self.standing)
+        return NextPanel("confirmation", number, extension, int(self.rule.needs(standing, episodes)))
+
+    def after(self, result: PanelResult, episodes: int) -> NextPanel | None:
+        """Return the panel that follows from the newest result of a checkpoint; ``None`` if its turn is over.
+
+        Args:
+            result: The result, which has been fed.
+            episodes: Episodes of the panel.
+        """
+        sha256 = result.checkpoint_sha256
+        goes_on = result.passes if result.purpose == "screening" else self.extends(sha256)
+        return self.confirmation(sha256, episodes) if goes_on and not self.proven else None
+
+    def feed(self, result: PanelResult) -> None:
+        """Count the result of a panel.
+
+        Args:
+            result: The result. A screening spends nothing. The episodes of an invalid result count as failures, because
+                what makes it invalid may depend on the episodes.
+        """
+        if result.purpose == "confirmation":
+            successes = result.outcomes.successes if result.invalid is None else 0
+            place = (result.confirmation or 0, result.extension)
+            self.count(place, result.checkpoint_sha256, successes, result.outcomes.episodes, result.invalid is None)
+
+    def count(
+        self, place: tuple[int, int], checkpoint_sha256: str, successes: int, episodes: int, valid: bool = True
+    ) -> None:
+        """Count a panel of a confirmation.
+
+        Args:
+            place: Numbers of the confirmation and of the extension.
+            checkpoint_sha256: The checkpoint.
+            successes: Its successes.
+            episodes: Episodes of the panel.
+            valid: Whether the outcomes are valid. An invalid panel is not extended.
+        """
+        before = self.rule.begin(self.standing) if place[1] == 0 else self.standing
+        self.standing = self.rule.after(before, successes, episodes)
+        self._place = place
+        self._extends = checkpoint_sha256 if valid and self.rule.goes_on(self.standing) else None
 
 
 RULE_VERSION = 3

@@ -64,7 +64,7 @@ class Resumption:
     spent_ns: int = 0
     """Wall-clock time of all earlier attempts, as it is billed [ns]."""
     reasons: tuple[str, ...] = ()
-    """Why the run does not continue bit for bit, apart from limits of its simulation."""
+    """What differs from an uninterrupted training, besides that episodes begin anew."""
 
     @property
     def scored(self) -> list[tuple[PanelResult, int]]:
@@ -151,7 +151,7 @@ def require_same_declaration(
         allow_changed_code: Whether the code may differ.
 
     Returns:
-        The resumption, with the reasons why the run does not continue bit for bit.
+        The resumption, with what differs.
 
     Raises:
         UserError: If configuration, panel, code or packages differ; the message names the fields.
@@ -177,21 +177,9 @@ def _changes(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) ->
             "which the ledger records"
         )
     reasons = [f"other code: {code}"] if code else []
-    threads, before = _take_threads(machine_now), _take_threads(machine_then)
     if machine := few_differences({"hardware": machine_now}, {"hardware": machine_then}):
         reasons.append(f"other hardware: {machine}")
-    if now.device == "cpu" and before is not None and threads != before:
-        reasons.append(
-            f"torch's threads for rollout and learning are {threads} now, {before} before: sums may round differently"
-        )
     return reasons
-
-
-def _take_threads(machine: dict[str, Any]) -> str | None:
-    """Remove the threads of torch from the facts of a machine, and return them in words; ``None`` if unknown."""
-    all_phases = machine.pop("torch_threads", None)
-    act, learn = machine.pop("act_threads", all_phases), machine.pop("learn_threads", all_phases)
-    return None if learn is None else f"{act} and {learn}"
 
 
 def _split(declared: RunDeclared) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

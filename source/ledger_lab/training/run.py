@@ -62,7 +62,7 @@ from ledger_lab.training.show import (
     show_settings,
     show_trouble,
 )
-from ledger_lab.training.simulation_state import simulation_state
+from ledger_lab.training.simulation_state import SimulationState
 from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
 from ledger_lab.training.supervision.attempt import Attempt, attempt_life
@@ -211,7 +211,6 @@ def _begin(
                 env_steps=0 if resumed is None else resumed.state.env_steps,
                 train_ns=0 if resumed is None else resumed.train_ns,
                 evaluate_ns=0 if resumed is None else resumed.evaluate_ns,
-                earlier_results=() if resumed is None else resumed.results,
                 peak_gpu_memory_bytes=functools.partial(peak_gpu_memory_bytes, plan.device),
             )
         )
@@ -276,8 +275,7 @@ def _train_and_judge(
         judge = None
         if slots is not None:
             judge = judge_type(plan, SpreadSlots(slots, group, plan.panel), writer, snapshot, load)
-        simulation = simulation_state(env, view, slots, trainer.carried())
-        keeper = StateKeeper(plan, group, trainer, simulation, judge, writer.append, clock)
+        keeper = StateKeeper(plan, group, trainer, SimulationState(env, view), judge, writer.append, clock)
         if trainer.replay is not None:
             writer.replay_bytes = trainer.replay.nbytes
             show_replay(trainer.replay, keeper.replay, plan.world.size, console)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Outcomes
@@ -92,29 +92,6 @@ class SpreadSlots:
     def starts(self) -> dict[str, str] | None:
         """Hashes of what the episodes of the last panel started with, by the name of the quantity."""
         return self._starts
-
-    @property
-    def taking(self) -> dict[str, Any]:
-        """The value of :attr:`ledger_lab.panels.slots.HeldOutSlots.taking` in this process."""
-        return self._slots.taking
-
-    def go_on(
-        self,
-        policies: Sequence[Policy],
-        taking: Mapping[str, Any],
-        panel: Panel | None = None,
-        before: Policy | None = None,
-    ) -> None:
-        """Continue a panel in the middle of its episodes, after the state of the simulation has been restored.
-
-        Args:
-            policies: The policy, as a sequence of one; empty if no panel was in progress.
-            taking: The value of :attr:`taking` in this process when the state was saved.
-            panel: As for :meth:`begin`.
-            before: The policy of the panel before; ``None`` if there was none.
-        """
-        self._taken = panel or self._panel
-        self._slots.go_on(policies, taking, before)
 
     @property
     def idle_here(self) -> bool:

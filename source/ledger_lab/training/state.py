@@ -25,7 +25,7 @@ from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup
 from ledger_lab.training.simulation_state import SimulationState
 
-_FORMAT = 2
+_FORMAT = 3
 """Format of the file. Files of earlier versions have no number."""
 
 
@@ -112,17 +112,11 @@ class StateKeeper:
         if self._group.world.first and self._next.exists():
             raise RuntimeError("this attempt was silent for so long that a later attempt has begun")
 
-    @property
-    def _inexact(self) -> list[str]:
-        """Reasons why the state, with the replay memory if it is saved, is not all that the training depends on."""
-        learner = self._trainer.inexact if self.replay is None else None
-        return [reason for reason in (self._simulation.inexact, learner) if reason is not None]
-
     def begin(self) -> list[str]:
         """Load the state on disk, or the networks of a checkpoint, if the run starts with one of them.
 
         Returns:
-            Why the training does not continue bit for bit. Empty if it does, and for a new run.
+            What differs from an uninterrupted training, besides that episodes begin anew; empty for a new run.
 
         Raises:
             UserError: If the state can't be restored, or the networks don't fit.
@@ -145,7 +139,7 @@ class StateKeeper:
             resumed: The run, and its state.
 
         Returns:
-            Why the training does not continue bit for bit.
+            What differs from an uninterrupted training, besides that episodes begin anew.
         """
         group, saved = self._group, resumed.state
         if group.world.first:
@@ -160,12 +154,11 @@ class StateKeeper:
         refills = [] if damage is None else [f"{damage}: the replay memory is empty, and refills"]
         self._trainer.restore(state["learner"])
         troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
-        whole = not troubles and self._simulation.inexact is None
-        if not whole:
-            self._simulation.begin_fresh()
         if self._judge is not None:
-            self._judge.resume(mine["judge"], resumed.results, whole)
-        reasons = [*resumed.reasons, *refills, *troubles, *self._inexact, *self._short_refill(saved.iteration)]
+            self._judge.resume(mine["judge"], resumed.results)
+        refill = self._trainer.inexact if self.replay is None else None
+        refills += [] if refill is None else [refill]
+        reasons = [*resumed.reasons, *refills, *troubles, *self._short_refill(saved.iteration)]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -174,7 +167,7 @@ class StateKeeper:
                     saved_wall_ns=saved.wall_ns,
                     iteration=saved.iteration,
                     env_steps=saved.env_steps,
-                    exactness="statistical" if reasons else "bitwise",
+                    exactness="statistical",
                     reasons=reasons,
                     wall_ns=self._clock.wall_ns(),
                 )
@@ -217,7 +210,7 @@ class StateKeeper:
                     size_bytes=unfinished.stat().st_size,
                     iteration=iterations,
                     env_steps=env_steps,
-                    exactness="statistical" if self._inexact else "bitwise",
+                    exactness="statistical",
                     wall_ns=self._clock.wall_ns(),
                     replay_bytes=None if self.replay is None else self.replay.size_bytes,
                 )

@@ -31,7 +31,7 @@ PANEL = RecordedPanel("panel", seeds=range(100), definition={"environment": "E",
 TRAINER = """
 import sys, time
 from pathlib import Path
-from ledger_lab.recording import RecordedPanel, record_run
+from ledger_lab.training.recording import RecordedPanel, record_run
 panel = RecordedPanel("panel", seeds=range(100), definition={})
 plan = {"seed": 3, "device": "cpu", "num_envs": 4, "horizon": 5, "max_iterations": 2}
 with record_run(task="T", library="l", panel=panel, target_success=0.9, log_root=Path(sys.argv[1]), **plan) as run:

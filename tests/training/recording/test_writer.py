@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.panels.verdict import NextPanel
 from ledger_lab.training.recording.writer import AttemptWriter, RunWriter
 from tests.fakes.ledgers import declared, outcomes
 
 
-def make(directory: Path, rank: int = 0, earlier_results: tuple[PanelResult, ...] = ()) -> tuple[RunWriter, list[Row]]:
+def make(directory: Path, rank: int = 0) -> tuple[RunWriter, list[Row]]:
     rows: list[Row] = []
     writer = RunWriter(
         rows.append,
@@ -35,7 +35,6 @@ def make(directory: Path, rank: int = 0, earlier_results: tuple[PanelResult, ...
         device="cpu",
         attempt=2,
         rank=rank,
-        earlier_results=earlier_results,
     )
     return writer, rows
 
@@ -50,12 +49,9 @@ def score(writer: RunWriter, saved: CheckpointSaved, found: Outcomes, **changes:
         "panel": "panel",
         "panel_id": "p1-x",
         "seeds": list(found.seed),
-        "purpose": "screening",
-        "confirmation": 1,
-        "needed": 9,
         "exactness": "bitwise",
     }
-    return writer.result(saved, found, **{**fields, **changes})
+    return writer.result(saved, found, NextPanel("screening", 1, 0, 9), **{**fields, **changes})
 
 
 def test_only_the_first_process_writes_rows_about_the_whole_run(tmp_path: Path) -> None:
@@ -96,21 +92,6 @@ def test_outcomes_of_other_episodes_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="panel panel: give one outcome for each of its"):
             score(writer, saved, found, seeds=seeds)
     assert rows == [saved]
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_result_that_an_earlier_attempt_wrote_is_final(tmp_path: Path, rank: int) -> None:
-    first, _ = make(tmp_path)
-    saved = save(first)
-    earlier = replace(score(first, saved, outcomes(8, 10)), wall_ns=5)
-    later = replace(earlier, outcomes=outcomes(7, 10), wall_ns=6)
-    writer, rows = make(tmp_path, rank, earlier_results=(earlier, later))
-    for successes in (7, 8, 10):
-        assert score(writer, saved, outcomes(successes, 10)) is earlier
-    assert rows == []
-    others = [score(writer, replace(saved, sha256="other"), outcomes(10, 10))]
-    assert [row.outcomes for row in others] == [outcomes(10, 10)]
-    assert rows == (others if rank == 0 else [])
 
 
 def test_a_checkpoint_tells_time_memory_and_how_episodes_ended(tmp_path: Path) -> None:

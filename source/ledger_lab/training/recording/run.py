@@ -16,7 +16,7 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import FIGURES, CheckpointSaved, Journal, Outcomes, PanelResult, RunDeclared, Status, endings
 from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.panels import VerdictRule
-from ledger_lab.panels.verdict import Standing
+from ledger_lab.panels.verdict import NextPanel, Verdict
 from ledger_lab.training.recording.panel import RecordedPanel
 from ledger_lab.training.recording.writer import RunWriter, require_outcomes
 
@@ -46,9 +46,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """Whether a confirmation proved a checkpoint."""
         self._panel, self._declared, self._clock = panel, declared, clock
         self._peak_gpu_memory_bytes = peak_gpu_memory_bytes
-        self._confirmations, self._extension = 0, 0
-        self._standing, self._confirming = Standing.of(rule.error_budget), ""
-        """What the run may still risk, and the hash of the checkpoint that was confirmed last."""
+        self._verdict = Verdict(rule)
         self._journal: Journal | None = None
         self._writer: RunWriter | None = None
         self._pid = os.getpid()
@@ -239,8 +237,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """
         if panel.id != self._declared.panel_id:
             raise UserError(f"panel {panel.name}: the run declared another panel: score on that panel")
-        needed = self.rule.screening_needs(outcomes.episodes)
-        return self._score(saved, panel, outcomes, "screening", self._confirmations + 1, 0, needed, exactness)
+        return self._score(saved, panel, outcomes, self._verdict.screening(outcomes.episodes), exactness)
 
     def extends(self, saved: CheckpointSaved) -> bool:
         """Tell whether a confirmation of this checkpoint may be extended: whether it ended with a near miss.
@@ -248,7 +245,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         Args:
             saved: The checkpoint.
         """
-        return self._confirming == saved.sha256 and bool(self.rule.goes_on(self._standing))
+        return self._verdict.extends(saved.sha256)
 
     def fresh(self, saved: CheckpointSaved, episodes: int) -> RecordedPanel:
         """Draw the next panel of a checkpoint's confirmation: the run's panel with unseen seeds.
@@ -317,35 +314,24 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
                 "once: take it from RecordedRun.fresh"
             )
         require_outcomes(panel.name, panel.seeds, outcomes)
-        if self.extends(saved):
-            number, extension, standing = self._confirmations, self._extension + 1, self._standing
-        else:
-            number, extension, standing = self._confirmations + 1, 0, self.rule.begin(self._standing)
-        needed = int(self.rule.needs(standing, outcomes.episodes))
-
-        def count() -> None:
-            self._confirmations, self._extension, self._confirming = number, extension, saved.sha256
-            self._standing = self.rule.after(standing, outcomes.successes, outcomes.episodes)
-            self._drawn = None
-            self.target_reached = self.target_reached or outcomes.successes >= needed
-
+        what = self._verdict.confirmation(saved.sha256, outcomes.episodes)
         journal = self._journal
         accepted = 0 if journal is None else journal.accepted
         try:
-            return self._score(saved, panel, outcomes, "confirmation", number, extension, needed, exactness)
+            return self._score(saved, panel, outcomes, what, exactness)
         finally:  # also if the disk is full, or a signal comes: the journal writes what it accepted as soon as it can
             if journal is not None and journal.accepted > accepted:
-                count()
+                place = (what.confirmation, what.extension)
+                self._verdict.count(place, saved.sha256, outcomes.successes, outcomes.episodes)
+                self._drawn = None
+                self.target_reached = self.target_reached or self._verdict.proven
 
     def _score(
         self,
         saved: CheckpointSaved,
         panel: RecordedPanel,
         outcomes: Outcomes,
-        purpose: Literal["screening", "confirmation"],
-        confirmation: int,
-        extension: int,
-        needed: int,
+        what: NextPanel,
         exactness: Literal["bitwise", "statistical"],
     ) -> PanelResult:
         """Write the row of a score.
@@ -361,13 +347,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         return self._open().result(
             saved,
             outcomes,
+            what,
             panel=panel.name,
             panel_id=panel.id,
             seeds=panel.seeds,
-            purpose=purpose,
-            confirmation=confirmation,
-            extension=extension,
-            needed=needed,
             exactness=exactness,
         )
 

@@ -8,7 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
@@ -29,6 +29,9 @@ from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
+
+if TYPE_CHECKING:
+    from ledger_lab.panels.verdict import NextPanel  # needs NumPy, and a supervisor does not
 
 
 class AttemptWriter:
@@ -126,7 +129,6 @@ class RunWriter(AttemptWriter):
         env_steps: int = 0,
         train_ns: int = 0,
         evaluate_ns: int = 0,
-        earlier_results: Sequence[PanelResult] = (),
         peak_gpu_memory_bytes: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Begin with nothing written.
@@ -142,7 +144,6 @@ class RunWriter(AttemptWriter):
             env_steps: As for :class:`AttemptWriter`.
             train_ns: Time of earlier attempts in the training phases, up to the state that this attempt resumes from.
             evaluate_ns: The same for the phase ``evaluate``.
-            earlier_results: Panel results that earlier attempts wrote.
             peak_gpu_memory_bytes: Called at each checkpoint; see :meth:`AttemptWriter.end`.
         """
         super().__init__(append, clock, env_steps=env_steps)
@@ -159,11 +160,6 @@ class RunWriter(AttemptWriter):
         """Training episodes that ended since the last checkpoint; ``None`` before :meth:`count_endings`."""
         self._run_id, self._device, self._attempt, self._rank = run_id, device, attempt, rank
         self._sha256_of: dict[str, str] = {}
-        self._final: dict[tuple[str, int | None, int, str], PanelResult] = {}
-        """Results of earlier attempts, by purpose, number of the confirmation, number of the panel within it, and hash
-        of the checkpoint."""
-        for row in earlier_results:
-            self._final.setdefault((row.purpose, row.confirmation, row.extension, row.checkpoint_sha256), row)
 
     def declare(self, declared: RunDeclared) -> None:
         """Write what the run is going to do.
@@ -259,60 +255,49 @@ class RunWriter(AttemptWriter):
         self,
         saved: CheckpointSaved,
         outcomes: Outcomes,
+        what: NextPanel,
         *,
         panel: str,
         panel_id: str,
         seeds: Sequence[int],
-        purpose: Literal["screening", "confirmation"],
-        confirmation: int,
-        needed: int,
         exactness: Literal["bitwise", "statistical"],
-        extension: int = 0,
         invalid: str | None = None,
         changed_code: Mapping[str, str] | None = None,
         replayed: int | None = None,
         starts: dict[str, str] | None = None,
     ) -> PanelResult:
-        """Write a checkpoint's score on a panel, unless an earlier attempt wrote one for the same purpose.
-
-        A written result is final: it counts even if the episodes end differently this time.
+        """Write a checkpoint's score on a panel.
 
         Args:
             saved: The checkpoint.
             outcomes: Outcomes of the panel's episodes.
+            what: What the panel is for.
             panel: Name of the panel.
             panel_id: Identity of the panel.
             seeds: Seeds of the panel, one per episode.
-            purpose: Why the checkpoint was scored.
-            confirmation: Number of the confirmation; for a screening, the number of the next confirmation.
-            needed: Successes that the run's rule asks for.
             exactness: Whether a repetition gives the same episodes bit for bit.
-            extension: Number of the panel within the confirmation, from 0.
             invalid: Why the score proves nothing; ``None`` if it is valid.
             changed_code: Code that differs from what the run declared, as in the row; ``None`` for none.
             replayed: Episodes that were replayed in other slots; ``None`` for none.
             starts: Hashes of what the episodes started with, as in the row.
 
         Returns:
-            The valid row: that of the earlier attempt, or the new row.
+            The row.
 
         Raises:
             UserError: If the outcomes are not those of the seeds.
         """
         require_outcomes(panel, seeds, outcomes)
-        final = self._final.get((purpose, confirmation, extension, saved.sha256))
-        if final is not None:
-            return final
         result = PanelResult(
             run_id=self._run_id,
             checkpoint=saved.path,
             checkpoint_sha256=saved.sha256,
             panel=panel,
             panel_id=panel_id,
-            purpose=purpose,
-            confirmation=confirmation,
-            extension=extension,
-            needed=needed,
+            purpose=what.purpose,
+            confirmation=what.confirmation,
+            extension=what.extension,
+            needed=what.needed,
             exactness=exactness,
             device=self._device,
             wall_ns=self.clock.wall_ns(),
