@@ -481,7 +481,7 @@ def test_a_run_without_code_hashes_counts_as_changed_code(tmp_path: Path) -> Non
 
     write(tmp_path)
     _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
-    now = replace(resumed.declared, code_sha256={"ledger_lab": "a" * 64}, hardware={"torch_threads": 2})
+    now = replace(resumed.declared, code_sha256={"ledger_lab": "a" * 64})
     with pytest.raises(UserError, match=r"the source of ledger_lab: 'aaaaaaaaaaaa' != None"):
         require_same_declaration(now, resumed, ALONE, False)
     assert len(require_same_declaration(now, resumed, ALONE, True).reasons) == 1

@@ -370,7 +370,7 @@ class Verdict:
         return NextPanel("screening", self._place[0] + 1, 0, self.rule.screening_needs(episodes))
 
     def confirmation(self, checkpoint_sha256: str, episodes: int) -> NextPanel:
-        """Return the next panel of a confirmation: an extension after a near miss of the checkpoint, or the first panel.
+        """Return the next panel of a checkpoint's confirmation: an extension after its near miss, or a first panel.
 
         Args:
             checkpoint_sha256: The checkpoint, which has passed its screening.
