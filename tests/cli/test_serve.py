@@ -5,14 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from ledger_lab.cli import serve as serve_module
-from ledger_lab.cli.page_reading import PageReading
-from ledger_lab.cli.serve import serve
-from ledger_lab.reports.page.content import PageState
 from tests.fakes.live import LiveTraining
 from tests.fakes.serving import serving
+from tests.fakes.waiting import wait_until
 from tests.reports.serving.test_gate import ask
 
 
@@ -31,18 +26,8 @@ def test_names_that_are_not_utf8_do_not_hide_the_page(tmp_path: Path) -> None:
             assert "left out" in live.text
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_unexpected_error_ends_the_server_instead_of_showing_an_old_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read, calls = PageReading.read, []
-
-    def fails_later(self: PageReading, *arguments: object) -> PageState:
-        calls.append(arguments)
-        if len(calls) > 1:
-            raise ZeroDivisionError
-        return read(self)
-
-    monkeypatch.setattr(serve_module.PageReading, "read", fails_later)
-    assert serve([str(tmp_path), "--port", "0", "--every", "1"]) == 1
-    assert len(calls) == 2
+def test_a_ledger_that_vanishes_is_told_and_the_page_stays(tmp_path: Path) -> None:
+    with LiveTraining(tmp_path / "logs", "aa"), serving(tmp_path / "logs", every_s=1) as server:
+        (tmp_path / "logs").rename(tmp_path / "moved")
+        wait_until(lambda: ask(server, "/live").status == 200 and "stays as it is" in server.errors(), "it is told", 60)
+        assert "aa" in ask(server, "/live").text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ledger_lab.cli.report_request import SHOWN_RUNS as _SHOWN_RUNS
 from ledger_lab.cli.report_request import ReportRequest
@@ -54,8 +54,10 @@ def build_report(argv: Sequence[str]) -> int:
 
         show_published(request.json)
         return 0
-    if request.follow is not None:
-        _follow(request, request.follow)
+    if request.follow is not None and request.html is not None:
+        from ledger_lab.cli.page import follow_page
+
+        follow_page(request, request.html, request.follow)
     ledger = whole_ledger(request.log_root)
     runs, price = selected_runs(ledger.runs, request.runs, request.log_root), request.price()
     if request.compare is not None:
@@ -108,21 +110,6 @@ def build_report(argv: Sequence[str]) -> int:
     return 1 if ledger.damage else 0
 
 
-def _follow(request: ReportRequest, every_s: float) -> NoReturn:
-    """Write the page again and again."""
-    from ledger_lab.cli.follow_page import follow_page
-    from ledger_lab.cli.page_reading import PageReading
-
-    assert request.html is not None
-    price = request.price()
-    follow_page(
-        request.html,
-        lambda address: PageReading(
-            request.log_root, mode="file", every_s=every_s, address=address, runs=request.runs, price=price
-        ),
-    )
-
-
 def _compare(
     request: ReportRequest, sides: tuple[str, str], ledger: Ledger, runs: Sequence[Run], price: Price | None
 ) -> None:
@@ -170,7 +157,6 @@ def summarize_selected(
     ledger: Ledger,
     runs: Sequence[Run],
     price: Price | None = None,
-    summarize: Callable[[Sequence[Run], Price | None], list[RunSummary]] | None = None,
 ) -> tuple[list[RunSummary], list[CohortSummary]]:
     """Summarize some runs, and their whole cohorts.
 
@@ -178,19 +164,17 @@ def summarize_selected(
         ledger: The ledger.
         runs: The requested runs.
         price: Price that replaces the declared prices.
-        summarize: Summarizes runs; by default, :func:`summarize_runs`.
 
     Returns:
         One summary per requested run; and one per cohort, task and panel, over all runs of the cohort.
     """
-    summarize = summarize or summarize_runs
     chosen = {run.run_id for run in runs}
     named = {run.cohort for run in runs} - {None}
     together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
-    summaries = summarize(together, price)
+    summaries = summarize_runs(together, price)
     known = {summary.run_id: summary for summary in summaries}
     by_id = {run.run_id: run for run in ledger.runs}
-    found = summarize(find_earlier_runs(summaries, partial(_begun_with, by_id)), price)
+    found = summarize_runs(find_earlier_runs(summaries, partial(_begun_with, by_id)), price)
     earlier = EarlierRuns(known | {summary.run_id: summary for summary in found}, repriced=price is not None)
     declarations = {run.run_id: run.declared for run in together}
     return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, earlier, declarations)

@@ -10,27 +10,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
-from ledger_lab.cli.page_reading import PageReading
+from ledger_lab.cli.page import PageReader
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.reports.page.content import PageState
+from ledger_lab.reports.page import LivePage
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import Request, flag
 
-if TYPE_CHECKING:
-    import uvicorn
-
 LOOPBACK = "127.0.0.1"
 _PORT, _LARGEST_PORT = 8765, 65535
 _LEAST_EVERY_S = 1.0
-_UNSEEN_S = 60.0
-"""Time without a request after which the ledger is no longer read [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +67,7 @@ def serve(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        1, if the ledger can no longer be read because of an unexpected error.
+        0.
 
     Raises:
         KeyboardInterrupt: At Ctrl-C.
@@ -87,55 +81,40 @@ def serve(argv: Sequence[str]) -> int:
         raise UserError(f"serve.py needs the package {error.name}: pip install starlette uvicorn") from error
     listener = _listen(request.port)
     port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
-    reading = PageReading(request.log_root, mode="served", every_s=request.every, address=_address)
+    reader = PageReader(request.log_root, mode="served", every_s=request.every, address=_address)
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress, no_collection():
-        shared = _SharedReading(reading, reading.read(progress.show))
-    server = make_server(make_app(shared.state, token))
-    reader = threading.Thread(target=shared.go_on, args=(server,), name="reading", daemon=True)
-    reader.start()
+        shared = _SharedPage(reader, reader.read(progress.show))
     console = make_console()
     console.print(f"http://{LOOPBACK}:{port}/#{token}", soft_wrap=True)
     console.print("open this address in a browser; Ctrl-C ends", soft_wrap=True)
     sys.stdout.flush()
-    server.run(sockets=[listener])
-    return 1  # Ctrl-C raises; else the reading has failed
+    make_server(make_app(shared.page, token)).run(sockets=[listener])
+    return 0
 
 
-class _SharedReading:
-    """The page as it is now, for all viewers. It is read in one thread, and only while somebody looks."""
+class _SharedPage:
+    """The page for all viewers: the first request after a while reads the ledger, others meanwhile get the earlier page."""
 
-    def __init__(self, reading: PageReading, state: PageState) -> None:
+    def __init__(self, reader: PageReader, page: LivePage) -> None:
         """Begin with a page."""
-        self._reading, self._state = reading, state
-        self._wanted = threading.Event()
-        self._asked_s = time.monotonic()
+        self._reader, self._page = reader, page
+        self._reading = threading.Lock()
+        self._due_s = time.monotonic() + reader.pause_s
+        self._trouble = ""
 
-    def state(self) -> PageState:
+    def page(self) -> LivePage:
         """Return the page."""
-        self._asked_s = time.monotonic()
-        self._wanted.set()
-        return self._state
-
-    def go_on(self, server: uvicorn.Server) -> None:
-        """Read again and again. An unexpected error ends the server: it must not show an old page for ever."""
-        try:
-            self._read_on()
-        finally:
-            server.should_exit = True
-
-    def _read_on(self) -> NoReturn:
-        """Read again and again."""
-        trouble = ""
-        while True:
-            time.sleep(self._reading.pause_s)
-            if time.monotonic() - self._asked_s > max(_UNSEEN_S, 2 * self._reading.pause_s):
-                self._wanted.clear()
-                self._wanted.wait()
+        if time.monotonic() >= self._due_s and self._reading.acquire(blocking=False):
             try:
-                self._state, trouble = self._reading.read(), ""
+                self._page, self._trouble = self._reader.read(), ""
             except (UserError, OSError) as error:  # a journal was moved, or the file server does not answer
-                if trouble != (trouble := first_line(error)):
+                if self._trouble != (trouble := first_line(error)):
                     make_console(sys.stderr).print(f"{trouble}; the page stays as it is", soft_wrap=True)
+                    self._trouble = trouble
+            finally:
+                self._due_s = time.monotonic() + self._reader.pause_s
+                self._reading.release()
+        return self._page
 
 
 def _listen(port: int) -> socket.socket:

@@ -40,6 +40,10 @@ _Kind = Literal[
 ]  # the values of AlertKind
 
 
+type Plans = tuple[list[PlannedStudy], list[QueuedTraining], list[str]]
+"""Known studies, trainings that wait or run by their schedulers, and in words, what could not be found out."""
+
+
 def _minutes(default_s: float, text: str) -> float:
     """Declare a threshold in minutes."""
     number: float = flag(
@@ -186,7 +190,7 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     return ledger, found
 
 
-def known_plans(log_root: Path, *, ask: bool = True) -> tuple[list[PlannedStudy], list[QueuedTraining], list[str]]:
+def known_plans(log_root: Path, *, ask: bool = True) -> Plans:
     """Return the studies in ``config/studies``, and the trainings that wait or run according to their schedulers.
 
     Args:

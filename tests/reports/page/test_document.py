@@ -18,7 +18,7 @@ from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import build_model, render_page
-from ledger_lab.reports.page.document import embedded_json
+from ledger_lab.reports.page.parts import embedded_json
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
 

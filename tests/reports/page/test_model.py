@@ -27,7 +27,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import PageModel, build_model
-from ledger_lab.reports.page.episodes import SHORT, SUCCESS, OutcomeCollector
+from ledger_lab.reports.page.episodes import SHORT, SUCCESS, collect_outcomes
 from ledger_lab.reports.page.series import return_curve, telemetry_series
 from tests.fakes.ledgers import SECOND, declared, outcomes, result, write_run
 
@@ -192,7 +192,7 @@ def test_episodes_are_one_letter_each(tmp_path: Path) -> None:
         journal.append(result("aa", "model_2.pt", 4, panel_id="p1-bb"))
         journal.append(result("aa", "model_2.pt", 8))  # the first score stands
         journal.append(result("aa", "model_1.pt", 8, panel_id="p1-bb", invalid="overflow"))
-    collection = OutcomeCollector().collect(read_ledger(tmp_path).runs)
+    collection = collect_outcomes(read_ledger(tmp_path).runs)
     assert collection.ends == [SUCCESS, SHORT, "fell"]
     assert [(sheet.panel, sheet.checkpoint, sheet.letters) for sheet in collection.sheets[0]] == [
         (0, "model_1.pt", "aaaaaccccc"),
@@ -206,7 +206,7 @@ def test_episodes_are_one_letter_each(tmp_path: Path) -> None:
 def test_with_too_many_episodes_each_run_keeps_its_last_sheets(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9))
     write_run(tmp_path, "bb", scores=(4, 8))
-    collection = OutcomeCollector().collect(read_ledger(tmp_path).runs, episodes=20)
+    collection = collect_outcomes(read_ledger(tmp_path).runs, episodes=20)
     assert [[sheet.checkpoint for sheet in sheets] for sheets in collection.sheets] == [["model_2.pt"]] * 2
     assert collection.left_out == 2
 

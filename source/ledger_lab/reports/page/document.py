@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from markupsafe import Markup
 
@@ -23,38 +20,23 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
-from ledger_lab.reports.page.live import LOOKS, LivePart
+from ledger_lab.reports.page.live import LivePart, render_live
 from ledger_lab.reports.page.model import PageModel, build_model
+from ledger_lab.reports.page.parts import (
+    embedded_json,
+    hash_sources,
+    page_part,
+    page_script,
+    page_template,
+    plotly_script,
+)
 from ledger_lab.reports.page.words import WORDS
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import Yardstick
 from ledger_lab.units import MISSING, target_share
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
-SCRIPTS = (
-    "core.js",
-    "theme.js",
-    "filters.js",
-    "curves.js",
-    "phases.js",
-    "panels.js",
-    "times.js",
-    "cohorts.js",
-    "sides.js",
-    "telemetry.js",
-    "health.js",
-    "follow.js",
-    "main.js",
-)
-"""Parts of the page's script, in order; they share one scope."""
-
 _STYLE_OF_ITS_OWN = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
 """Plotly adds a style sheet for maps unless an element with this id exists. The page draws no maps."""
-_HERE = Markup("<!-- live part -->")
-"""Stands for the live part while the rest of the page is rendered. No text of a ledger can contain it: its ``<`` would
-be escaped."""
 _EMPTY_STYLE = ""
 """Plotly adds an empty style element, and fills it through the DOM."""
 
@@ -132,33 +114,30 @@ Mode = Literal["done", "file", "served"]
 
 
 @dataclass(frozen=True)
-class PageFrame:
-    """A page without its live part, which changes more often than the rest."""
+class LivePage:
+    """A page that lives, as it is at one time."""
 
-    before: str
-    after: str
+    model: PageModel
+    live: LivePart
+    mode: Mode
 
-    def with_live(self, live: LivePart) -> str:
-        """Return the page with a live part.
+    @cached_property
+    def version(self) -> str:
+        """Hash of the content: another content has another version."""
+        content = f"{self.model.to_json()}{self.model.scaling}"
+        return hashlib.sha256(content.encode(errors="replace")).hexdigest()[:16]
 
-        Args:
-            live: The live part.
-        """
-        return f"{self.before}{render_live(live)}{self.after}"
+    def render(self) -> str:
+        """Return the whole page."""
+        return _render(self.model, self.mode, self.version, live=self.live)
+
+    def render_parts(self) -> str:
+        """Return the page without live part, styles and scripts, for a browser that has these already."""
+        return _render(self.model, self.mode, self.version, bare=True)
 
 
 def render_page(model: PageModel) -> str:
     """Return a page that is done, as one HTML document.
-
-    Args:
-        model: The page's content.
-    """
-    frame = render_frame(model)
-    return frame.before + frame.after
-
-
-def render_frame(model: PageModel, mode: Mode = "done", version: int = 0, *, bare: bool = False) -> PageFrame:
-    """Return the page as one HTML document, without its live part.
 
     The template engine escapes every text from the ledger. Only the embedded JSON, styles and scripts are made safe
     here. The content security policy allows the two embedded scripts, by their hashes, and no network access. No policy
@@ -167,17 +146,21 @@ def render_frame(model: PageModel, mode: Mode = "done", version: int = 0, *, bar
 
     Args:
         model: The page's content.
-        mode: How the page lives.
-        version: Number of this content; another content has another number.
-        bare: Whether to leave out styles and scripts, for a page that has them already.
     """
-    plotly, script, style = _plotly_script(), _page_script(), page_part("page.css")
-    page = page_template("page.html").render(
+    return _render(model)
+
+
+def _render(
+    model: PageModel, mode: Mode = "done", version: str = "", *, live: LivePart | None = None, bare: bool = False
+) -> str:
+    """Return a page, with or without styles and scripts."""
+    plotly, script, style = plotly_script(), page_script(), page_part("page.css")
+    return page_template("page.html").render(
         model=model,
         mode=mode,
         version=version,
         bare=bare,
-        live_part=_HERE,
+        live_part=Markup("" if live is None else render_live(live)),
         cost_tables=[_cost_table(model, place) for place in range(len(model.yardsticks))],
         cohort_table=_cohort_table(model),
         words=_definitions(),
@@ -191,18 +174,6 @@ def render_frame(model: PageModel, mode: Mode = "done", version: int = 0, *, bar
         plotly=Markup(plotly),
         script=Markup(script),
     )
-    before, _, after = page.partition(str(_HERE))
-    return PageFrame(before, after)
-
-
-def render_live(live: LivePart) -> str:
-    """Return the live part of a page as HTML.
-
-    Args:
-        live: The live part.
-    """
-    written = datetime.fromtimestamp(live.written_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return page_template("live.html").render(live=live, looks=LOOKS, written=written)
 
 
 def page_policy(mode: Mode) -> str:
@@ -211,22 +182,13 @@ def page_policy(mode: Mode) -> str:
     Args:
         mode: How the page lives. Only a served page may ask its server.
     """
-    policy = _policy([_plotly_script(), _page_script()], [page_part("page.css"), _EMPTY_STYLE])
+    scripts = hash_sources([plotly_script(), page_script()])
+    styles = hash_sources([page_part("page.css"), _EMPTY_STYLE])
+    policy = (
+        f"default-src 'none'; script-src {scripts}; style-src {styles}; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
     return f"{policy}; connect-src 'self'" if mode == "served" else policy
-
-
-@cache
-def page_template(name: str, package: str = __package__) -> Template:
-    """Return a template of a page; all texts that it takes are escaped.
-
-    Args:
-        name: Name of its file.
-        package: Package of the page.
-    """
-    from jinja2 import Environment, StrictUndefined
-
-    templates = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return templates.from_string(page_part(name, package))
 
 
 def _cost_table(model: PageModel, place: int) -> _HtmlTable:
@@ -250,68 +212,3 @@ def _definitions() -> list[tuple[str, str]]:
     """Return the titles of all columns with their meanings, and other words of the page."""
     columns = [each for kind in (RunSummary, CohortSummary) for each in columns_of(kind)]
     return [*((each.shown.title, each.meaning) for each in columns if each.shown and each.meaning), *WORDS.items()]
-
-
-def embedded_json(value: object) -> str:
-    """Return JSON that is safe inside a script element: no text in it can end the element, or open a comment.
-
-    Raises:
-        ValueError: If a number is not finite.
-    """
-    plain = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        plain = plain.replace(character, f"\\u{ord(character):04x}")
-    return plain
-
-
-def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """Return a content security policy of embedded scripts and styles, and pictures that the page makes."""
-    return (
-        f"default-src 'none'; script-src {hash_sources(scripts)}; style-src {hash_sources(styles)}; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def hash_sources(parts: Sequence[str]) -> str:
-    """Return the sources in a content security policy that allow some embedded texts.
-
-    Args:
-        parts: The texts.
-    """
-    digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in parts]
-    return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-
-@cache
-def _plotly_script() -> str:
-    """Return Plotly's JavaScript, as the installed package ships it."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise UserError("--html needs the package plotly: pip install plotly") from error
-    script: str = get_plotlyjs()
-    return _inside_element(script)
-
-
-@cache
-def _page_script() -> str:
-    """Return the page's own script: all parts in one scope of their own."""
-    body = "\n".join(page_part(f"js/{name}") for name in SCRIPTS)
-    return _inside_element(f'"use strict";\n(() => {{\n{body}\n}})();\n')
-
-
-def _inside_element(script: str) -> str:
-    """Escape text that would end the script element early, and use the line ends that a browser hashes."""
-    script = script.replace("\r\n", "\n").replace("\r", "\n")
-    return re.sub(r"<(?=/script|!--|script)", r"\\x3c", script, flags=re.IGNORECASE)
-
-
-@cache
-def page_part(name: str, package: str = __package__) -> str:
-    """Return the text of a part of a page.
-
-    Args:
-        name: Name of the file.
-        package: Package of the page, with the file in its folder ``template``.
-    """
-    return files(package).joinpath("template", name).read_text(encoding="utf-8")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from string import ascii_letters, digits
 
-from ledger_lab.ledger import HORIZON, Attempt, Evaluation, PanelResult, Run
+from ledger_lab.ledger import HORIZON, PanelResult, Run
 
 EPISODES = 2_000_000
 """Limit on the episodes of all sheets together; each takes one byte of the page."""
@@ -54,61 +53,42 @@ class OutcomeCollection:
     """Sheets left out, to keep the page small."""
 
 
-class OutcomeCollector:
-    """Collects the outcomes of every policy that was screened or evaluated.
+def collect_outcomes(
+    runs: Sequence[Run], episodes: int = EPISODES, on_run: Callable[[int], None] = lambda place: None
+) -> OutcomeCollection:
+    """Return the outcomes of every policy that was screened or evaluated.
 
     Confirmations are left out, as their seeds are fresh each time and do not show which seeds are hard. Invalid results
-    are left out, too. A collector reads the scores of a run again only when there are more of them.
+    are left out, too. If there are too many episodes in all, each run keeps its last sheets.
+
+    Args:
+        runs: The runs.
+        episodes: Largest number of episodes of all sheets together.
+        on_run: Called with the index of the run that is read.
     """
-
-    def __init__(self) -> None:
-        """Begin without a panel."""
-        self._places: dict[tuple[str, tuple[str, ...], tuple[int, ...]], int] = {}
-        self._panels: list[PanelEpisodes] = []
-        self._letters = {SUCCESS: _LETTERS[0], SHORT: _LETTERS[1]}
-        self._kept: dict[str, tuple[Path, int, list[PolicyOutcomes]]] = {}
-        """Sheets by run id, with the run's directory and the number of its scores."""
-
-    def collect(
-        self, runs: Sequence[Run], episodes: int = EPISODES, on_run: Callable[[int], None] = lambda place: None
-    ) -> OutcomeCollection:
-        """Return all sheets of some runs. If there are too many episodes in all, each run keeps its last sheets.
-
-        Args:
-            runs: The runs.
-            episodes: Largest number of episodes of all sheets together.
-            on_run: Called with the index of the run that is read.
-        """
-        sheets = []
-        for place, run in enumerate(runs):
-            on_run(place)
-            sheets.append(self._sheets(run))
-        total = sum(len(sheet.letters) for own in sheets for sheet in own)
-        share = min(1.0, episodes / max(1, total))
-        kept = [own[-max(1, int(share * len(own))) :] for own in sheets]
-        left_out = sum(map(len, sheets)) - sum(map(len, kept))
-        return OutcomeCollection(panels=[*self._panels], ends=[*self._letters], sheets=kept, left_out=left_out)
-
-    def _sheets(self, run: Run) -> list[PolicyOutcomes]:
-        """Return the sheets of a run."""
-        parts: list[Attempt | Evaluation] = [*run.attempts, *run.evaluations]
-        scores = sum(len(journal.places(PanelResult)) for part in parts for journal in part.journals)
-        kept = self._kept.get(run.run_id)
-        if scores and kept is not None and kept[:2] == (run.directory, scores):
-            return kept[2]
+    places: dict[tuple[str, tuple[str, ...], tuple[int, ...]], int] = {}
+    panels: list[PanelEpisodes] = []
+    letters = {SUCCESS: _LETTERS[0], SHORT: _LETTERS[1]}
+    sheets: list[list[PolicyOutcomes]] = []
+    for place, run in enumerate(runs):
+        on_run(place)
         own = []
         for row in _scored(run):
             outcomes = row.outcomes
             key = (row.panel_id, tuple(outcomes.cell), tuple(outcomes.seed))
-            if key not in self._places:
-                self._places[key] = len(self._panels)
-                self._panels.append(_panel_episodes(row))
+            if key not in places:
+                places[key] = len(panels)
+                panels.append(_panel_episodes(row))
             text = "".join(
-                _letter(ok, end, self._letters) for ok, end in zip(outcomes.success, outcomes.ended_by, strict=True)
+                _letter(ok, end, letters) for ok, end in zip(outcomes.success, outcomes.ended_by, strict=True)
             )
-            own.append(PolicyOutcomes(panel=self._places[key], checkpoint=row.checkpoint, letters=text))
-        self._kept[run.run_id] = (run.directory, scores, own)
-        return own
+            own.append(PolicyOutcomes(panel=places[key], checkpoint=row.checkpoint, letters=text))
+        sheets.append(own)
+    total = sum(len(sheet.letters) for own in sheets for sheet in own)
+    share = min(1.0, episodes / max(1, total))
+    kept = [own[-max(1, int(share * len(own))) :] for own in sheets]
+    left_out = sum(map(len, sheets)) - sum(map(len, kept))
+    return OutcomeCollection(panels=panels, ends=[*letters], sheets=kept, left_out=left_out)
 
 
 def _scored(run: Run) -> list[PanelResult]:

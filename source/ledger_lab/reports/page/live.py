@@ -1,39 +1,63 @@
-"""What goes on now, as the page shows it: what waits and runs, what needs attention, and what money is left.
-
-All figures are words that are ready to show; :mod:`ledger_lab.cli.live_page` makes them from a watch of the
-ledger.
-"""
+"""What goes on now, on a page that lives: what waits and runs, what needs attention, and what money is left."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Literal
 
-Style = Literal["good", "short", "bad", "running", "word"]
-"""Classes of the page's style sheet that colour a state."""
+from ledger_lab.ledger import Run
+from ledger_lab.reports.page.parts import page_template
+from ledger_lab.reports.serving.run_files import console, console_tail, policies, videos
+from ledger_lab.reports.watch import RunProgress, Severity, State, Watch, words
+from ledger_lab.units import usd
+
+Address = Callable[[Run, Literal["policies", "videos"], str], str]
+"""Returns the address of a file of a run: its kind, and its path below the run's directory."""
+
+LOOKS = {
+    State.HUNG: ("■", "bad"),
+    State.SILENT: ("■", "bad"),
+    State.LOST: ("✖", "bad"),
+    State.PREEMPTED: ("▲", "short"),
+    State.QUEUED: ("…", "word"),
+    State.RUNNING: ("●", "running"),
+    State.ENDED: ("–", "word"),
+}
+"""Sign and class of the style sheet of each state, those that need attention first."""
+
+_STYLES = {Severity.CRITICAL: "bad", Severity.WARNING: "short", Severity.NOTICE: "word"}
+_ORDER = list(LOOKS)
+
+_MOST_RUNS = 200
+"""Trainings on the live part; with more, those that need attention come first."""
+_MOST_LOGS = 50
+"""Trainings whose console is shown."""
+_LOG_BYTES = 6000
+"""Size of the tail of a console [B]."""
+_MOST_POLICIES = _MOST_VIDEOS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """How the page shows a state of a training."""
+class LivePart:
+    """The part of the page that changes while trainings run."""
 
-    sign: str
-    style: Style
-
-
-LOOKS = {
-    "hung": Look(sign="■", style="bad"),
-    "silent": Look(sign="■", style="bad"),
-    "lost": Look(sign="✖", style="bad"),
-    "preempted": Look(sign="▲", style="short"),
-    "queued": Look(sign="…", style="word"),
-    "running": Look(sign="●", style="running"),
-    "ended": Look(sign="–", style="word"),
-}
-"""Looks of the states of :class:`ledger_lab.reports.watch.State`, those that need attention first."""
-
-_GOING_ON = ("hung", "silent", "queued", "running")
-"""States of trainings that wait or cost money now."""
+    watch: Watch
+    runs: Mapping[str, Run]
+    """The runs of the ledger, by id."""
+    address: Address
+    written_at: float
+    """When it was written [s since 1970]."""
+    every_s: float
+    """Time between two writings [s]."""
+    due_s: float
+    """Longest time until the next writing [s]."""
+    ended: bool = False
+    """Whether its writer has ended, so that nothing follows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,84 +70,107 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveRun:
-    """A training that waits, runs, or was preempted or lost lately."""
+class _Row:
+    """A training that waits, runs, or was preempted or lost lately, with its files."""
 
-    name: str
-    """Run id, or the name of a training that has no run yet."""
-    state: str
-    """A key of :data:`LOOKS`."""
+    progress: RunProgress
     said: str
-    """More about the state."""
-    task: str
-    cohort: str
-    progress: float | None
+    """More about its state."""
+    share: float | None
     """Share of the way to its end, in [0, 1]; ``None`` if unknown."""
-    iterations: str
-    score: str
-    """Its best score, against the target."""
-    time_left: str
-    usd_left: str
-    spent: str
     log_name: str = ""
-    """Name of the file with its console output; empty if there is none."""
     log: str = ""
-    """Last lines of that file."""
+    """Last lines of its console."""
     links: tuple[Link, ...] = ()
-    """Its newest policies and videos."""
-
-    @property
-    def look(self) -> Look:
-        """How its state is shown."""
-        return LOOKS[self.state]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Notice:
-    """Something that needs attention."""
+def render_live(live: LivePart) -> str:
+    """Return the live part of a page as HTML.
 
-    subject: str
-    sentence: str
-    way_out: str
-    style: Style
+    Args:
+        live: The live part.
+    """
+    watch = live.watch
+    states = Counter(progress.state for progress in watch.runs)
+    rows = list(_rows(live))
+    return page_template("live.html").render(
+        live=live,
+        watch=watch,
+        counts=[(state, states[state], *LOOKS[state]) for state in LOOKS if states[state]],
+        rows=rows,
+        left_out=len(watch.runs) - len(rows),
+        looks=LOOKS,
+        styles=_STYLES,
+        alert_style=_alert_style(watch),
+        words=words,
+        usd=usd,
+        written=datetime.fromtimestamp(live.written_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Money:
-    """What a cohort or a study has spent, and what it will spend."""
+def run_links(run: Run, address: Address, most_policies: int = 1, most_videos: int = 1) -> tuple[Link, ...]:
+    """Return links to the newest policies and videos of a run, the newest first.
 
-    name: str
-    kind: str
-    runs: str
-    spent: str
-    rate: str
-    forecast: str
-    budget: str
+    Args:
+        run: The run.
+        address: Returns the addresses of files.
+        most_policies: Largest number of policies.
+        most_videos: Largest number of videos.
+    """
+    saved = [
+        Link(title=f"policy {path}", address=address(run, "policies", path))
+        for path in islice(policies(run), most_policies)
+    ]
+    films = [
+        Link(title=f"video {path.removeprefix('videos/')}", address=address(run, "videos", path))
+        for path in videos(run)[:most_videos]
+    ]
+    return (*saved, *films)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LivePart:
-    """The part of the page that changes while trainings run."""
+def _alert_style(watch: Watch) -> str:
+    """Return the class of the number of alerts; the most severe alert comes first."""
+    if not watch.alerts:
+        return "good"
+    return "bad" if watch.alerts[0].severity is Severity.CRITICAL else "short"
 
-    written_at: float
-    """When it was written [s since 1970]."""
-    every_s: float
-    """Time between two writings [s]."""
-    due_s: float
-    """Longest time until the next writing, also if nothing changes [s]."""
-    ended: bool = False
-    """Whether its writer has ended, so that nothing follows."""
-    runs: tuple[LiveRun, ...] = ()
-    left_out: int = 0
-    """Trainings that are not shown."""
-    counts: tuple[tuple[str, int], ...] = ()
-    """Number of trainings in each state that occurs, in the order of :data:`LOOKS`."""
-    notices: tuple[Notice, ...] = ()
-    money: tuple[Money, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What could not be found out."""
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether a training waits or runs."""
-        return any(name in _GOING_ON for name, _ in self.counts)
+def _rows(live: LivePart) -> Iterator[_Row]:
+    """Yield the trainings that are shown, those that need attention first."""
+    ordered = sorted(live.watch.runs, key=lambda progress: _ORDER.index(progress.state))
+    for place, progress in enumerate(ordered[:_MOST_RUNS]):
+        run = None if progress.run_id is None else live.runs.get(progress.run_id)
+        if run is None:
+            yield _Row(progress=progress, said=_said(progress), share=_share(progress))
+            continue
+        log_name, log = "", ""
+        if place < _MOST_LOGS and (name := console(run)) is not None:
+            with suppress(OSError):  # it was removed meanwhile
+                log_name, log = name, console_tail(run, name, _LOG_BYTES)
+        links = run_links(run, live.address, _MOST_POLICIES, _MOST_VIDEOS)
+        yield _Row(
+            progress=progress, said=_said(progress), share=_share(progress), log_name=log_name, log=log, links=links
+        )
+
+
+def _said(progress: RunProgress) -> str:
+    """Return more about the state of a training."""
+    said = [] if progress.said is None else [progress.said]
+    if progress.target_reached:
+        said.append("target reached")
+    if progress.attempts > 1:
+        said.append(f"attempt {progress.attempts}")
+    quiet = progress.state in (State.SILENT, State.LOST) and progress.last_row_at is not None
+    since = progress.last_row_at if quiet else progress.since
+    said.append(f"{'last row' if quiet else 'since'} {since:%Y-%m-%d %H:%M:%S} UTC")
+    return " · ".join(said)
+
+
+def _share(progress: RunProgress) -> float | None:
+    """Return the share of the way to the end of a training: of the time if it is known, else of the iterations."""
+    if progress.left_s is not None and progress.left_s.expected is not None:
+        whole_s = progress.wall_s + progress.left_s.expected
+        return progress.wall_s / whole_s if whole_s > 0 else None
+    if not progress.max_iterations:
+        return None
+    return min(1.0, progress.iterations / progress.max_iterations)

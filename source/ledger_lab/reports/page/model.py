@@ -15,11 +15,10 @@ from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import shown_columns
-from ledger_lab.reports.page.curves import CurveKeeper
-from ledger_lab.reports.page.episodes import OutcomeCollector, PanelEpisodes, PolicyOutcomes
+from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.pictures import ScalingPart
-from ledger_lab.reports.page.series import Curve, TelemetrySeries
+from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
 from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repeated import repeated_runs
 from ledger_lab.reports.repricing import repricing_lines
@@ -87,6 +86,7 @@ class PageModel:
     source: str
     """Name of the ledger, as the user gave it."""
     created_at: str
+    """When the page was made; empty on a page that lives, whose live part says when it was written."""
     left_out_runs: int
     """Runs of the ledger that are not on the page."""
     repricing: list[tuple[str, str]]
@@ -118,27 +118,17 @@ class PageModel:
         return {**values, "columns": titles}
 
 
-class PageMemory:
-    """What pages that are made one after the other need not compute again."""
-
-    def __init__(self) -> None:
-        """Begin empty."""
-        self.curves = CurveKeeper()
-        self.outcomes = OutcomeCollector()
-
-
 def build_model(
     runs: Sequence[Run],
     summaries: Sequence[RunSummary],
     cohorts: Sequence[CohortSummary],
     *,
     source: str,
-    created_at: str,
+    created_at: str = "",
     asked: Price | None = None,
     absent: Sequence[Cohort] = (),
     left_out_runs: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
-    memory: PageMemory | None = None,
     links: Callable[[Run], tuple[Link, ...]] = lambda run: (),
 ) -> PageModel:
     """Compute everything that the page shows.
@@ -148,12 +138,11 @@ def build_model(
         summaries: Their figures, in the same order.
         cohorts: Figures of their cohorts.
         source: Name of the ledger, shown to the reader.
-        created_at: Time of creation, shown to the reader.
+        created_at: Time of creation, shown to the reader; empty for a page that lives.
         asked: Price that replaces the declared prices.
         absent: Declared cohorts without a run.
         left_out_runs: Runs of the ledger that are not among these.
         on_progress: Called with the number of runs read and the total; each run is read twice.
-        memory: Memory of the pages that were made before; ``None`` for a single page.
         links: Returns the links of a run.
 
     Returns:
@@ -161,7 +150,6 @@ def build_model(
     """
     groups = by_yardstick(summaries)
     places = {member.run_id: place for place, (_, members) in enumerate(groups) for member in members}
-    memory = memory or PageMemory()
     points = next((limit for limit in POINTS if limit * len(runs) <= CURVE_POINTS), POINTS[-1])
 
     def tell(runs_read: int) -> None:
@@ -169,11 +157,11 @@ def build_model(
             on_progress(runs_read, 2 * len(runs))
 
     repeated = repeated_runs(summaries)
-    collection = memory.outcomes.collect(runs, on_run=tell)
+    collection = collect_outcomes(runs, on_run=tell)
     page_runs = []
     for place, (run, summary, sheets) in enumerate(zip(runs, summaries, collection.sheets, strict=True)):
         tell(len(runs) + place)
-        curves = memory.curves.curves(run, points, metered=len(runs) - place <= METERED_RUNS)
+        metered = len(runs) - place <= METERED_RUNS
         page_runs.append(
             PageRun(
                 summary=dataclasses.replace(summary, checkpoints=[], health=[]),
@@ -181,8 +169,8 @@ def build_model(
                 yardstick=places[summary.run_id],
                 repeated=summary.run_id in repeated,
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
-                returns=curves.returns,
-                telemetry=curves.telemetry,
+                returns=return_curve(run, points),
+                telemetry=telemetry_series(run, points) if metered else [],
                 telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
                 health_events=_health_events(run),
                 sheets=sheets,

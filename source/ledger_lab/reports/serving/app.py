@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
-from ledger_lab.reports.page import page_policy, render_live
-from ledger_lab.reports.page.content import PageState
+from ledger_lab.reports.page import LivePage, page_policy, render_live
 from ledger_lab.reports.serving.gate import Gate
 from ledger_lab.reports.serving.run_files import console, console_tail, open_below, policies, videos
 
@@ -26,14 +24,14 @@ _LOG_BYTES = 1 << 20
 """Size of the tail of a console that is shown [B]."""
 
 
-def make_app(state: Callable[[], PageState], token: str) -> Gate:
+def make_app(page: Callable[[], LivePage], token: str) -> Gate:
     """Return the application of a server.
 
     Args:
-        state: Returns the page as it is now.
+        page: Returns the page as it is now.
         token: Whoever knows it may read.
     """
-    pages = _Pages(state)
+    pages = _Pages(page)
     routes = [
         Route("/", pages.whole),
         Route("/live", pages.live),
@@ -48,29 +46,25 @@ def make_app(state: Callable[[], PageState], token: str) -> Gate:
 class _Pages:
     """Answers to requests. All of them run in threads, because they may read files."""
 
-    def __init__(self, state: Callable[[], PageState]) -> None:
+    def __init__(self, page: Callable[[], LivePage]) -> None:
         """Answer from a page."""
-        self._state, self._encoding = state, threading.Lock()
+        self._page = page
 
     def whole(self, request: Request) -> Response:
         """Return the page."""
         policy = f"{page_policy('served')}; frame-ancestors 'none'"
-        with self._encoding:  # once for all viewers
-            document = self._state().encoded
-        return HTMLResponse(document, 200, {"Content-Security-Policy": policy})
+        return _html(self._page().render(), {"Content-Security-Policy": policy})
 
     def live(self, request: Request) -> Response:
         """Return the live part, and the version of the rest."""
-        state = self._state()
-        found = {"version": state.content.version, "now": time.time(), "html": render_live(state.live)}
+        page = self._page()
+        found = {"version": page.version, "now": time.time(), "html": render_live(page.live)}
         # In ASCII, because names of files need not be UTF-8.
         return Response(json.dumps(found), media_type="application/json")
 
     def parts(self, request: Request) -> Response:
         """Return the page without styles and scripts."""
-        with self._encoding:
-            parts = self._state().content.parts
-        return HTMLResponse(parts)
+        return _html(self._page().render_parts())
 
     def console(self, request: Request) -> Response:
         """Return the end of the console of a run."""
@@ -94,7 +88,7 @@ class _Pages:
 
     def _run(self, request: Request) -> Run:
         """Return the run that a request names."""
-        run = self._state().runs.get(request.path_params["run_id"])
+        run = self._page().live.runs.get(request.path_params["run_id"])
         if run is None:
             raise HTTPException(404)
         return run
@@ -110,6 +104,11 @@ class _Pages:
             return _OpenFile(open_below(run.directory, path), os.path.basename(path), media_type, disposition)
         except (OSError, UserError) as error:  # it was removed, or the run was damaged since
             raise HTTPException(404) from error
+
+
+def _html(document: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a page, whose texts need not be UTF-8."""
+    return HTMLResponse(document.encode(errors="replace"), headers=headers)
 
 
 class _OpenFile(FileResponse):

@@ -87,14 +87,24 @@ def spend_words(spend: Spend) -> str:
         parts.append(f"{usd(spend.evaluation_usd)} for separate evaluations")
     if spend.live_runs:
         parts.append(f"now {rate(spend.usd_per_hour)}")
-    forecasts = [estimate_usd(spend.forecast_usd)] if spend.forecast_usd is not None else []
-    forecasts += [estimate_hours(spend.forecast_h)] if spend.forecast_h is not None else []
-    if forecasts and (spend.live_runs or spend.missing):
-        parts.append(f"forecast {' and '.join(forecasts)}")
+    if (forecast := forecast_words(spend)) and (spend.live_runs or spend.missing):
+        parts.append(f"forecast {forecast}")
     if spend.unknown is not None:
         parts.append(f"no forecast of the cost: {spend.unknown}")
-    budgets = [usd(spend.budget_usd)] if spend.budget_usd is not None else []
-    budgets += [hours(spend.budget_h)] if spend.budget_h is not None else []
-    if budgets:
-        parts.append(f"budget {' and '.join(budgets)}")
+    if budget := budget_words(spend):
+        parts.append(f"budget {budget}")
     return f"{spend.kind} {spend.name}: {' · '.join(parts)}"
+
+
+def forecast_words(spend: Spend) -> str:
+    """Return the forecasts of a spend, in money and in time; empty without one."""
+    found = [estimate_usd(spend.forecast_usd)] if spend.forecast_usd is not None else []
+    found += [estimate_hours(spend.forecast_h)] if spend.forecast_h is not None else []
+    return " and ".join(found)
+
+
+def budget_words(spend: Spend) -> str:
+    """Return the budgets of a study, of money and of time; empty without one."""
+    found = [usd(spend.budget_usd)] if spend.budget_usd is not None else []
+    found += [hours(spend.budget_h)] if spend.budget_h is not None else []
+    return " and ".join(found)

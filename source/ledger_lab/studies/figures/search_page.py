@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from ledger_lab.errors import UserError
 from ledger_lab.reports.figures import can_draw
-from ledger_lab.reports.page.document import hash_sources, page_part, page_template, save_page
+from ledger_lab.reports.page import save_page
+from ledger_lab.reports.page.parts import hash_sources, page_part, page_template
 from ledger_lab.reports.page.pictures import picture_of
 from ledger_lab.studies.figures.searches import draw_search
 from ledger_lab.studies.reports.search_view import (

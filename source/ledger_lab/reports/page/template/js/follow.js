@@ -2,7 +2,7 @@
 
 const FOLLOWED = document.documentElement.dataset.follow; // "file", "served", or undefined for a page that is done
 const LATE_S = 15; // time that a writing may take, before the page is called stale
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 120_000; // a server of a large ledger reads for a while
 const SECTIONS = "main > section";
 const loadedAt = Date.now();
 let aheadS = 0; // how far this computer's clock is ahead of the server's

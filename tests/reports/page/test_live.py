@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 
-from ledger_lab.cli.live_page import live_part
+from markupsafe import escape
+
 from ledger_lab.ledger import read_ledger
-from ledger_lab.reports.page import render_live
-from ledger_lab.reports.page.live import LOOKS, LivePart
+from ledger_lab.reports.page import LivePart, render_live
+from ledger_lab.reports.page.live import LOOKS
 from ledger_lab.reports.watch import Alert, AlertKind, Estimate, RunProgress, Severity, Spend, State, Watch
 from tests.fakes.live import LiveTraining
 
@@ -36,28 +39,35 @@ ALERT = Alert(
 )  # fmt: skip
 
 
-def part_of(root: Path, *runs: RunProgress, **changes: object) -> LivePart:
+def part_of(root: Path, *runs: RunProgress) -> LivePart:
     """Return the live part of a watch."""
     watch = Watch(at=AT, log_root=str(root), runs=runs, cohorts=(SPEND,), studies=(), alerts=(ALERT,), notes=(HOSTILE,))
     known = {run.run_id: run for run in read_ledger(root).runs}
-    fields = {"written_at": 0.0, "every_s": 5.0, "due_s": 60.0, "address": lambda run, kind, path: f"{kind}/{path}"}
-    return live_part(dataclasses.replace(watch, **changes), known, **fields)  # type: ignore[arg-type]
+    return LivePart(
+        watch=watch, runs=known, address=lambda run, kind, path: f"{kind}/{path}", written_at=0, every_s=5, due_s=60
+    )
+
+
+def rows(html: str) -> list[str]:
+    """Return the texts of the rows of the table of trainings."""
+    table = html.partition("<tbody>")[2].partition("</tbody>")[0]
+    return [unescape(re.sub(r"<[^>]*>|\s+", " ", row)) for row in table.split("</tr>")[:-1]]
 
 
 def test_every_state_has_a_look() -> None:
-    assert {str(state) for state in State} == LOOKS.keys()
+    assert set(State) == LOOKS.keys()
 
 
 def test_what_needs_attention_comes_first_and_texts_stay_texts(tmp_path: Path) -> None:
     hung = dataclasses.replace(RUN, run_id="bb", name="bb", state=State.HUNG)
-    part = part_of(tmp_path, RUN, QUEUED, hung)
-    assert part.counts == (("hung", 1), ("queued", 1), ("running", 1))
-    assert [run.state for run in part.runs] == ["hung", "queued", "running"]
-    _, queued, running = part.runs
-    assert queued.said == "waits for resources · attempt 2 · since 2026-01-02 03:04:05 UTC"
-    assert (queued.progress, queued.time_left) == (0.0, "–")
-    assert (running.progress, running.time_left, running.usd_left) == (0.25, "3:00 [1:00, 4:00]", "≤ $1.50")
-    html = render_live(part)
+    html = render_live(part_of(tmp_path, RUN, QUEUED, hung))
+    counts = re.findall(r"<dt>(\w+)</dt><dd[^>]*>(?:<span[^>]*>.</span>)? ?(\d)", html)
+    assert counts == [("alerts", "1"), ("hung", "1"), ("queued", "1"), ("running", "1")]
+    first, queued, running = rows(html)
+    assert "bb" in first and "hung" in first
+    assert "waits for resources · attempt 2 · since 2026-01-02 03:04:05 UTC" in queued
+    assert "3:00 [1:00, 4:00]" in running and "≤ $1.50" in running and "iteration 30/100" in running
+    assert 'value="0.250"' in html and 'value="0.000"' in html
     assert HOSTILE not in html and html.count("&lt;b onclick") == 6
     assert "$3.00 [$2.00, $5.00]" in html and "2 of 4, 1 live" in html
 
@@ -68,14 +78,14 @@ def test_a_run_has_its_newest_files_and_the_end_of_its_console(tmp_path: Path) -
             training.iterate()
             training.save()
         training.say(f"{'x' * 9000}\n{HOSTILE}\n")
-    (run,) = part_of(tmp_path, RUN).runs
-    assert [link.title for link in run.links] == [f"policy model_{number}.pt" for number in (5, 4, 3)]
-    assert (run.log_name, run.log) == ("console.log", HOSTILE)
+    html = render_live(part_of(tmp_path, RUN))
+    assert re.findall(r"policy model_\d.pt", html) == [f"policy model_{number}.pt" for number in (5, 4, 3)]
+    assert f'<summary>Console: <bdi>console.log</bdi></summary><pre tabindex="0">{escape(HOSTILE)}</pre>' in html
 
 
 def test_of_many_trainings_those_that_need_attention_are_shown(tmp_path: Path) -> None:
     lost = dataclasses.replace(RUN, run_id=None, name="lost", state=State.LOST)
-    part = part_of(tmp_path, *[QUEUED] * 300, lost)
-    assert (part.runs[0].name, len(part.runs), part.left_out) == ("lost", 200, 101)
-    assert "101 more are not shown" in render_live(part)
+    html = render_live(part_of(tmp_path, *[QUEUED] * 300, lost))
+    assert (len(rows(html)), "lost" in rows(html)[0]) == (200, True)
+    assert "101 more are not shown" in html
     assert "No training waits or runs." in render_live(part_of(tmp_path))
