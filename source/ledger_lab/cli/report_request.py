@@ -62,9 +62,9 @@ class ReportRequest(Request):
     )
     follow: float | None = flag(
         None,
-        "With --html: keep running, look at the ledger after each of these periods, and rewrite the page if something "
-        "has changed. A browser that shows the file loads it again by itself. Ctrl-C ends. No server is needed, so the "
-        "page can lie on shared storage [s].",
+        "With --html: keep running, and read the ledger and rewrite the page after each of these periods. A browser "
+        "that shows the file loads it again by itself. Ctrl-C ends. No server is needed, so the page can lie on shared "
+        "storage [s].",
         metavar="SECONDS",
     )
     figures: Path | None = flag(

@@ -93,7 +93,7 @@ def serve(argv: Sequence[str]) -> int:
 
 
 class _SharedPage:
-    """The page for all viewers: the first request after a while reads the ledger, others meanwhile get the earlier page."""
+    """The page for all viewers: the first request after a while reads the ledger; others get the one before."""
 
     def __init__(self, reader: PageReader, page: LivePage) -> None:
         """Begin with a page."""

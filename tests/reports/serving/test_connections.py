@@ -36,11 +36,6 @@ class Running:
         connection.sendall(sent)
         return connection
 
-    def memory_bytes(self) -> int:
-        """Return what waits for clients in this process, and not in the kernel."""
-        open_ones = [each for each in self.server.server_state.connections if each.transport is not None]
-        return sum(each.transport.get_write_buffer_size() for each in open_ones)
-
     def is_answered(self) -> bool:
         """Tell whether a quick client gets its answer."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -113,7 +108,7 @@ def test_a_client_that_goes_on_sending_after_its_answer_is_given_up(start: Calla
 
 
 def test_a_client_that_does_not_read_its_answer_is_given_up(start: Callable[..., Running]) -> None:
-    running = start(READING_S=0.3)
+    running = start(ANSWER_S=0.3)
     with running.connect(HEAD) as slow:
         assert slow.recv(12) == b"HTTP/1.1 200"
         assert running.is_answered()
@@ -124,19 +119,6 @@ def test_a_client_that_does_not_read_its_answer_is_given_up(start: Callable[...,
                 received += len(part)
             raise ConnectionError("closed in the middle of the answer")
         assert received < len(ANSWER)
-
-
-def test_a_client_that_reads_steadily_gets_its_whole_answer(start: Callable[..., Running]) -> None:
-    """Both deadlines pass while it reads."""
-    running = start(READING_S=1.0, REQUEST_S=0.1)
-    pause = threading.Event()
-    received = 0
-    with running.connect(HEAD) as steady:
-        while received < len(ANSWER):
-            pause.wait(0.05)
-            part = steady.recv(1 << 20)
-            assert part, "the server has closed the connection"
-            received += len(part)
 
 
 def test_a_new_client_takes_the_place_of_one_that_asks_nothing(start: Callable[..., Running]) -> None:
@@ -150,9 +132,10 @@ def test_a_new_client_takes_the_place_of_one_that_asks_nothing(start: Callable[.
 
 
 def test_connections_that_are_being_answered_are_kept(start: Callable[..., Running]) -> None:
-    running = start(MAX_CONNECTIONS=1)
+    running = start(MAX_CONNECTIONS=1, REQUEST_S=0.1)
     with running.connect(HEAD) as busy:
         assert busy.recv(12) == b"HTTP/1.1 200"
+        threading.Event().wait(0.2)  # no deadline of the request ends the answer
         with running.connect() as late:
             assert late.recv(1) == b""
         received = 12
@@ -161,18 +144,6 @@ def test_connections_that_are_being_answered_are_kept(start: Callable[..., Runni
             if received > len(ANSWER):  # with its head
                 return
     pytest.fail(f"only {received} bytes came")
-
-
-def test_a_last_answer_that_is_not_read_counts_as_a_connection(start: Callable[..., Running]) -> None:
-    running = start(MAX_CONNECTIONS=2)
-    with ExitStack() as stack:
-        for _ in range(6):
-            client = stack.enter_context(running.connect(b"GET / HTTP/1.0\r\n\r\n"))
-            with suppress(ConnectionError):
-                client.recv(12)
-        state = running.server.server_state
-        wait_until(lambda: len(state.connections) <= 2, "no more than two connections are open", 60)
-        assert len(state.connections) == 2
 
 
 def test_clients_that_ask_again_and_again_and_do_not_read_keep_nobody_out(start: Callable[..., Running]) -> None:
@@ -189,12 +160,3 @@ def test_clients_that_ask_again_and_again_and_do_not_read_keep_nobody_out(start:
             with suppress(OSError):
                 crowd.send(asked)
         assert all(running.is_answered() for _ in range(20))
-
-
-def test_answers_that_are_not_read_take_little_memory(start: Callable[..., Running]) -> None:
-    running = start()
-    with ExitStack() as stack:
-        for _ in range(20):
-            stack.enter_context(running.connect(HEAD)).recv(12)
-        assert running.is_answered()
-        assert running.memory_bytes() <= 20 * (200 << 10)
