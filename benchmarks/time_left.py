@@ -16,8 +16,7 @@ from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.ledger.costs import RunTime
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.reports.watch.forecast import add_up, further_trainings
-from ledger_lab.reports.watch.time_left import time_left
+from ledger_lab.reports.watch.estimates import add_up, further_trainings, time_left
 from ledger_lab.units import percent
 
 _RUNS = (2, 5, 12, 40)

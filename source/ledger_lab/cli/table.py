@@ -24,7 +24,7 @@ from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.watch import AlertKind, watch_ledger
-from ledger_lab.reports.watch.show import alert_lines
+from ledger_lab.reports.watch.words import alert_lines
 
 
 def show_table(

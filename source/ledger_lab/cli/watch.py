@@ -22,8 +22,7 @@ from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.reports.watch import Limits, PlannedStudy, QueuedTraining, Severity, Watch, watch_ledger
-from ledger_lab.reports.watch.limits import FORGET_AFTER_S, HUNG_AFTER_S, IDLE_AFTER_S, QUEUE_AFTER_S
-from ledger_lab.reports.watch.show import alert_lines, render_watch
+from ledger_lab.reports.watch.words import alert_lines, render_watch
 from ledger_lab.reports.wings import wing_part
 
 EXIT_ALERTS = 3
@@ -103,10 +102,18 @@ class WatchRequest(Request):
         f"Print only these kinds of alerts: {', '.join(get_args(_Kind))}. Others do not change the exit status.",
         metavar="KIND",
     )
-    hung_after: float = _minutes(HUNG_AFTER_S, "A training is hung if only its supervisor has written for this time")
-    idle_after: float = _minutes(IDLE_AFTER_S, "A machine is idle if it has run nothing for this time after a run")
-    queue_after: float = _minutes(QUEUE_AFTER_S, "A queue is stuck if trainings wait and none has run for this time")
-    forget_after: float = _minutes(FORGET_AFTER_S, "Show no alerts about runs and machines that ended longer ago")
+    hung_after: float = _minutes(
+        Limits.hung_after_s, "A training is hung if only its supervisor has written for this time"
+    )
+    idle_after: float = _minutes(
+        Limits.idle_after_s, "A machine is idle if it has run nothing for this time after a run"
+    )
+    queue_after: float = _minutes(
+        Limits.queue_after_s, "A queue is stuck if trainings wait and none has run for this time"
+    )
+    forget_after: float = _minutes(
+        Limits.forget_after_s, "Show no alerts about runs and machines that ended longer ago"
+    )
 
     def __post_init__(self) -> None:
         """Check the values.

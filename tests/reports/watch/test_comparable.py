@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.reports.watch.comparable import settings_of
+from ledger_lab.reports.watch.progress import settings_of
 from tests.fakes.ledgers import declared
 
 RUN = declared("aa", hardware={"cpu": "Xeon", "cpu_cores": 4}, request={"cpu_threads": None})

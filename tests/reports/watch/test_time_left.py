@@ -12,7 +12,7 @@ from benchmarks.time_left import ForecastScenario, Scenario, bench_time_left, co
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.ledger.costs import RunTime
-from ledger_lab.reports.watch.time_left import (
+from ledger_lab.reports.watch.estimates import (
     LAST_ITERATION,
     TIME_LIMIT,
     seconds_to_end,
@@ -62,7 +62,7 @@ def test_without_a_slower_earlier_run_there_is_only_a_bound(earlier: list[RunTim
     found = time_left(earlier, 60.0, 240.0)
     assert found is not None
     assert (found.expected, found.low, found.high) == (None, None, 240.0)
-    assert found.basis.startswith("at most until its last iteration, at its own speed")
+    assert found.basis.startswith(f"at most until {LAST_ITERATION}")
     assert time_left(earlier, 60.0, None) is None, "unknown, and not 0"
 
 
@@ -75,8 +75,10 @@ def test_a_time_limit_bounds_the_forecast(tmp_path: Path) -> None:
     assert (left_s, end) == (pytest.approx(100.0 - sum(each.wall_ns for each in runs["aa"].attempts) / 1e9), TIME_LIMIT)
     assert left_s is not None and 0.0 < left_s <= 40.0
     assert seconds_to_end(runs["bb"]) == (pytest.approx(2.0), LAST_ITERATION)
-    unknown = time_to_end(86_300.0, TIME_LIMIT, "because it does not stop", is_known=False)
-    assert unknown is not None and (unknown.expected, unknown.high) == (None, 86_300.0), "it may end sooner"
+    make_run(tmp_path, "cc", iterations=0, ago_s=1.0, stop_at_target=False, **limited)
+    waiting = next(run for run in read_ledger(tmp_path).runs if run.run_id == "cc")
+    unknown = time_to_end(waiting)
+    assert unknown is not None and unknown.expected is None and unknown.high is not None, "it may end sooner"
     found = time_left([], 60.0, left_s, end)
     assert found is not None and found.basis.startswith("at most until its time limit: there is no earlier run")
     curve = time_left(reached(100.0, 200.0), 60.0, 40.0, end)

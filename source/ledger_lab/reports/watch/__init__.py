@@ -1,20 +1,20 @@
 """Progress of live runs, forecasts of spend, and alerts about what wastes money."""
 
-from ledger_lab.reports.watch.limits import Limits
 from ledger_lab.reports.watch.model import (
     CONFIDENCE,
     SCHEMA_VERSION,
     Alert,
     AlertKind,
     Estimate,
+    Limits,
     PlannedStudy,
+    QueuedTraining,
     RunProgress,
     Severity,
     Spend,
     State,
     Watch,
 )
-from ledger_lab.reports.watch.queues import QueuedTraining
 from ledger_lab.reports.watch.view import watch_ledger
 
 __all__ = [

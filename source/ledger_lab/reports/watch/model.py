@@ -1,4 +1,4 @@
-"""What a watch of a ledger finds: progress of live runs, spend, and alerts. All of it is plain data."""
+"""What a watch of a ledger is given, and what it finds: progress of live runs, spend, and alerts. All is plain data."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
+from ledger_lab.ledger.runs import silence_limit
 from ledger_lab.reports.health_events import HealthSummary
 
 SCHEMA_VERSION: Final = 1
@@ -16,6 +18,82 @@ SCHEMA_VERSION: Final = 1
 CONFIDENCE: Final = 0.8
 """Probability with which the interval of an :class:`Estimate` should hold. With 95 %, nine of ten intervals would end
 at the largest number of iterations, because few cohorts have forty runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Thresholds of alerts, which a user can change."""
+
+    hung_after_s: float = silence_limit(supervised=False).total_seconds()
+    """How long a supervised training may write no row [s]. It is the ledger's own limit for processes without a
+    supervisor: such a process, too, writes only its own rows, and is silent for minutes while kernels are compiled."""
+    idle_after_s: float = 600.0
+    """How long a machine may stand idle after its run [s]: long enough for a script to start the next training, or to
+    copy the results away."""
+    queue_after_s: float = 4 * 3600.0
+    """How long all trainings of a submission may wait while none of them runs [s]. Shorter waits are usual on shared
+    clusters."""
+    forget_after_s: float = 24 * 3600.0
+    """How long after its end a run or a machine is still told [s]: whoever looks once a day misses nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedTraining:
+    """A submitted training that waits or runs, according to its scheduler."""
+
+    name: str
+    """Name of the training in its plan."""
+    plan: str
+    """Name of the plan: the study, or the script."""
+    job: str
+    """Id of the job."""
+    index: int
+    """Index of the training in its plan."""
+    runs: bool
+    """Whether its job runs."""
+    said: str
+    """State of the job in words."""
+    submitted_at: datetime
+    started_at: datetime | None
+    """When the latest part of its job started; ``None`` if none has, or it is unknown."""
+    run_directory: Path | None
+    """Directory of the run that it made; ``None`` if it made none yet."""
+    output: Path
+    """File with what it printed."""
+    cancel: str
+    """Command that cancels the job."""
+
+
+class PlannedArm(Protocol):
+    """The trainings of a study with one combination of its factors."""
+
+    @property
+    def cohort(self) -> str:
+        """Cohort of their runs."""
+
+
+class PlannedStudy(Protocol):
+    """What a watch needs to know of a study: a forecast counts the trainings that it plans."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def budget_usd(self) -> float | None:
+        """What it may cost [USD]."""
+
+    @property
+    def budget_h(self) -> float | None:
+        """Wall-clock time that its trainings may take together [h]."""
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """Seeds of the trainings of each arm."""
+
+    @property
+    def arms(self) -> Sequence[PlannedArm]:
+        """Its arms."""
 
 
 class State(StrEnum):
@@ -62,38 +140,6 @@ class Severity(StrEnum):
     """The ledger can't tell whether something is wrong."""
 
 
-class PlannedArm(Protocol):
-    """The trainings of a study with one combination of its factors."""
-
-    @property
-    def cohort(self) -> str:
-        """Cohort of their runs."""
-
-
-class PlannedStudy(Protocol):
-    """What a watch needs to know of a study: a forecast counts the trainings that it plans."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def budget_usd(self) -> float | None:
-        """What it may cost [USD]."""
-
-    @property
-    def budget_h(self) -> float | None:
-        """Wall-clock time that its trainings may take together [h]."""
-
-    @property
-    def seeds(self) -> Sequence[int]:
-        """Seeds of the trainings of each arm."""
-
-    @property
-    def arms(self) -> Sequence[PlannedArm]:
-        """Its arms."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     """An estimate of an amount that is not known yet, in the unit of the field that holds it."""
@@ -124,40 +170,40 @@ class RunProgress:
     since: datetime
     """When the state began: for a waiting job, its submission; for a running attempt, its start; else its last sign of
     life."""
-    last_row_at: datetime | None
+    last_row_at: datetime | None = None
     """When any of its processes wrote its last row."""
-    host: str | None
+    host: str | None = None
     """Machine of the first process of its last attempt."""
-    study: str | None
+    study: str | None = None
     """The study that it belongs to, if this is known."""
-    cohort: str | None
-    task: str | None
-    rl_library: str | None
-    seed: int | None
-    attempts: int
+    cohort: str | None = None
+    task: str | None = None
+    rl_library: str | None = None
+    seed: int | None = None
+    attempts: int = 0
     """Attempts so far."""
-    target_success: float | None
-    target_reached: bool
-    screenings: int
+    target_success: float | None = None
+    target_reached: bool = False
+    screenings: int = 0
     """Screenings so far; scores that are invalid do not count."""
-    confirmations: int
+    confirmations: int = 0
     """Confirmations so far, passed or not."""
-    best_score: float | None
+    best_score: float | None = None
     """Largest share of successes of a screening, or of a confirmation if one was made."""
-    iterations: int
+    iterations: int = 0
     """Iterations done."""
-    max_iterations: int | None
-    wall_s: float
+    max_iterations: int | None = None
+    wall_s: float = 0.0
     """Wall-clock time of all attempts so far [s]."""
-    usd: float | None
+    usd: float | None = None
     """Spent so far [USD]; ``None`` if it has no price."""
-    usd_per_hour: float | None
+    usd_per_hour: float | None = None
     """What it costs while it goes on [USD/h]; ``None`` if it has no price."""
-    left_s: Estimate | None
+    left_s: Estimate | None = None
     """Time until it ends: until a policy is confirmed if it stops then, and at most until its last iteration or its
     time limit [s]. If it is hung, silent, lost or preempted, it is the time that it takes once it goes on. ``None`` if
     unknown."""
-    left_usd: Estimate | None
+    left_usd: Estimate | None = None
     """Cost of that time [USD]; ``None`` if unknown."""
     health: tuple[HealthSummary, ...] = ()
     """Its health events."""

@@ -1,23 +1,35 @@
-"""Progress of a run on its way to a verdict."""
+"""Where a run stands on its way to a verdict: its signs of life in the ledger, and what its scheduler says.
+
+Whether a run is lost is decided by the ledger alone (:attr:`ledger_lab.ledger.Attempt.status`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import os
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
+from typing import Final
 
-from ledger_lab.ledger import PanelResult, Run
+from ledger_lab.ledger import Attempt, JournalContent, PanelResult, Run, RunDeclared, Status
 from ledger_lab.ledger.costs import Price, RunTime
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.health_events import summarize_health
-from ledger_lab.reports.watch.model import Estimate, RunProgress, State
-from ledger_lab.reports.watch.money import usd_estimate, usd_per_hour
-from ledger_lab.reports.watch.queues import QueuedTraining
-from ledger_lab.reports.watch.signs import last_row_at
-from ledger_lab.reports.watch.time_left import seconds_to_end, seconds_to_last_iteration, time_left, time_to_end
+from ledger_lab.reports.watch.estimates import seconds_to_end, time_left, time_to_end, usd_estimate, usd_per_hour
+from ledger_lab.reports.watch.model import Estimate, Limits, QueuedTraining, RunProgress, State
+
+_ITERATIONS_OF_SILENCE: Final = 3.0
+"""A training whose iterations take long is hung after so many times of its mean iteration, if that is longer than the
+limit."""
+
+_MOST_EARLIER_RUNS: Final = 200
+"""Largest number of earlier runs that are read for one run, the newest ones. More would not narrow the estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +53,6 @@ class WatchedRun:
         return self.state in (State.RUNNING, State.HUNG, State.SILENT)
 
     @cached_property
-    def price(self) -> Price:
-        """Its price."""
-        return self.asked_price or Price.from_dict(self.run.declared.price)
-
-    @cached_property
     def last_row_at(self) -> datetime:
         """When any of its processes wrote its last row."""
         return last_row_at(self.run)
@@ -64,7 +71,7 @@ class WatchedRun:
     @cached_property
     def usd(self) -> float | None:
         """What it has cost so far [USD]; ``None`` without a price."""
-        return self.facts.cost_usd(self.price)
+        return self.facts.cost_usd(self.facts.price)
 
     @cached_property
     def usd_per_hour(self) -> float | None:
@@ -76,11 +83,9 @@ class WatchedRun:
         """Time that it has left [s]."""
         if self.state is State.ENDED:
             return None
-        bound_s, end = seconds_to_end(self.run)
         if not self.run.declared.stop_at_target:
-            why = "because it does not stop at its target"
-            return time_to_end(bound_s, end, why, is_known=seconds_to_last_iteration(self.run) is not None)
-        return time_left(self.earlier, self.facts.wall_s, bound_s, end)
+            return time_to_end(self.run)
+        return time_left(self.earlier, self.facts.wall_s, *seconds_to_end(self.run))
 
     @cached_property
     def left_usd(self) -> Estimate | None:
@@ -90,7 +95,160 @@ class WatchedRun:
     @cached_property
     def progress(self) -> RunProgress:
         """Its progress."""
-        return _progress(self)
+        run, facts, declared = self.run, self.facts, self.run.declared
+        judged = [row for _, row in facts.judged if row.invalid is None]
+        proof, target = facts.proof, declared.target_success
+        running = self.state is State.RUNNING and run.attempts
+        return RunProgress(
+            run_id=run.run_id,
+            name=run.run_id,
+            state=self.state,
+            said=None if self.job is None else self.job.said,
+            since=min(each.first_time for each in run.attempts[-1].journals) if running else self.last_row_at,
+            last_row_at=self.last_row_at,
+            host=self.host,
+            study=self.study,
+            cohort=run.cohort,
+            task=declared.task,
+            rl_library=declared.rl_library,
+            seed=declared.seed,
+            attempts=len(run.attempts),
+            target_success=target,
+            target_reached=proof is not None,
+            screenings=sum(row.purpose == "screening" for row in judged),
+            confirmations=len({row.confirmation for row in judged if row.purpose == "confirmation"}),
+            best_score=_best(judged, declared.panel_id) if proof is None else proof.share(target).share,
+            iterations=facts.updates,
+            max_iterations=declared.max_iterations,
+            wall_s=facts.wall_s,
+            usd=self.usd,
+            usd_per_hour=self.usd_per_hour,
+            left_s=self.left_s,
+            left_usd=self.left_usd,
+            health=tuple(summarize_health(run)),
+        )
+
+
+def _best(judged: Sequence[PanelResult], panel_id: str) -> float | None:
+    """Return the best score of a confirmation, or without one, of a screening."""
+    confirmations = [row for row in judged if row.purpose == "confirmation"]
+    screenings = [row for row in judged if row.purpose == "screening" and row.panel_id == panel_id]
+    return max((share_of(row.outcomes)[0] for row in confirmations or screenings), default=None)
+
+
+def state_of(run: Run, now: datetime, limits: Limits) -> State:
+    """Return where a run stands, according to the ledger.
+
+    Args:
+        run: The run.
+        now: The time.
+        limits: Thresholds.
+    """
+    if not run.attempts:
+        silent_s = (now - run.declared_at).total_seconds()
+        return State.RUNNING if silent_s < limits.hung_after_s else State.LOST
+    attempt = run.attempts[-1]
+    status = attempt.status
+    if status in (Status.RUNNING, Status.LOST, Status.PREEMPTED) and run.proven:
+        return State.ENDED  # it has done its work, although its last attempt may not have written its end
+    if status is Status.RUNNING:
+        if now - last_row_at(run) > attempt.silence_limit:
+            return State.SILENT  # the process exists on this machine, or it would be lost
+        silent_s = (now - trainer_row_at(run)).total_seconds()
+        if not attempt.supervisions or silent_s <= limits.hung_after_s:
+            return State.RUNNING
+        return State.HUNG if silent_s > _ITERATIONS_OF_SILENCE * _iteration_s(attempt) else State.RUNNING
+    if status is Status.LOST:
+        return State.LOST
+    return State.PREEMPTED if status is Status.PREEMPTED else State.ENDED
+
+
+def _iteration_s(attempt: Attempt) -> float:
+    """Return the mean time of the iterations of an attempt, start-up included [s]; 0 before the first one.
+
+    A resumed attempt begins with the iterations of earlier attempts, so it only counts windows.
+    """
+    sums = attempt.sums
+    return sums.wall_ns / 1e9 / sums.count if sums.iterations else 0.0
+
+
+def last_row_at(run: Run) -> datetime:
+    """Return when any process of a run wrote its last row."""
+    return max((_last(attempt.journals) for attempt in run.attempts), default=run.declared_at)
+
+
+def trainer_row_at(run: Run) -> datetime:
+    """Return when the training itself wrote its last row, in the last attempt.
+
+    Before its first row, it is the start of its supervisor.
+    """
+    attempt = run.attempts[-1]
+    if attempt.ranks:
+        return _last(attempt.ranks)
+    return min(journal.first_time for journal in attempt.journals)
+
+
+def _last(journals: Iterable[JournalContent]) -> datetime:
+    """Return when the last row of some journals was written."""
+    return max(journal.last_time for journal in journals)
+
+
+def has_changed(run: Run, since: datetime) -> bool:
+    """Tell whether a file in the directory of a run was written to since some time. No journal is read for that.
+
+    Args:
+        run: The run.
+        since: The time.
+    """
+    with suppress(FileNotFoundError), os.scandir(run.directory) as files:
+        return max((file.stat().st_mtime for file in files), default=math.inf) >= since.timestamp()
+    return True  # it was removed, and whoever reads it says so
+
+
+def settings_of(declared: RunDeclared) -> Hashable:
+    """Return what two runs must have in common, so that one says something about the time of the other.
+
+    It is task, panel, target, library, configuration without seeds, environments and processes, the checkpoint that the
+    networks began with, and the kind of machine.
+
+    Args:
+        declared: Declaration of a run.
+    """
+    on_cpu = not declared.device.startswith("cuda")
+    return (
+        declared.task,
+        declared.panel_id,
+        declared.target_success,
+        declared.rl_library,
+        tuple(sorted(declared.config_sha256.items())),
+        declared.physics,
+        declared.num_envs,
+        declared.world_size,
+        declared.machines,
+        None if declared.began_from is None else declared.began_from["sha256"],
+        on_cpu,
+        declared.machine,
+        tuple(declared.hardware.get(key) for key in ("cpu_cores", "cpu_quota") if on_cpu),
+    )
+
+
+def near_runs(run: Run, ledger_runs: Sequence[Run]) -> list[Run]:
+    """Return the newest other runs of the same cohort, or in the same folder: that of their library and experiment.
+
+    Other runs seldom have the same settings. No journal is read for that.
+
+    Args:
+        run: The run.
+        ledger_runs: All runs of the ledger, oldest first.
+    """
+    folder = run.directory.parent
+    near = (
+        other
+        for other in reversed(ledger_runs)
+        if other.run_id != run.run_id
+        and ((run.cohort is not None and other.cohort == run.cohort) or other.directory.parent == folder)
+    )
+    return [*islice(near, _MOST_EARLIER_RUNS)][::-1]
 
 
 def run_time(run: Run) -> RunTime:
@@ -101,88 +259,3 @@ def run_time(run: Run) -> RunTime:
     """
     wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
     return RunTime(wall_s=wall_s, to_target_s=seconds_to_target(run, run.judged))
-
-
-def _progress(watched: WatchedRun) -> RunProgress:
-    """Return the progress of a run."""
-    run, facts, declared = watched.run, watched.facts, watched.run.declared
-    proof = facts.proof
-    judged = [row for _, row in facts.judged if row.invalid is None]
-    return RunProgress(
-        run_id=run.run_id,
-        name=run.run_id,
-        state=watched.state,
-        said=None if watched.job is None else watched.job.said,
-        since=_since(watched),
-        last_row_at=watched.last_row_at,
-        host=watched.host,
-        study=watched.study,
-        cohort=run.cohort,
-        task=declared.task,
-        rl_library=declared.rl_library,
-        seed=declared.seed,
-        attempts=len(run.attempts),
-        target_success=declared.target_success,
-        target_reached=proof is not None,
-        screenings=sum(row.purpose == "screening" for row in judged),
-        confirmations=len({row.confirmation for row in judged if row.purpose == "confirmation"}),
-        best_score=_best(judged, declared.panel_id) if proof is None else proof.share(declared.target_success).share,
-        iterations=facts.updates,
-        max_iterations=declared.max_iterations,
-        wall_s=facts.wall_s,
-        usd=watched.usd,
-        usd_per_hour=watched.usd_per_hour,
-        left_s=watched.left_s,
-        left_usd=watched.left_usd,
-        health=tuple(summarize_health(run)),
-    )
-
-
-def waiting_training(job: QueuedTraining, study: str | None) -> RunProgress:
-    """Return the progress of a training that has no run yet.
-
-    Args:
-        job: Its job.
-        study: Its study, if this is known.
-    """
-    return RunProgress(
-        run_id=None,
-        name=job.name,
-        state=State.QUEUED,
-        said=job.said,
-        since=job.submitted_at,
-        last_row_at=None,
-        host=None,
-        study=study,
-        cohort=None,
-        task=None,
-        rl_library=None,
-        seed=None,
-        attempts=0,
-        target_success=None,
-        target_reached=False,
-        screenings=0,
-        confirmations=0,
-        best_score=None,
-        iterations=0,
-        max_iterations=None,
-        wall_s=0.0,
-        usd=None,
-        usd_per_hour=None,
-        left_s=None,
-        left_usd=None,
-    )
-
-
-def _since(watched: WatchedRun) -> datetime:
-    """Return when the state of a run began."""
-    if watched.state is State.RUNNING and watched.run.attempts:
-        return min(journal.first_time for journal in watched.run.attempts[-1].journals)
-    return watched.last_row_at
-
-
-def _best(judged: Sequence[PanelResult], panel_id: str) -> float | None:
-    """Return the best score of a confirmation, or without one, of a screening."""
-    confirmations = [row for row in judged if row.purpose == "confirmation"]
-    screenings = [row for row in judged if row.purpose == "screening" and row.panel_id == panel_id]
-    return max((share_of(row.outcomes)[0] for row in confirmations or screenings), default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from ledger_lab.ledger import STATE_FILE, Cohort
 from ledger_lab.ledger.costs import sum_if_known
 from ledger_lab.reports.finished import has_finished
-from ledger_lab.reports.watch.forecast import Part, add_up, further_trainings, rest_of_run
+from ledger_lab.reports.watch.estimates import Part, add_up, further_trainings, rest_of_run
 from ledger_lab.reports.watch.model import Estimate, PlannedStudy, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun
 
@@ -36,8 +36,8 @@ def _in_hours(left: Estimate | None) -> Estimate | None:
     """Return an estimate in seconds as one in hours."""
     if left is None:
         return None
-    ends = (None if each is None else each / _HOUR_S for each in (left.expected, left.low, left.high))
-    return Estimate(**dict(zip(("expected", "low", "high"), ends, strict=True)), basis=left.basis)
+    expected, low, high = (None if each is None else each / _HOUR_S for each in (left.expected, left.low, left.high))
+    return Estimate(expected=expected, low=low, high=high, basis=left.basis)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Arm:
                 continue
             alike = [runs for runs in found if runs[0].run.declared.seed == seed]
             if self.seeds is None:
-                alike = [runs for runs in alike if not _goes_on_or_has_ended(runs[-1])]
+                alike = [runs for runs in alike if runs[-1].state is not State.RUNNING and not _has_ended(runs[-1])]
             if alike:
                 alike[0].append(each)
             else:
@@ -76,12 +76,12 @@ class Arm:
     @cached_property
     def ended(self) -> list[list[WatchedRun]]:
         """Trainings that have ended for good."""
-        return [runs for runs in self.trainings if any(_has_ended(each) for each in runs)]
+        return [runs for runs in self.trainings if any(map(_has_ended, runs))]
 
     @cached_property
     def unended(self) -> list[list[WatchedRun]]:
         """Trainings that have started, and have not ended for good."""
-        return [runs for runs in self.trainings if not any(_has_ended(each) for each in runs)]
+        return [runs for runs in self.trainings if not any(map(_has_ended, runs))]
 
     @cached_property
     def live(self) -> list[WatchedRun]:
@@ -91,9 +91,8 @@ class Arm:
     @cached_property
     def resumable(self) -> list[WatchedRun]:
         """Latest runs of trainings that were interrupted, and continue from a saved state when they start again."""
-        going_on = (State.RUNNING, State.ENDED)
-        last = [runs[-1] for runs in self.unended]
-        return [each for each in last if each.state not in going_on and (each.run.directory / STATE_FILE).is_file()]
+        last = [runs[-1] for runs in self.unended if runs[-1].state not in (State.RUNNING, State.ENDED)]
+        return [each for each in last if (each.run.directory / STATE_FILE).is_file()]
 
     @property
     def missing(self) -> int | None:
@@ -115,25 +114,20 @@ class Arm:
             known = [amount for amount in amounts if amount is not None]
             if len(known) < len(amounts):
                 return None
-            parts.append(further_trainings(fresh, known, self._bound(unit)))
+            bounds = [bound for each in self.live if (bound := _bound(each, unit)) is not None]
+            parts.append(further_trainings(fresh, known, max(bounds, default=None)))
         found = [part for part in parts if part is not None]
         return found if len(found) == len(parts) else None
 
-    def _bound(self, unit: _Unit) -> float | None:
-        """Return what a live run takes at most; ``None`` if none tells."""
-        whole = [
-            sum_if_known(
-                [unit.of_run(each), None if left is None else left.expected if left.high is None else left.high]
-            )
-            for each in self.live
-            for left in (unit.left(each),)
-        ]
-        return max((bound for bound in whole if bound is not None), default=None)
 
-
-def _goes_on_or_has_ended(watched: WatchedRun) -> bool:
-    """Tell whether a run goes on now, or has ended for good."""
-    return watched.state is State.RUNNING or _has_ended(watched)
+def _bound(watched: WatchedRun, unit: _Unit) -> float | None:
+    """Return what a live run takes at most; ``None`` if it is unknown."""
+    left = unit.left(watched)
+    return (
+        None
+        if left is None
+        else sum_if_known([unit.of_run(watched), left.expected if left.high is None else left.high])
+    )
 
 
 def _has_ended(watched: WatchedRun) -> bool:
@@ -149,8 +143,9 @@ def cohort_spend(name: str, runs: Sequence[WatchedRun], declared: Cohort | None)
         runs: All its runs, oldest first.
         declared: Its declaration, if its size was declared.
     """
-    arm = Arm(cohort=name, planned=None if declared is None else declared.size, runs=tuple(runs))
-    return _spend("cohort", name, [arm], None, None)
+    return _spend(
+        "cohort", name, [Arm(cohort=name, planned=None if declared is None else declared.size, runs=tuple(runs))]
+    )
 
 
 def study_spend(study: PlannedStudy, runs: Mapping[str, Sequence[WatchedRun]]) -> Spend:
@@ -160,13 +155,9 @@ def study_spend(study: PlannedStudy, runs: Mapping[str, Sequence[WatchedRun]]) -
         study: The study.
         runs: All its runs, oldest first, by cohort.
     """
+    seeds = frozenset(study.seeds)
     arms = [
-        Arm(
-            cohort=arm.cohort,
-            planned=len(study.seeds),
-            seeds=frozenset(study.seeds),
-            runs=tuple(runs.get(arm.cohort, ())),
-        )
+        Arm(cohort=arm.cohort, planned=len(study.seeds), seeds=seeds, runs=tuple(runs.get(arm.cohort, ())))
         for arm in study.arms
     ]
     return _spend("study", study.name, arms, study.budget_usd, study.budget_h)
@@ -176,15 +167,13 @@ def _spend(
     kind: Literal["cohort", "study"],
     name: str,
     arms: Sequence[Arm],
-    budget_usd: float | None,
-    budget_h: float | None,
+    budget_usd: float | None = None,
+    budget_h: float | None = None,
 ) -> Spend:
     """Add up the arms."""
     runs = [each for arm in arms for each in arm.runs]
     live = [each for each in runs if each.is_live]
-    missing = [arm.missing for arm in arms]
-    planned = [arm.planned for arm in arms]
-    spent_usd = _spent_usd(runs)
+    spent_usd = sum_if_known([each.usd for each in runs])
     spent_h = math.fsum(each.facts.wall_s for each in runs) / _HOUR_S
     evaluated = [each.facts for each in runs if each.facts.evaluation_afterwards_s is not None]
     return Spend(
@@ -192,8 +181,8 @@ def _spend(
         name=name,
         runs=len(runs),
         live_runs=len(live),
-        planned=None if None in planned else sum(each or 0 for each in planned),
-        missing=None if None in missing else sum(each or 0 for each in missing),
+        planned=_sum(arm.planned for arm in arms),
+        missing=_sum(arm.missing for arm in arms),
         spent_usd=spent_usd,
         spent_h=spent_h,
         evaluation_usd=sum_if_known([each.evaluation_afterwards_usd for each in evaluated]) if evaluated else None,
@@ -202,13 +191,15 @@ def _spend(
         forecast_h=_forecast(arms, _HOURS, spent_h),
         budget_usd=budget_usd,
         budget_h=budget_h,
-        unknown=_unknown(arms, runs, spent_usd),
+        unknown=_unknown(arms, runs),
     )
 
 
-def _spent_usd(runs: Sequence[WatchedRun]) -> float | None:
-    """Return the spend of some runs [USD]; ``None`` if one has no price."""
-    return sum_if_known([each.usd for each in runs])
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Add up numbers; ``None`` if one is unknown."""
+    found = [*counts]
+    known = [count for count in found if count is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None:
@@ -218,20 +209,17 @@ def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None
         if (own := arm.parts(unit)) is None:
             return None
         parts += own
-    live, missing, ended = (
-        sum(len(arm.live) for arm in arms),
-        sum(arm.missing or 0 for arm in arms),
-        sum(len(arm.ended) for arm in arms),
-    )
+    live, ended = sum(len(arm.live) for arm in arms), sum(len(arm.ended) for arm in arms)
+    missing = sum(arm.missing or 0 for arm in arms)
     words = f"{live} live and {missing} missing training{'' if missing == 1 else 's'}"
     return add_up(spent, parts, f"{words}, by {ended} that have ended and by the speed of live ones")
 
 
-def _unknown(arms: Sequence[Arm], runs: Sequence[WatchedRun], spent_usd: float | None) -> str | None:
+def _unknown(arms: Sequence[Arm], runs: Sequence[WatchedRun]) -> str | None:
     """Return why there is no forecast of the cost; ``None`` if there is one."""
-    if spent_usd is None:
-        unpriced = next(each.run.run_id for each in runs if each.usd is None)
-        return f"run {unpriced} has no price"
+    for each in runs:
+        if each.usd is None:
+            return f"run {each.run.run_id} has no price"
     for arm in arms:
         if arm.parts(_USD) is not None:
             continue

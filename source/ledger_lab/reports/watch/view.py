@@ -15,15 +15,26 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, Run
 from ledger_lab.ledger.costs import Price, RunTime
-from ledger_lab.reports.watch.alerts import most_severe_first, queue_alerts, run_alerts, silent_jobs
-from ledger_lab.reports.watch.budget_alerts import budget_alerts
-from ledger_lab.reports.watch.comparable import is_comparable, is_superseded_by, near_runs
-from ledger_lab.reports.watch.limits import Limits
-from ledger_lab.reports.watch.machines import idle_alerts
-from ledger_lab.reports.watch.model import Alert, PlannedStudy, Spend, State, Watch
-from ledger_lab.reports.watch.progress import WatchedRun, run_time, waiting_training
-from ledger_lab.reports.watch.queues import QueuedTraining
-from ledger_lab.reports.watch.signs import changed_directories, state_of
+from ledger_lab.reports.watch.alerts import (
+    Look,
+    budget_alerts,
+    idle_alerts,
+    most_severe_first,
+    queue_alerts,
+    run_alerts,
+    silent_jobs,
+)
+from ledger_lab.reports.watch.model import (
+    Alert,
+    Limits,
+    PlannedStudy,
+    QueuedTraining,
+    RunProgress,
+    Spend,
+    State,
+    Watch,
+)
+from ledger_lab.reports.watch.progress import WatchedRun, has_changed, near_runs, run_time, settings_of, state_of
 from ledger_lab.reports.watch.spend import cohort_spend, study_spend
 
 
@@ -60,10 +71,7 @@ def watch_ledger(
     return Watch(
         at=now,
         log_root=str(ledger.root),
-        runs=(
-            *(each.progress for each in told),
-            *(waiting_training(job, watcher.study_of(job.plan)) for job in waiting),
-        ),
+        runs=(*(each.progress for each in told), *map(watcher.waiting_training, waiting)),
         cohorts=tuple(watcher.cohort(name) for name in cohorts),
         studies=tuple(sorted(spends, key=lambda each: each.name)),
         alerts=most_severe_first(watcher.alerts(recent, told, waiting, spends)),
@@ -96,8 +104,7 @@ class _Watcher:
     def recent(self) -> list[Run]:
         """Return the runs that changed lately, or whose job goes on, oldest first."""
         since = self.now - timedelta(seconds=self.limits.forget_after_s)
-        changed = changed_directories(self.ledger.directories, since)
-        return [run for run in self.ledger.runs if run.directory in changed or self._job(run) is not None]
+        return [run for run in self.ledger.runs if has_changed(run, since) or self._job(run) is not None]
 
     def watch_all(self, runs: Iterable[Run]) -> list[WatchedRun]:
         """Return runs with their states, without those that were removed or damaged since the ledger was read."""
@@ -142,11 +149,12 @@ class _Watcher:
         return not self._is_superseded(watched.run)
 
     def _is_superseded(self, run: Run) -> bool:
-        """Tell whether a later run has taken the place of a run."""
+        """Tell whether a later run of the same cohort and seed has taken the place of a run."""
         for other in self.ledger.runs:
-            with suppress(UserError):
-                if is_superseded_by(run, other):
-                    return True
+            if run.cohort is not None and other.cohort == run.cohort and other.declared_at > run.declared_at:
+                with suppress(UserError):
+                    if other.declared.seed == run.declared.seed:
+                        return True
         return False
 
     def waiting(self) -> list[QueuedTraining]:
@@ -154,9 +162,12 @@ class _Watcher:
         known = {run.directory.resolve() for run in self.ledger.runs} if self._jobs else set()
         return [job for job in self.queues if job.run_directory is None or job.run_directory not in known]
 
-    def study_of(self, plan: str) -> str | None:
-        """Return the study with the name of a plan, if there is one."""
-        return next((study.name for study in self.studies if study.name == plan), None)
+    def waiting_training(self, job: QueuedTraining) -> RunProgress:
+        """Return the progress of a training that has no run yet."""
+        study = next((study.name for study in self.studies if study.name == job.plan), None)
+        return RunProgress(
+            run_id=None, name=job.name, state=State.QUEUED, said=job.said, since=job.submitted_at, study=study
+        )
 
     def study(self, study: PlannedStudy) -> Spend:
         """Return the spend of a study."""
@@ -175,15 +186,14 @@ class _Watcher:
         studies: Iterable[Spend],
     ) -> list[Alert]:
         """Return all alerts."""
-        found: list[Alert] = []
-        for each in told:
-            found += run_alerts(each, str(self.ledger.root), self.now, self.limits)
-        found += idle_alerts(recent, self.now, self.limits)
-        found += silent_jobs(waiting, None, None, self.now, self.limits)
-        found += queue_alerts(self.queues, self._last_rows(recent), self.now, self.limits)
-        for study in studies:
-            found += budget_alerts(study)
-        return found
+        look = Look(log_root=str(self.ledger.root), now=self.now, limits=self.limits)
+        return [
+            *(alert for each in told for alert in run_alerts(each, look)),
+            *idle_alerts(recent, look),
+            *silent_jobs(waiting, look),
+            *queue_alerts(self.queues, self._last_rows(recent), look),
+            *(alert for study in studies for alert in budget_alerts(study)),
+        ]
 
     def _members(self, cohort: str) -> list[WatchedRun]:
         """Return all runs of a cohort with an attempt, oldest first."""
@@ -204,7 +214,7 @@ class _Watcher:
         """Yield the times of the other runs with the same settings. They may still go on."""
         for other in near_runs(run, self.ledger.runs):
             with suppress(UserError):  # it can't be read any more, and is noted where it is needed itself
-                if is_comparable(run, other):
+                if other.attempts and settings_of(other.declared) == settings_of(run.declared):
                     yield self._time_of(other)
 
     def _time_of(self, run: Run) -> RunTime:
