@@ -20,7 +20,6 @@ first = 0
 count = 4
 [success]
 function = "m:f"
-version = 1
 hold_s = 1.0
 """
 
@@ -55,11 +54,10 @@ def test_every_panel_of_the_project_loads() -> None:
         ("count = 4", "count = 0", "seeds must lie between 0 and 4294967295, at least one"),
         ("count = 4", "count = 9_000_000", "9000000 seeds do not fit into memory"),
         ("count = 4", 'count = "4"', "field 'seeds.count' has the wrong type"),
-        ("version = 1", "version = true", "field 'success.version' has the wrong type"),
         ("target_success = 0.9", "target_success = 90", "target_success must lie"),
         ("hold_s = 1.0", "hold_s = 9.0", "hold_s must lie"),
         ('"m:f"', '"m.f"', "module:function"),
-        ("version = 1", 'version = 1\nearly_time_out = "judge"', "success.early_time_out is 'judge': it must be"),
+        ("hold_s = 1.0", 'hold_s = 1.0\nearly_time_out = "judge"', "success.early_time_out is 'judge': it must be"),
         ('task = "T"', "task = ", "not valid TOML"),
     ],
 )
@@ -91,14 +89,29 @@ def test_an_identity_changes_with_every_field_and_with_nothing_else(tmp_path: Pa
             ("5.0", "6.0"),
             ('"T"', '"U"'),
             ("m:f", "m:g"),
-            ("version = 1", "version = 2"),
-            ("version = 1", 'version = 1\nearly_time_out = "judged"'),
+            ("hold_s = 1.0", 'hold_s = 1.0\nearly_time_out = "judged"'),
         )
     ]
     others.append(PanelIdentity.of(panel, {**simulation, "packages": {"newton": "1.7"}}).id)
-    assert len({identity.id, *others}) == 8
-    default = GOOD.replace("version = 1", 'version = 1\nearly_time_out = "failure"')
+    assert len({identity.id, *others}) == 7
+    default = GOOD.replace("hold_s = 1.0", 'hold_s = 1.0\nearly_time_out = "failure"')
     assert PanelIdentity.of(load_panel(panel_file(tmp_path, default)), simulation).id == identity.id
+
+
+def test_moving_code_of_ledger_lab_changes_no_identity_and_changing_it_does(tmp_path: Path) -> None:
+    def identity(function: str, code: dict[str, str]) -> PanelIdentity:
+        return PanelIdentity.of(load_panel(panel_file(tmp_path, GOOD.replace("m:f", function))), {"code": code})
+
+    code = {"ledger_lab.tasks.old.success": "1", "ledger_lab.tasks.old.terms": "2", "acme.terms": "3"}
+    before = identity("ledger_lab.tasks.old.success:upright", code)
+    moved = {name.replace("old", "deep.new"): sha256 for name, sha256 in code.items()}
+    assert identity("ledger_lab.tasks.deep.new.success:upright", moved) == before
+    assert set(before.fields["code"]) == {"ledger_lab:success", "ledger_lab:terms", "acme.terms"}
+    assert before.fields["success"]["function"] == "ledger_lab:upright"
+    for other in ("ledger_lab.tasks.more.terms", "acme.more"):
+        assert identity("ledger_lab.tasks.old.success:upright", {**code, other: "4"}).id != before.id
+    assert identity("ledger_lab.tasks.old.success:upright", {**code, "acme.terms": "4"}).id != before.id
+    assert identity("acme.success:upright", code).fields["success"]["function"] == "acme.success:upright"
 
 
 def test_a_refusal_names_the_fields_that_differ() -> None:

@@ -208,6 +208,7 @@ def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ledger_lab.errors import UserError
+    from ledger_lab.panels import find_panels
     from ledger_lab.training.runners.rsl_rl.adapter import RslRlAdapter
 
     def require_memoryless(adapter: RslRlAdapter, agent_cfg: object) -> None:
@@ -217,6 +218,14 @@ def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
     with pytest.raises(UserError, match="it has a memory"):
         planned("--device", "cpu", log_root=tmp_path / "logs")
     assert planned("--device", "cpu", "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
+    monkeypatch.undo()
+    own = tmp_path / "own.toml"
+    text = find_panels()["cartpole_v1"].read_text().replace("ledger_lab.tasks.cartpole.success:", "not_written_yet:")
+    own.write_text(text)
+    asked = ("--device", "cpu", "--panel", str(own))
+    with pytest.raises(UserError, match="not_written_yet"):
+        planned(*asked, log_root=tmp_path / "logs")
+    assert planned(*asked, "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
 
 
 def test_a_training_without_scores_has_the_ground_of_a_scored_training(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import torch
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels import ERROR_BUDGET, Panel, VerdictRule, load_panel
-from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.seedable import require_seedable
 from ledger_lab.units import percent
 
@@ -38,7 +37,7 @@ def task_panel(task: str, name: str | None, target: float | None = None) -> Pane
         target: Target success in place of the panel's.
 
     Raises:
-        UserError: If there is no panel, it belongs to another task, or its success function is missing.
+        UserError: If there is no panel, or it belongs to another task.
     """
     if name is None:
         raise UserError(
@@ -48,7 +47,6 @@ def task_panel(task: str, name: str | None, target: float | None = None) -> Pane
     panel = load_panel(name)
     if panel.task != task:
         raise UserError(f"panel {panel.name} is for task {panel.task}, not {task}: name another panel with --panel")
-    resolve_success(panel)
     return panel if target is None else replace(panel, target_success=target)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.panels.panel import Panel
 
 _DOMAIN = b"ledger_lab/panel/p1\n"
+_PLACE = re.compile(r"^ledger_lab\.(.*[.:])?")
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,13 @@ class PanelIdentity:
     def of(cls, panel: Panel, simulation: dict[str, Any]) -> PanelIdentity:
         """Bind a panel to a simulation.
 
+        Functions and modules of LedgerLab enter by name, and not by their place: moving one changes no identity. What
+        they do enters as the hashes of the code.
+
         Args:
             panel: The panel.
-            simulation: Physics, time step, environment, assets, code and package versions, as plain JSON values.
+            simulation: Physics, time step, environment, assets, code and package versions, as plain JSON values. The
+                code is a hash by the full name of each module.
 
         Returns:
             The identity.
@@ -43,8 +49,7 @@ class PanelIdentity:
             ],
             "episode_length_s": panel.episode_length_s,
             "success": {
-                "function": panel.success_function,
-                "version": panel.success_version,
+                "function": _role(panel.success_function),
                 "params": panel.success_params,
                 "hold_s": panel.hold_s,
                 **early,
@@ -52,7 +57,10 @@ class PanelIdentity:
             "policy_mode": "deterministic",
             "observation_noise": False,
         }
-        return cls({**episodes, **simulation})
+        code: dict[str, str] = {}
+        for module, sha256 in sorted(simulation.get("code", {}).items(), key=lambda each: each[1]):
+            code[_role(module)] = code.get(_role(module), "") + sha256
+        return cls({**episodes, **simulation, "code": code})
 
     def with_fresh_seeds(self, seeds: Sequence[int]) -> PanelIdentity:
         """Return the identity of the same panel with fresh seeds.
@@ -66,6 +74,11 @@ class PanelIdentity:
     def id(self) -> str:
         """``p1-`` and the SHA-256 of the fields as domain-separated canonical JSON."""
         return "p1-" + hashlib.sha256(_DOMAIN + canonical_json(self.fields)).hexdigest()
+
+
+def _role(place: str) -> str:
+    """Return the name of a function or a module without the place in LedgerLab where it is; other names as they are."""
+    return _PLACE.sub("ledger_lab:", place)
 
 
 def differing_fields(left: dict[str, Any], right: dict[str, Any], prefix: str = "") -> list[str]:

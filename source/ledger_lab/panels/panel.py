@@ -47,8 +47,6 @@ class Panel:
     """Share of successful episodes that a working policy reaches, in (0, 1]."""
     success_function: str
     """``module:function``; called like a termination term, it returns a boolean tensor of shape (num_envs,)."""
-    success_version: int
-    """Version of the success function; increased by hand whenever the function's meaning changes."""
     success_params: dict[str, Any] = field(default_factory=dict)
     hold_s: float = 0.0
     """How long the success function must be true at the end [s]; 0 requires the last step only."""
@@ -110,7 +108,6 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 _SEED_FIELDS: dict[str, type | tuple[type, ...]] = {"first": int, "count": int}
 _SUCCESS_FIELDS: dict[str, type | tuple[type, ...]] = {
     "function": str,
-    "version": int,
     "hold_s": (int, float),
     "params": dict,
     "early_time_out": str,
@@ -196,7 +193,6 @@ def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
         episode_length_s=float(content["episode_length_s"]),
         target_success=float(content["target_success"]),
         success_function=success["function"],
-        success_version=success["version"],
         success_params=dict(success["params"]),
         hold_s=float(success["hold_s"]),
         early_time_out=success["early_time_out"],

@@ -16,6 +16,7 @@ from ledger_lab.ledger.meters import package_versions
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
+from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.replays import least_replays
 from ledger_lab.reports.mirrors.start import require_mirrors
 from ledger_lab.tasks.recipes.libraries import require_library
@@ -244,6 +245,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
         if wrong := positive(seconds):
             raise UserError(f"{name}={seconds}: {wrong}")
     if not request.no_eval:
+        resolve_success(panel)
         require_judgeable(panel, env_cfg)
         adapter.require_memoryless(agent_cfg)
         require_divisible(panel, world.size)

@@ -73,7 +73,8 @@ def test_changed_code_is_refused_by_name_unless_allowed(trained: Path, tmp_path:
     (run,) = read_ledger(trained).runs
     code = run.declared.scoring_code
     upright = "ledger_lab.tasks.cartpole.success"
-    assert code == run.declared.panel_fields["code"] == {upright: code[upright]}
+    assert code == {upright: code[upright]}
+    assert run.declared.panel_fields["code"] == {"ledger_lab:success": code[upright]}
     then = {upright: "0" * 64, "ledger_lab.tasks.cartpole.of_old": "0" * 64}
     negated = retold(trained, tmp_path, "a0000000", scoring_code=then)
     complaint = rf"code of task LedgerLab-Cartpole has changed since run a0000000 was declared: {upright}. Restore"

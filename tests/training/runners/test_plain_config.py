@@ -139,7 +139,7 @@ def test_a_function_may_hold_itself() -> None:
 
 SCRIPT = """
 import torch
-from ledger_lab.runners.plain_config import config_sha256
+from ledger_lab.training.runners.plain_config import config_sha256
 class Local:
     pass
 names = {"params": {"names": {"FL", "FR", "RL", "RR"}, "held": frozenset({("a", 1), ("b", 2)}), "other": Local(),

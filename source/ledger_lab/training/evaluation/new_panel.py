@@ -75,7 +75,6 @@ def _propose(file: Path, request: NewPanelRequest) -> tuple[Panel, ManagerBasedR
         episode_length_s=float(env_cfg.episode_length_s),
         target_success=request.target,
         success_function=request.success or _success_to_write(env_cfg),
-        success_version=1,
     )
     require_judgeable(panel, env_cfg)
     return panel, env_cfg

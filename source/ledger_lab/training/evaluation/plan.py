@@ -14,6 +14,7 @@ from ledger_lab.panels import Panel, PanelIdentity, few_differences, is_panel_fi
 from ledger_lab.panels.checks import require_takeable, task_panel
 from ledger_lab.panels.ground import Ground, declared_ground
 from ledger_lab.panels.physics import NATIVE, physics_name
+from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.tasks.registry import default_panel, require_task
 from ledger_lab.training.checkpoints.candidate import (
     Candidate,
@@ -110,7 +111,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
             )
         simulations.append(other)
 
-    candidates = _candidates(found, configs, device, panel, simulations[0].identity, request)
+    candidates = _candidates(found, configs, device, panel, simulations[0].code, request)
     if request.versus is not None:
         panel = panel.comparison(*(checkpoint.saved.sha256 for checkpoint in found))
         simulations = [replace(each, identity=each.identity.with_fresh_seeds(panel.seeds)) for each in simulations]
@@ -167,6 +168,7 @@ def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
                 f"trust the file, use --panel {shlex.quote(name)} or --trust_run"
             )
     panel = task_panel(runs[0].task, name, request.target)
+    resolve_success(panel)
     targets = sorted({run.target_success for run in runs if run.panel == panel.source})
     if request.target is not None or not targets:
         return panel
@@ -181,7 +183,7 @@ def _candidates(
     configs: Mapping[str, tuple[ManagerBasedRLEnvCfg, Any]],
     device: str,
     panel: Panel,
-    identity: PanelIdentity,
+    code: Mapping[str, str],
     request: EvaluateRequest,
 ) -> list[Candidate]:
     """Return the candidates. Configurations and code of a run are checked once for all its checkpoints."""
@@ -192,7 +194,7 @@ def _candidates(
         if run_id not in checked:
             declared = checkpoint.run.declared
             # A panel of one's own may need code that the run did not declare.
-            scored = identity.fields["code"] if panel.source == declared.panel else None
+            scored = code if panel.source == declared.panel else None
             checked[run_id] = resolve_candidate(
                 checkpoint,
                 configs[run_id],
@@ -225,8 +227,9 @@ def _simulation(
     require_takeable(panel, env_cfg)
     require_memory(run.task, held_out_config(env_cfg, len(panel.episodes), ground=ground))
     described = describe_simulation(held_out_config(env_cfg, 1, ground=ground))
-    identity = PanelIdentity.of(panel, {**described, "code": scoring_code(panel, env_cfg)})
-    return Simulation(name=name, task=run.task, env_cfg=env_cfg, ground=ground, identity=identity)
+    code = scoring_code(panel, env_cfg)
+    identity = PanelIdentity.of(panel, {**described, "code": code})
+    return Simulation(name=name, task=run.task, env_cfg=env_cfg, ground=ground, identity=identity, code=code)
 
 
 def _simulation_overrides(name: str, ground: Ground) -> tuple[Ground, list[str]]:

@@ -174,7 +174,7 @@ def _started(plan: EvaluationPlan, simulation: Simulation, run_dir: Path, clock:
         device=plan.device,
         versions=package_versions(),
         code_sha256=code_sha256(simulation.task, simulation.env_cfg, own[0].agent_cfg),
-        scoring_code=simulation.identity.fields["code"],
+        scoring_code=simulation.code,
         host=socket.gethostname(),
         pid=os.getpid(),
         anchors=anchors_of(run_dir),

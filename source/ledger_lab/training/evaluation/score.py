@@ -45,6 +45,8 @@ class Simulation:
     """Ground of the episodes, if the terrain is generated."""
     identity: PanelIdentity
     """The panel's identity in this simulation."""
+    code: dict[str, str]
+    """Hashes of the code that a score depends on, by module."""
 
     def config(self, held_out: int) -> ManagerBasedRLEnvCfg:
         """Return the configuration with held-out slots.

@@ -6,10 +6,12 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.meters import package_sha256
 from ledger_lab.ledger.source import modules_sha256, source_sha256
@@ -72,12 +74,11 @@ def scoring_code(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> dict[str, str]:
         env_cfg: Resolved configuration of the environment.
 
     Returns:
-        Hashes by module. Comments, docstrings and layout do not count.
-
-    Raises:
-        UserError: If the success function can't be imported.
+        Hashes by module. Comments, docstrings and layout do not count. A success function that can't be imported has
+        none.
     """
-    resolve_success(panel)  # a module beside the panel file can be found from now on
+    with suppress(UserError):
+        resolve_success(panel)  # a module beside the panel file can be found from now on
     return _modules(panel.task, env_cfg, _SCORED_PARTS, _named([panel.success_function]))
 
 
@@ -111,9 +112,10 @@ def changed_code(now: dict[str, str], declared: dict[str, str] | None) -> dict[s
         declared: Hashes when the run was declared; ``None`` if the run did not record them.
 
     Returns:
-        Hashes of what was added or changed, by name. What is not used any more is left out: what used it has changed.
+        Hashes of what was added or changed, by name. What has only moved is left out, and so is what is not used any
+        more: what used it has changed.
     """
-    return {} if declared is None else {name: found for name, found in now.items() if declared.get(name) != found}
+    return {} if declared is None else {name: found for name, found in now.items() if found not in declared.values()}
 
 
 def _named(settings: list[Any], *, dotted: bool = False) -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.meters import package_versions
 from ledger_lab.panels.ground import has_held_out_ground
 from ledger_lab.panels.physics import physics_name
-from ledger_lab.training.runners.plain_config import plain_config
+from ledger_lab.training.runners.plain_config import plain_config, plain_sha256
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -64,7 +62,7 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
     return {
         "physics": {"engine": engine, "settings": physics, "simulation": simulation},
         "time_step": {"physics_s": env_cfg.sim.dt, "decimation": env_cfg.decimation},
-        "environment_sha256": {name: hashlib.sha256(canonical_json(part)).hexdigest() for name, part in parts.items()},
+        "environment_sha256": {name: plain_sha256(part) for name, part in parts.items()},
         "order": {name: _order(part, depth=2 if name == "observations" else 1) for name, part in parts.items()},
         "task_episode_length_s": env_cfg.episode_length_s,
         "env_spacing_m": env_cfg.scene.env_spacing,
