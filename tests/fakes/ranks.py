@@ -50,14 +50,12 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     import torch.distributed as dist
 
     from ledger_lab.training.launch import read_world
-    from ledger_lab.training.ranks import join_supervisors
     from ledger_lab.training.runners.collectives import metered_collectives
     from ledger_lab.training.runners.process_group import joined
 
     run_dir, how = Path(argv[1]), argv[2]
     world, clock = read_world(os.environ, distributed=True), PhaseClock(started_ns)
     with joined(world, on_gpu=False) as group, Journal(run_dir / f"journal-1-{world.rank}.jsonl") as journal:
-        join_supervisors(group, link)
         if how == "kill_early":
             group.gather(os.kill(os.getpid(), signal.SIGKILL) if world.rank else None)
         if world.first:

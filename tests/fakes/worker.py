@@ -24,7 +24,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, Status
 from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.training.recording.writer import AttemptWriter
-from ledger_lab.training.supervision import insist
+from ledger_lab.training.supervision import last_rows
 from ledger_lab.training.supervision.attempt import attempt_life
 from ledger_lab.training.supervision.link import Link
 from ledger_lab.training.supervision.start import run_supervised
@@ -196,6 +196,6 @@ def report(run_dir: Path) -> None:
 
 
 if __name__ == "__main__":
-    insist._RETRY_S = 0.05  # as often as always, but within a second
+    last_rows._RETRY_S = 0.05  # as often as always, but within a second
     grace_s, shutdown_s = map(float, sys.argv[3:5]) if len(sys.argv) > 3 else (20.0, 60.0)
     run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s, report=load_report)

@@ -90,37 +90,8 @@ def test_a_process_that_is_killed_before_the_run_begins_is_named(tmp_path: Path)
     with two_ranks(tmp_path, "kill_early") as process:
         assert process.wait(240) == 137
         assert process.stderr is not None
-        told = f"supervisor: killed: rank 1 on {HOST}: SIGKILL by another process, not for lack of memory\n"
-        assert told in process.stderr.read()
+        assert "supervisor: killed: SIGKILL by another process, not for lack of memory\n" in process.stderr.read()
     assert not read_ledger(tmp_path).runs
-
-
-def test_the_secret_of_the_supervisors_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.training.ranks import join_supervisors
-    from ledger_lab.training.runners.process_group import ProcessGroup
-    from ledger_lab.training.supervision.messages import Join
-    from ledger_lab.training.supervision.secret import KeyExchange
-
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    group = ProcessGroup(World(rank=0, size=2, local_rank=0, local_size=1), ["a", "b"], Path())
-    other, travelled, joined = KeyExchange(), list[Any](), list[Join]()
-
-    def gather(mine: Any) -> list[Any]:
-        travelled.append(mine)
-        return [mine, other.public if isinstance(mine, str) else None]
-
-    def first(make: Any) -> Any:
-        travelled.append(make())
-        return travelled[-1]
-
-    monkeypatch.setattr(group, "gather", gather)
-    monkeypatch.setattr(group, "first", first)
-    line: Any = SimpleNamespace(listen=lambda address: 1, join=joined.append)
-    join_supervisors(group, line)
-    ours, hub = travelled[0], travelled[1]
-    secret = other.seal(bytes.fromhex(hub["sealed"][1]), ours)
-    assert [join.secret for join in joined] == [secret]
-    assert secret not in repr(travelled)
 
 
 @pytest.mark.thorough  # tests/clusters/test_open_ports.py interrupts one, too

@@ -222,7 +222,7 @@ def load_engine(name: str) -> Engine:
     """
     if name not in ENGINES:
         raise UserError(f"engine {name!r}: {nearest(name, ENGINES)}")
-    engine: Engine = importlib.import_module(f"ledger_lab.training.launch.{name}").ENGINE
+    engine: Engine = importlib.import_module(f"ledger_lab.clusters.{name}").ENGINE
     return engine
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +14,8 @@ from typing import Any, NamedTuple
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import LearnerHashed, Row
 from ledger_lab.ledger.meters import Phase, PhaseClock
-from ledger_lab.training.launch import hub_address, listening_address
 from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup
-from ledger_lab.training.supervision.link import Link
-from ledger_lab.training.supervision.messages import Join
-from ledger_lab.training.supervision.secret import KeyExchange, new_secret
 
 _EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
 """Learners are compared after each of the first 2 iterations of an attempt, then after every 50th iteration."""
@@ -119,55 +113,6 @@ def agree_on_ending(group: ProcessGroup, mine: Agreement) -> Agreement:
     stopped, signum, state_overdue, limit_passed = group.largest(votes)
     ending = signal.Signals(signum) if signum else None
     return Agreement(bool(stopped), ending, bool(state_overdue), bool(limit_passed))
-
-
-def join_supervisors(group: ProcessGroup, link: Link) -> None:
-    """Connect the supervisors of all processes, so that all processes end when one of them ends.
-
-    Args:
-        group: The processes.
-        link: Connection to the supervisor of this process.
-
-    Raises:
-        UserError: If the supervisors can't be connected.
-    """
-    if group.world.size == 1:
-        return
-
-    own = KeyExchange()
-    public: list[str] = group.gather(own.public)
-    secret = new_secret()  # the secret of the first rank counts; the other ranks receive it encrypted
-    address = hub_address(os.environ["MASTER_ADDR"], group.world)
-
-    def listen() -> dict[str, Any]:
-        try:
-            port = link.listen(listening_address(address))
-        except OSError as error:
-            raise UserError(f"the supervisor of rank 0 cannot listen at {address}: {error}") from error
-        sealed = [own.seal(secret, each) for each in public[1:]]
-        return {"port": port, "host": socket.gethostname(), "sealed": ["", *sealed]}
-
-    hub: dict[str, Any] = group.first(listen)
-    rank = group.world.rank
-    if not group.world.first:
-        secret = bytes.fromhex(own.seal(bytes.fromhex(hub["sealed"][rank]), public[0]))
-
-    def join() -> None:
-        try:
-            link.join(
-                Join(
-                    rank=rank,
-                    ranks=group.world.size,
-                    address=address,
-                    port=hub["port"],
-                    host=hub["host"],
-                    secret=secret.hex(),
-                )
-            )
-        except OSError as error:
-            raise UserError(f"{error}: let the machines reach each other at any port, as gloo and NCCL do") from error
-
-    group.agree(join)
 
 
 def require_same(group: ProcessGroup, mine: Mapping[str, Any]) -> None:

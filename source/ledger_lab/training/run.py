@@ -41,7 +41,7 @@ from ledger_lab.training.launch import read_world
 from ledger_lab.training.launch.job import note_run, read_job
 from ledger_lab.training.loop import TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
-from ledger_lab.training.ranks import errors_once_per_machine, join_supervisors
+from ledger_lab.training.ranks import errors_once_per_machine
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
@@ -101,7 +101,6 @@ def train_run(
     try:
         on_gpu = request.device != "cpu" and torch.cuda.is_available()
         with joined(world, on_gpu=on_gpu, allow_public_address=request.allow_public_address) as group:
-            join_supervisors(group, link)
             plan = _plan(request, group)
             make_run_dir(plan, group)
             _carry_out(plan, group, terminal, started_ns, link, judge, loop)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import subprocess
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -74,7 +74,7 @@ def test_a_supervisor_looks_at_the_count_with_every_sample(tmp_path: Path) -> No
     counter.write_text("oom_kill 3\n")
     child = subprocess.Popen(["sleep", "60"])
     try:
-        supervisor = Supervisor(child.pid, socket.socketpair()[0], 0, grace_s=1, shutdown_s=1)
+        supervisor = Supervisor(child.pid, Pipe()[0], 0, grace_s=1, shutdown_s=1)
         supervisor._kills = OutOfMemoryKills(tmp_path, lambda: now_s[0])
         supervisor._heartbeat._sampler = Empty()  # type: ignore[assignment]
         counter.write_text("oom_kill 4\n")
@@ -131,7 +131,7 @@ def test_an_end_that_is_written_after_retries_is_written_once(tmp_path: Path, mo
     )
     child = subprocess.Popen(["sleep", "60"])
     try:
-        supervisor = Supervisor(child.pid, socket.socketpair()[0], 0, grace_s=1, shutdown_s=1)
+        supervisor = Supervisor(child.pid, Pipe()[0], 0, grace_s=1, shutdown_s=1)
         with Journal(tmp_path / "journal-1-supervisor.jsonl") as journal:
             supervisor._journals.append(journal)
             monkeypatch.setattr(os, "fsync", reluctant)

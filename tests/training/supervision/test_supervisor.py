@@ -7,7 +7,6 @@ import pty
 import select
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import termios
@@ -15,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -302,7 +302,7 @@ def test_deadlines_are_postponed_by_suspensions(monkeypatch: pytest.MonkeyPatch)
         def monotonic() -> float:
             return time.monotonic() + ahead_s[0]
 
-    ours, theirs = socket.socketpair()
+    ours, theirs = Pipe()
     with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE, process_group=0) as child:
         monkeypatch.setattr(module, "time", Clock)
         supervisor = module.Supervisor(child.pid, ours, 0, grace_s=60, shutdown_s=60)
@@ -335,7 +335,7 @@ def test_any_number_of_runs_can_be_supervised(tmp_path: Path) -> None:
     folder = tmp_path.joinpath(*["d" * 250] * 14)
     folder.mkdir(parents=True)
     journals = [folder / f"journal-evaluation-{number}-supervisor.jsonl" for number in range(80)]
-    ours, theirs = socket.socketpair()
+    ours, theirs = Pipe()
     with ours, theirs, subprocess.Popen(["sleep", "600"]) as child:
         supervisor, began = Supervisor(child.pid, ours, 0, grace_s=1, shutdown_s=1), threading.Event()
 
@@ -362,7 +362,6 @@ def test_any_number_of_runs_can_be_supervised(tmp_path: Path) -> None:
 def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that begins later has them, too, and so has each device."""
     from ledger_lab.training.supervision import heartbeat
-    from ledger_lab.training.supervision.messages import Begin
 
     class AtStart:
         def __init__(self, started_ns: int) -> None:
@@ -377,12 +376,8 @@ def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, mon
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         beating = heartbeat.Heartbeat(child.pid, 0, print, metered=True)
         for number in range(2):
-            journal = tmp_path / f"journal-evaluation-{number}-supervisor.jsonl"
-            log = str(tmp_path / "log")
-            begin = Begin(
-                journal=str(journal), run_id=f"run{number}", attempt=None, rank=0, device="cuda", grace_s=None, log=log
-            )
-            beating.begin(begin)
+            supervision = tmp_path / f"journal-evaluation-{number}-supervisor.jsonl"
+            beating.begin(supervision, f"run{number}", None, 0, "cuda")
             assert beating.beat(at_once=True)
         assert beating.beat(at_once=True)
     found = []
@@ -405,7 +400,7 @@ def test_only_a_worker_that_may_record_something_costs_a_reading_of_the_counters
     monkeypatch.setattr(heartbeat, "EnergyAtStart", read.append)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         for started_ns, metered in ((5, False), (7, True)):
-            ours, theirs = socket.socketpair()
+            ours, theirs = Pipe()
             with ours, theirs:
                 Supervisor(child.pid, ours, started_ns, grace_s=1, shutdown_s=1, metered=metered)
     assert read == [7]

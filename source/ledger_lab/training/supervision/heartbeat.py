@@ -9,7 +9,6 @@ from pathlib import Path
 from ledger_lab.ledger import Journal, TelemetryStarted
 from ledger_lab.ledger.meters import EnergyAtStart, Sampler, open_devices
 from ledger_lab.ledger.runs import telemetry_path
-from ledger_lab.training.supervision.messages import Begin
 
 SAMPLE_S = 1.0
 """Time between two samples [s]."""
@@ -43,20 +42,24 @@ class Heartbeat:
         """
         return SAMPLE_S if self._sampler is None else min(SAMPLE_S, self._next_s - now_s)
 
-    def begin(self, message: Begin) -> None:
+    def begin(self, supervision: Path, run_id: str, attempt: int | None, rank: int, device: str) -> None:
         """Take samples for one more run from now on.
 
         Args:
-            message: What the worker begins.
+            supervision: Journal of the supervisor.
+            run_id: The run.
+            attempt: Number of the attempt; ``None`` for a stand-alone evaluation.
+            rank: Rank of the worker.
+            device: Device of the work.
 
         Raises:
-            OSError: If its journal can't be written.
+            OSError: If the journal of the samples can't be written.
         """
-        journal = Journal(telemetry_path(Path(message.journal)), self.report_trouble)
+        journal = Journal(telemetry_path(supervision), self.report_trouble)
         self.journals.append(journal)
-        journal.append(TelemetryStarted(run_id=message.run_id, attempt=message.attempt, rank=message.rank))
+        journal.append(TelemetryStarted(run_id=run_id, attempt=attempt, rank=rank))
         if self._sampler is None:
-            devices, early = open_devices(message.device, tell=self._tell), self._energy_at_start
+            devices, early = open_devices(device, tell=self._tell), self._energy_at_start
             before = early.reading if early is not None else lambda uuid: None
             self._sampler = Sampler(self._pid, self._started_ns, devices, energy_before=before)
             self._next_s = time.monotonic()

@@ -1,30 +1,17 @@
-"""The connection of the working process to its supervisor."""
+"""The connection of the working process to its supervisor: a pipe that no other process can open."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-from ledger_lab.ledger import AttemptEnded
+from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import CollectiveError, reason_of, status_of
 from ledger_lab.ledger.meters import Suspensions
-from ledger_lab.training.supervision.channel import Channel
-from ledger_lab.training.supervision.messages import (
-    Begin,
-    Done,
-    End,
-    Ended,
-    Explain,
-    Failed,
-    Join,
-    Listen,
-    Listening,
-    Message,
-    MessageError,
-    decode,
-)
 
 _ANSWER_S = 60.0
 """How long to wait for an answer [s]: the supervisor may be waiting for a disk."""
@@ -34,47 +21,57 @@ class SupervisorLostError(ConnectionError):
     """The supervisor has ended before its worker, because something killed it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """A process asks its supervisor to create journals and to write the end of an attempt."""
+
+    journals: dict[Path, str]
+    """Paths of the journals, with the run of each."""
+    attempt: int | None
+    """Number of the attempt; ``None`` for a stand-alone evaluation."""
+    rank: int
+    device: str
+    grace_s: float | None
+    """How long the process may take to end after a signal [s]; ``None`` for the supervisor's own limit."""
+    log: Path
+    """File with what the process prints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain:
+    """A process says by which error it is about to end, in case nothing else is known."""
+
+    status: Status
+    reason: str
+    """The error in one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """A process says how its attempt ended. The answer is the row that was written."""
+
+    row: AttemptEnded
+    exit_status: int
+    secondhand: bool
+    """Whether the attempt ended because a collective failed. Then, the end of another rank may be the cause."""
+
+
 class Link:
     """Sends messages to the supervisor, and waits for its answers."""
 
-    def __init__(self, connection: socket.socket, suspensions: Suspensions | None = None) -> None:
+    def __init__(self, connection: Connection, suspensions: Suspensions | None = None) -> None:
         """Use a connection.
 
         Args:
-            connection: Connected stream socket.
+            connection: Connection to the supervisor.
             suspensions: Where the supervisor notes when this process is stopped; ``None`` if it does not.
         """
         self.suspensions = suspensions or Suspensions()
         """Intervals in which this process was stopped."""
-        self._channel = Channel(connection, _ANSWER_S)
+        self._connection = connection
         self._secondhand = False
         self.ended: AttemptEnded | None = None
         """The row of the end, as the supervisor wrote it; it may name another rank's end as the cause."""
-
-    def listen(self, address: str) -> int:
-        """Let the supervisors of other ranks connect to the supervisor of this process.
-
-        Args:
-            address: Address to listen at.
-
-        Returns:
-            The port.
-
-        Raises:
-            OSError: If the supervisor can't listen there, or has ended.
-        """
-        return self._ask(Listen(address=address), Listening).port
-
-    def join(self, join: Join) -> None:
-        """Connect the supervisors of all ranks. From now on, all processes end when one of them ends.
-
-        Args:
-            join: Address and secret of the connection.
-
-        Raises:
-            OSError: If the supervisor of rank 0 can't be reached, or the supervisor of this process has ended.
-        """
-        self._ask(join, Done)
 
     @contextmanager
     def others_ended_first(self) -> Iterator[None]:
@@ -109,19 +106,8 @@ class Link:
         Raises:
             OSError: If a journal can't be created, or the supervisor has ended.
         """
-        for path, run_id in zip(journals, run_ids, strict=True):  # one by one: a message has a largest size
-            self._ask(
-                Begin(
-                    journal=str(path.absolute()),
-                    run_id=run_id,
-                    attempt=attempt,
-                    rank=rank,
-                    device=device,
-                    grace_s=grace_s,
-                    log=str(log.absolute()),
-                ),
-                Done,
-            )
+        runs = {path.absolute(): run_id for path, run_id in zip(journals, run_ids, strict=True)}
+        self._ask(Begin(journals=runs, attempt=attempt, rank=rank, device=device, grace_s=grace_s, log=log.absolute()))
 
     @contextmanager
     def errors_explained(self) -> Iterator[None]:
@@ -134,8 +120,8 @@ class Link:
         except SystemExit:
             raise
         except BaseException as error:
-            with suppress(OSError, MessageError):
-                self._ask(Explain(status=status_of(error), reason=reason_of(error)), Done)
+            with suppress(OSError):
+                self._ask(Explain(status=status_of(error), reason=reason_of(error)))
             raise
 
     def end(self, row: AttemptEnded, exit_status: int) -> None:
@@ -148,26 +134,24 @@ class Link:
         Raises:
             OSError: If the row can't be written, or the supervisor has ended.
         """
-        ended = self._ask(End(row=row, exit_status=exit_status, secondhand=self._secondhand), Ended).row
-        self.ended = type(row).from_data(ended.to_data())
+        self.ended = self._ask(End(row=row, exit_status=exit_status, secondhand=self._secondhand))
 
-    def _ask[M: Message](self, message: Message, answer: type[M]) -> M:
-        """Send a message, and wait for the answer.
+    def _ask(self, message: Begin | Explain | End) -> Any:  # noqa: ANN401 - the answer depends on the message
+        """Send a message, and return the answer.
 
         Raises:
-            OSError: If the supervisor can't carry it out.
+            OSError: If the supervisor can't carry it out, or does not answer.
             SupervisorLostError: If it has ended.
         """
         try:
-            self._channel.send_bytes(message.encode())
-            received = decode(self._channel.recv_bytes(), answer, Failed)
+            self._connection.send(message)
+            if not self._connection.poll(_ANSWER_S):
+                raise TimeoutError(f"the supervisor does not answer within {_ANSWER_S:g} s")
+            answer = self._connection.recv()
         except (EOFError, ConnectionError) as error:
             raise SupervisorLostError(
                 "something killed the supervisor of this training, so its end is not recorded: the attempt is lost"
             ) from error
-        if isinstance(received, answer):
-            return received
-        assert isinstance(received, Failed)
-        if received.errno is None:
-            raise OSError(received.reason)
-        raise OSError(received.errno, received.reason, received.filename)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer

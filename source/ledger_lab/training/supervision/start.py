@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -64,7 +64,7 @@ def run_supervised(
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with(os.getppid())  # torchrun starts sessions of their own, which outlive torchrun
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent may have ignored it, and then a child leaves no status
-    ours, theirs = socket.socketpair()
+    ours, theirs = Pipe()
     suspensions = Suspensions()
     sys.stdout.flush()
     sys.stderr.flush()

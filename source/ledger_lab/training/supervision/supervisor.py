@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from ledger_lab.ledger import (
     STATE_FILE,
@@ -28,6 +30,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
 )
 from ledger_lab.ledger.anchors import anchors_of
+from ledger_lab.ledger.endings import reason_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.meters import Suspensions, starved_ns
 from ledger_lab.ledger.redaction import redact_files
@@ -41,36 +44,16 @@ from ledger_lab.reports.terminal.exit_status import (
     name_of,
     status_of_exit,
 )
-from ledger_lab.training.supervision.admission import Admission
 from ledger_lab.training.supervision.attempt import resume_command
-from ledger_lab.training.supervision.channel import Channel
 from ledger_lab.training.supervision.forked import STACKS, noted_signals
 from ledger_lab.training.supervision.heartbeat import Heartbeat
-from ledger_lab.training.supervision.insist import insist
-from ledger_lab.training.supervision.messages import (
-    Begin,
-    Done,
-    End,
-    Ended,
-    Explain,
-    Failed,
-    Join,
-    Listen,
-    Listening,
-    Message,
-    decode,
-)
+from ledger_lab.training.supervision.last_rows import Reserve, insist, withdraw
+from ledger_lab.training.supervision.link import Begin, End, Explain
 from ledger_lab.training.supervision.peers import Peers
-from ledger_lab.training.supervision.refusal import withdraw
-from ledger_lab.training.supervision.reserve import Reserve
 
 _SAME_INTERRUPT_S = 1.0
 """Interrupts within this time count as a single interrupt [s]: the terminal and wrapping programs may each forward one
 Ctrl-C."""
-_ANSWER_S = 1.0
-"""How long the worker may take to read an answer [s]."""
-_LONGEST_REASON = 1000
-"""Largest number of characters of an error that is sent to the worker."""
 _WAIT_FOR_PEER_S = 5.0
 """How long to wait for the end of another rank's worker that may have caused a failed collective here [s]."""
 _AFTER_PEER_S = 5.0
@@ -87,7 +70,7 @@ class Supervisor:
     def __init__(
         self,
         pid: int,
-        connection: socket.socket,
+        connection: Connection,
         started_ns: int,
         suspensions: Suspensions | None = None,
         *,
@@ -100,7 +83,7 @@ class Supervisor:
 
         Args:
             pid: The worker; it leads a process group of its own.
-            connection: Stream socket to the worker.
+            connection: Connection to the worker.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
             suspensions: Where to note when the worker is stopped; ``None`` if the worker does not read the notes.
             grace_s: See :func:`~ledger_lab.training.supervision.start.run_supervised`.
@@ -108,7 +91,7 @@ class Supervisor:
             metered: Whether the worker may record an attempt or an evaluation, whose energy counts from now on.
             report: Imports the report of a recorded run. An error is left to the caller, who imports it again.
         """
-        self._pid, self._channel, self._started_ns = pid, Channel(connection, _ANSWER_S), started_ns
+        self._pid, self._connection, self._started_ns = pid, connection, started_ns
         self._suspensions = suspensions or Suspensions()
         self._grace_s, self._shutdown_s, self._report = grace_s, shutdown_s, report
         self._signals: list[signal.Signals] = []
@@ -116,7 +99,6 @@ class Supervisor:
         self._deadline_s: float | None = None
         self._asked_s = 0.0
         self._killed: str | None = None
-        self._listener: socket.socket | None = None
         self._peers: Peers | None = None
         self._peer_ended = False
         self._journals: list[Journal] = []
@@ -147,7 +129,7 @@ class Supervisor:
             The exit status of the worker, as its end is recorded.
         """
         with selectors.DefaultSelector() as selector, noted_signals(self._signals, self._suspend) as woken:
-            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(self._connection, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
             listening = True
             looked_s = time.monotonic()
@@ -159,11 +141,9 @@ class Supervisor:
                 self._postpone_deadline(looked_s - before_s, patience_s)
                 if woken in ready:
                     woken.recv(4096)
-                if self._channel in ready and not self._answer_messages():
-                    selector.unregister(self._channel)
+                if self._connection in ready and not self._answer_messages():
+                    selector.unregister(self._connection)
                     listening = False
-                if self._peers is not None and self._peers not in selector.get_map():
-                    selector.register(self._peers, selectors.EVENT_READ)
                 self._check_peers()
                 self._forward_signals()
                 self._sample()
@@ -177,7 +157,7 @@ class Supervisor:
                         self._kill(overdue)
                 if self._has_ended():
                     if listening:
-                        self._answer_messages()  # at most one message: the worker waits for each answer
+                        self._answer_messages()
                     # Until the worker is reaped, its processor time can be read, and no other process gets its group.
                     self._sample(at_once=True)
                     self._signal_group(signal.SIGKILL)  # processes that it left behind
@@ -233,75 +213,60 @@ class Supervisor:
         Returns:
             Whether the connection is still open.
         """
-        try:
-            messages = self._channel.arrived()
-        except (OSError, EOFError):
-            return False
-        for message in messages:
+        while True:
             try:
-                answer = self._handle(decode(message, Listen, Join, Begin, Explain, End))
+                if not self._connection.poll():
+                    return True
+                message = self._connection.recv()
+            except (OSError, EOFError):
+                return False
+            try:
+                answer = self._handle(message)
             except OSError as error:
-                reason = (error.strerror or str(error))[:_LONGEST_REASON]
-                answer = Failed(reason=reason, errno=error.errno, filename=error.filename and str(error.filename))
+                answer = error
             except Exception as error:  # noqa: BLE001 - no error may end the supervisor
-                answer = Failed(reason=f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+                answer = OSError(reason_of(error))
             with suppress(OSError):  # the worker has ended while it waited
-                self._channel.send_bytes(answer.encode())
-        return True
+                self._connection.send(answer)
 
-    def _handle(self, message: Message) -> Message:
+    def _handle(self, message: Begin | Explain | End) -> Any:  # noqa: ANN401 - the answer depends on the message
         """Carry out the request of a message, and return the answer."""
         match message:
-            case Listen():
-                family = socket.AF_INET6 if ":" in message.address else socket.AF_INET
-                self._listener = socket.create_server((message.address, 0), family=family)
-                return Listening(port=self._listener.getsockname()[1])
-            case Join():
-                secret = bytes.fromhex(message.secret)
-                if self._listener is None:
-                    self._peers = Peers(rank=message.rank, secret=secret)
-                    self._peers.connect(message.address, message.port, message.host)
-                else:
-                    admission = Admission(self._listener, secret, range(1, message.ranks))
-                    self._peers = Peers(rank=message.rank, secret=secret, admission=admission)
-                return Done()
             case Begin():
                 self._begin(message)
-                return Done()
             case Explain():
                 self._explained = message
-                return Done()
             case End():
                 if message.secondhand and self._peers is not None:
-                    self._peers.hear(_WAIT_FOR_PEER_S)
-                row = self._ended_row.from_data(message.row.to_data())
-                return Ended(row=self._write_end(row, message.exit_status))
-            case _:
-                raise TypeError(f"{type(message).__name__}: not a message of a worker")
+                    self._peers.look(_WAIT_FOR_PEER_S)
+                return self._write_end(self._ended_row.from_data(message.row.to_data()), message.exit_status)
+        return None
 
     def _begin(self, message: Begin) -> None:
-        """Begin to record an attempt, or the part of one run in a stand-alone evaluation."""
+        """Begin to record an attempt, or a stand-alone evaluation."""
         self._attempt, self._rank = message.attempt, message.rank
         if message.attempt is None:
             self._ended_row = EvaluationEnded
         self._grace_s = message.grace_s or self._grace_s
-        self._log = Path(message.log)
-        path = Path(message.journal)
-        self._reserve.add(path.parent)
-        journal = Journal(path, self._heartbeat.report_trouble)
-        self._journals.append(journal)
-        journal.append(
-            SupervisionStarted(
-                run_id=message.run_id,
-                attempt=message.attempt,
-                rank=message.rank,
-                pid=os.getpid(),
-                host=socket.gethostname(),
-                wall_ns=self._wall_ns(),
-                process=identify_process(os.getpid()),
+        self._log = message.log
+        for path, run_id in message.journals.items():
+            self._reserve.add(path.parent)
+            journal = Journal(path, self._heartbeat.report_trouble)
+            self._journals.append(journal)
+            journal.append(
+                SupervisionStarted(
+                    run_id=run_id,
+                    attempt=message.attempt,
+                    rank=message.rank,
+                    pid=os.getpid(),
+                    host=socket.gethostname(),
+                    wall_ns=self._wall_ns(),
+                    process=identify_process(os.getpid()),
+                )
             )
-        )
-        self._heartbeat.begin(message)
+            self._heartbeat.begin(path, run_id, message.attempt, message.rank, message.device)
+        if message.attempt is not None and os.environ.get("WORLD_SIZE", "1") != "1":
+            self._peers = Peers(self._journals[0].path, message.attempt)
 
     def _sample(self, *, at_once: bool = False) -> None:
         """Write a sample of host and devices if one is due."""
@@ -312,7 +277,7 @@ class Supervisor:
         """Forward ending signals to the worker; kill the worker after a second interrupt."""
         while self._signals:
             signum = self._signals.pop(0)
-            self._check_peers()  # if the signal is a consequence of another rank's end, that end was reported before
+            self._check_peers()  # if the signal is a consequence of another rank's end, that end was written before
             if self._peer_ended:
                 continue
             if self._asked is not None:
@@ -327,19 +292,18 @@ class Supervisor:
 
     def _check_peers(self) -> None:
         """End the worker when the worker of another rank has ended; otherwise it could wait for that rank for ever."""
-        if self._peers is None:
+        if self._peers is None or self._asked is not None or self._peer_ended:
             return
-        self._peers.hear()
-        if self._peers.first is None or self._asked is not None or self._peer_ended:
+        self._peers.look()
+        if self._peers.first is None:
             return
         self._peer_ended = True
         if self._exit_status is not None:
             return
-        began, asked_too = bool(self._journals), self._peers.first.status in ENDING.values()
-        self._deadline_s = time.monotonic() + (_AFTER_PEER_S if began and not asked_too else self._grace_s)
-        if began:  # otherwise, the worker may be printing why it refuses its request
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGTERM)
+        asked_too = self._peers.first.status in ENDING.values()
+        self._deadline_s = time.monotonic() + (self._grace_s if asked_too else _AFTER_PEER_S)
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGTERM)
 
     def _ended_while_it_dumps_stacks(self) -> bool:
         """Let a worker that is overdue write where each of its threads is; tell whether it has ended meanwhile."""
@@ -379,8 +343,12 @@ class Supervisor:
         """
         if self._exit_status is not None:
             return row
-        if self._peers is not None:
-            row, exit_status = self._peers.settle(row, exit_status, asked=self._asked is not None)
+        if self._peers is not None and self._asked is None:
+            settled = self._peers.settle(row)
+            if settled is not row and self._peers.first is not None:
+                refused = self._peers.first.refused
+                exit_status = EXIT_USER_ERROR if refused else exit_status_of(settled.status, self._is_resumable())
+            row = settled
         self._reserve.free()
         self._exit_status = exit_status  # final: journals keep rows that can't be written yet
         insist(dict.fromkeys(self._journals, row))
@@ -408,17 +376,15 @@ class Supervisor:
             exit_status = 128 - code if code < 0 else code
             if status in ENDING.values():
                 exit_status = exit_status_of(status, self._is_resumable())
-            if self._peers is not None and code:
-                ended, exit_status = self._peers.settle(end, exit_status, asked=self._asked is not None)
-                if ended is not end and self._peers.rank == 0 and exit_status != EXIT_USER_ERROR:
-                    _print(f"{ended.status.replace('_', ' ')}: {ended.reason}")
+            if code < 0 and status not in ENDING.values():
+                _print(f"{status.replace('_', ' ')}: {reason}")
             return exit_status
         fault = name_of(-code) if code < 0 else None
         self._redact_log()
         try:
             if self._exit_status is None:
                 ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
-                who = f"rank {self._peers.rank}: " if self._peers is not None and self._peers.rank else ""
+                who = f"rank {self._rank}: " if self._rank else ""
                 _print(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
                 self._print_resume_command()
             elif self._killed is not None:
@@ -427,6 +393,8 @@ class Supervisor:
                 _print(f"{fault} ended the process while it shut down, after its work had ended")
             self._heartbeat.close_journals()
             if self._refused:
+                if self._peers is not None:
+                    self._peers.wait_for_all(self._grace_s)  # they must see why, before it is removed
                 self._withdraw()
                 return EXIT_USER_ERROR
             if self._report is not None and self.recorded is not None:
@@ -479,7 +447,7 @@ class Supervisor:
 
     def _print_resume_command(self) -> None:
         """Print the command that resumes the run if there is a state; only the first rank prints it."""
-        if not self._has_state() or (self._peers is not None and self._peers.rank):
+        if not self._has_state() or self._rank:
             return
         size = os.environ.get("WORLD_SIZE", "1")
         processes = int(size) if os.environ.get("LOCAL_WORLD_SIZE") == size else 1
