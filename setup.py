@@ -37,7 +37,7 @@ setup(
     package_data={"ledger_lab": ["**/*"]},
     exclude_package_data={"ledger_lab": ["**/*.pyc"]},
     cmdclass={"build_py": BuildWithConfig},
-    entry_points={"isaaclab.tasks": ["ledger_lab = ledger_lab.tasks"]},
+    entry_points={"isaaclab.tasks": ["ledger_lab = ledger_lab.tasks.registered"]},
     # Ledger, costs and reports work where neither torch nor Isaac Lab is installed.
     install_requires=[
         "duckdb",

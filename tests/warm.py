@@ -168,6 +168,7 @@ def _import_libraries() -> None:
 
     with imports():
         compile_forward_only()
+        import ledger_lab.tasks.registered  # noqa: F401
         import ledger_lab.training.evaluation.run  # noqa: F401
         import ledger_lab.training.final_report  # noqa: F401
         import ledger_lab.training.run  # noqa: F401

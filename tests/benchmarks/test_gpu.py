@@ -347,7 +347,7 @@ def test_from_a_source_tree_the_parts_find_tasks_and_a_home(tmp_path: Path, monk
     source, root, metadata, packages = found["PYTHONPATH"].split(os.pathsep)
     assert (Path(source), Path(root), packages) == (surroundings.ROOT / "source", surroundings.ROOT, "/packages")
     (points,) = Path(metadata).rglob("entry_points.txt")
-    assert "ledger_lab = ledger_lab.tasks" in points.read_text()
+    assert "ledger_lab = ledger_lab.tasks.registered" in points.read_text()
     assert os.access(found["HOME"], os.W_OK)
     assert found["WARP_CACHE_PATH"].startswith(str(tmp_path))
     assert surroundings.cached_kernels(found) == 0

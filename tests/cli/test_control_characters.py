@@ -134,13 +134,13 @@ def test_exports_and_file_names_show_control_characters(tmp_path: Path, capsys: 
 def test_all_other_output_goes_through_the_console() -> None:
     """Data for other programs, and lines without a foreign text, are all that goes around the console."""
     around = {
-        "commands/import_prices.py",  # a price file
-        "doctor/program.py",  # made visible, without the console, whose package may be broken
-        "launch/ray_job.py",  # runs in Ray, where LedgerLab need not be installed
+        "cli/import_prices.py",  # a price file
+        "cli/doctor/program.py",  # made visible, without the console, whose package may be broken
+        "clusters/ray_job.py",  # runs in Ray, where LedgerLab need not be installed
         "ledger/find.py",  # made visible
         "tasks/registry.py",  # made visible
-        "supervision/supervisor.py",  # made visible
-        "terminal/console.py",
+        "training/supervision/supervisor.py",  # made visible
+        "reports/terminal/console.py",
         "training/ranks.py",  # what was said elsewhere
     }
     found = set()

@@ -25,7 +25,7 @@ from ledger_lab.reports.export import export_tables
 from ledger_lab.reports.ledger_tables import TABLES
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
-PRETRAINED = Path(__file__).parents[2] / "source" / "ledger_lab" / "pretrained"
+PRETRAINED = Path(__file__).parents[2] / "source" / "ledger_lab" / "tasks" / "pretrained"
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def observed() -> Observed:
 
 
 def test_the_task_is_registered_with_its_panel() -> None:
-    import ledger_lab.tasks  # noqa: F401 - registers
+    import ledger_lab.tasks.registered  # noqa: F401 - registers
 
     kwargs = gym.spec("LedgerLab-Ant").kwargs
     assert load_panel(kwargs["default_panel"]).task == "LedgerLab-Ant"

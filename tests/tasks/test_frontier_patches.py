@@ -133,7 +133,7 @@ def test_an_episode_is_judged_with_its_last_step_and_by_the_command_that_it_had(
 
 
 def test_resets_and_steps_ask_the_device_for_nothing(env: Any) -> None:
-    import ledger_lab.tasks
+    import ledger_lab.tasks.registered
 
     base = env.unwrapped
     base.episode_length_buf[:] = 100

@@ -33,7 +33,7 @@ MIRRORED = "rsl_rl_with_symmetry_cfg_entry_point"
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("task", SHORT)
 def test_a_short_training_improves_the_return(task: str, tmp_path: Path) -> None:
-    import ledger_lab.tasks  # noqa: F401 - registers
+    import ledger_lab.tasks.registered  # noqa: F401 - registers
 
     registered = gym.spec(task).kwargs
     panel = find_panels()[registered["default_panel"]].read_text()

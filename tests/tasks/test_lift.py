@@ -59,7 +59,7 @@ class Observed:
 
 def observe(physics: str) -> Observed:
     """Reset and shake arms, push a cube away, and lift all cubes."""
-    import ledger_lab.tasks
+    import ledger_lab.tasks.registered
     from ledger_lab.panels.predicate import resolve_success
     from ledger_lab.tasks.lift.terms import fingertips_to_object, object_position
 

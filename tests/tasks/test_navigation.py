@@ -80,7 +80,7 @@ def legs(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module", params=ENGINES)
 def seen(request: pytest.FixtureRequest, legs: str) -> Observed:
     """Reset, place, bump and judge a few robots."""
-    import ledger_lab.tasks
+    import ledger_lab.tasks.registered
     from ledger_lab.panels.predicate import resolve_success
     from ledger_lab.tasks.navigation.env_cfg import LIDAR
     from ledger_lab.tasks.navigation.terms import distances, nearness

@@ -81,7 +81,9 @@ def require_known(named: Named) -> None:
 
 def _require_task(task: str) -> None:
     """Refuse an unknown task, unless another installed package may register it."""
-    if task in RECIPES or any(entry.module != "ledger_lab.tasks" for entry in entry_points(group="isaaclab.tasks")):
+    if task in RECIPES or any(
+        entry.module != "ledger_lab.tasks.registered" for entry in entry_points(group="isaaclab.tasks")
+    ):
         return
     known = {*RECIPES, *stock_tasks()}
     if task not in known:

@@ -31,7 +31,7 @@ def load_task_packages() -> Mapping[str, str]:
     """
     import isaaclab_tasks  # noqa: F401 - registers the stock tasks
 
-    import ledger_lab.tasks  # noqa: F401 - registers ours
+    import ledger_lab.tasks.registered  # noqa: F401 - registers ours
 
     warnings.filterwarnings("ignore", message=".*Overriding environment .* already in registry")  # refused by name
     shadowed = {}

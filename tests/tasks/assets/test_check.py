@@ -11,7 +11,7 @@ import gymnasium as gym
 import pytest
 from pxr import Sdf
 
-import ledger_lab.tasks  # noqa: F401 - registers
+import ledger_lab.tasks.registered  # noqa: F401 - registers
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.assets import ANT_USD, ASSET_ROOT, CARTPOLE_USD, DESCRIPTIONS, HUMANOID_USD
 from ledger_lab.tasks.assets.hashes import HASHES

@@ -46,7 +46,7 @@ def shipped(*arguments: str | Path) -> int:
 
 def move_root(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
     """Let the package's policies lie in another folder, which tests may spoil."""
-    for module in ("pretrained", "checkpoints.shipped", "evaluation.ship"):
+    for module in ("tasks.pretrained", "training.checkpoints.shipped", "training.evaluation.ship"):
         monkeypatch.setattr(f"ledger_lab.{module}.ROOT", root)
     return root
 

@@ -30,15 +30,19 @@ class Library:
     """Installed package whose version runs record."""
     algorithms: tuple[str, ...] = (PPO,)
     """Algorithms that LedgerLab trains with the library, by their names on the command line. Those besides PPO are in
-    modules of their own, like ``sac_dialect`` and ``sac_adapter``."""
+    modules of their own, like ``sac_dialect`` and ``sac_adapter``, in :attr:`off_policy`."""
+    off_policy: str = ""
+    """Dotted name of the package with the modules of the algorithms besides PPO."""
     lacks: tuple[str, ...] = ()
     """Algorithms of other libraries that this library itself does not have."""
 
 
 LIBRARIES = {
     "rsl_rl": Library("ledger_lab.training.runners.rsl_rl", "rsl-rl-lib", lacks=("sac", "td3")),
-    "rl_games": Library("ledger_lab.training.runners.rl_games", "rl-games", (PPO, "sac"), lacks=("td3",)),
-    "skrl": Library("ledger_lab.training.runners.skrl", "skrl", (PPO, "sac", "td3")),
+    "rl_games": Library(
+        "ledger_lab.training.runners.rl_games", "rl-games", (PPO, "sac"), "ledger_lab.off_policy.rl_games", ("td3",)
+    ),
+    "skrl": Library("ledger_lab.training.runners.skrl", "skrl", (PPO, "sac", "td3"), "ledger_lab.off_policy.skrl"),
 }
 """All libraries by their names on the command line, in the order of their columns in the documentation."""
 
@@ -127,8 +131,9 @@ def module_of(library: str, algorithm: str, name: str) -> ModuleType:
         algorithm: An algorithm that it has.
         name: ``dialect`` or ``adapter``.
     """
-    prefix = "" if algorithm == PPO else f"{algorithm}_"
-    return importlib.import_module(f"{LIBRARIES[library].folder}.{prefix}{name}")
+    own = LIBRARIES[library]
+    module = f"{own.folder}.{name}" if algorithm == PPO else f"{own.off_policy}.{algorithm}_{name}"
+    return importlib.import_module(module)
 
 
 def dialect_of(library: str, algorithm: str = PPO) -> Dialect:
