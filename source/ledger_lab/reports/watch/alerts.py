@@ -19,16 +19,7 @@ from typing import Final
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, EvaluationStarted, Health, SupervisionStarted
 from ledger_lab.ledger.costs import FEWEST_RUNS, LOCAL, OWNED
 from ledger_lab.ledger.meters.health import Event
-from ledger_lab.reports.watch.model import (
-    Alert,
-    AlertKind,
-    Estimate,
-    Limits,
-    QueuedTraining,
-    Severity,
-    Spend,
-    State,
-)
+from ledger_lab.reports.watch.model import Alert, AlertKind, Estimate, Limits, QueuedTraining, Severity, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun, trainer_row_at
 from ledger_lab.units import duration, usd
 
@@ -84,16 +75,7 @@ def _of_run(
     watched: WatchedRun, kind: AlertKind, severity: Severity, since: datetime, sentence: str, way_out: str
 ) -> Alert:
     """Return an alert about a run."""
-    return Alert(
-        kind=kind,
-        severity=severity,
-        subject_kind="run",
-        subject=watched.run.run_id,
-        since=since,
-        usd_per_hour=watched.usd_per_hour,
-        sentence=sentence,
-        way_out=way_out,
-    )
+    return Alert(kind, severity, "run", watched.run.run_id, since, watched.usd_per_hour, sentence, way_out)
 
 
 def _hung(watched: WatchedRun, look: Look) -> Alert:
@@ -202,16 +184,10 @@ def silent_jobs(jobs: Iterable[QueuedTraining], look: Look, watched: WatchedRun 
         since = job.started_at if watched is None else max(job.started_at, watched.last_row_at)
         if look.seconds(since) <= look.limits.hung_after_s:
             continue  # it may still wait for the attempt before to count as lost, or import its packages
-        yield Alert(
-            kind=AlertKind.SILENT,
-            severity=Severity.CRITICAL,
-            subject_kind="queue",
-            subject=f"{job.job}_{job.index}",
-            since=since,
-            usd_per_hour=None if watched is None else watched.usd_per_hour,
-            sentence=f"its job runs ({job.said}), and {job.name} has written no row for {look.ago(since)}",
-            way_out=f"read what it printed in {job.output}, or end it: {job.cancel}",
-        )
+        rate = None if watched is None else watched.usd_per_hour
+        sentence = f"its job runs ({job.said}), and {job.name} has written no row for {look.ago(since)}"
+        way_out = f"read what it printed in {job.output}, or end it: {job.cancel}"
+        yield Alert(AlertKind.SILENT, Severity.CRITICAL, "queue", job.id, since, rate, sentence, way_out)
 
 
 def queue_alerts(queues: Iterable[QueuedTraining], ended_at: Mapping[str, datetime], look: Look) -> Iterator[Alert]:
@@ -232,16 +208,9 @@ def queue_alerts(queues: Iterable[QueuedTraining], ended_at: Mapping[str, dateti
             continue
         said = ", ".join(sorted({each.said for each in members}))
         waiting = f"{len(members)} training{'' if len(members) == 1 else 's'}"
-        yield Alert(
-            kind=AlertKind.STUCK_QUEUE,
-            severity=Severity.WARNING,
-            subject_kind="queue",
-            subject=job,
-            since=since,
-            usd_per_hour=0.0,
-            sentence=f"{waiting} of {first.plan} wait, and none has run for {look.ago(since)}: {said}",
-            way_out=f"correct the reason, or {first.cancel}",
-        )
+        sentence = f"{waiting} of {first.plan} wait, and none has run for {look.ago(since)}: {said}"
+        way_out = f"correct the reason, or {first.cancel}"
+        yield Alert(AlertKind.STUCK_QUEUE, Severity.WARNING, "queue", job, since, 0.0, sentence, way_out)
 
 
 @dataclass(frozen=True)
@@ -278,16 +247,9 @@ def _idle_job(watched: WatchedRun, look: Look) -> Iterator[Alert]:
         return
     since = watched.last_row_at if job.started_at is None else max(watched.last_row_at, job.started_at)
     if look.seconds(since) > look.limits.idle_after_s:
-        yield Alert(
-            kind=AlertKind.IDLE,
-            severity=Severity.CRITICAL,
-            subject_kind="queue",
-            subject=f"{job.job}_{job.index}",
-            since=since,
-            usd_per_hour=watched.usd_per_hour,
-            sentence=f"its job still runs ({job.said}), and run {watched.run.run_id} in it ended {look.ago(since)} ago",
-            way_out=job.cancel,
-        )
+        rate = watched.usd_per_hour
+        sentence = f"its job still runs ({job.said}), and run {watched.run.run_id} in it ended {look.ago(since)} ago"
+        yield Alert(AlertKind.IDLE, Severity.CRITICAL, "queue", job.id, since, rate, sentence, job.cancel)
 
 
 def _uses(watched: WatchedRun) -> Iterator[_Use]:
@@ -316,17 +278,13 @@ def _idle_machine(last: _Use, look: Look) -> Iterator[Alert]:
     unknown = "other work on it is unknown" if here else "the ledger can't see whether it was given back"
     if price.instance == LOCAL:
         unknown += ", and whether its idle hours cost money"
-    yield Alert(
-        kind=AlertKind.IDLE,
-        severity=Severity.WARNING if here and price.instance != LOCAL else Severity.NOTICE,
-        subject_kind="machine",
-        subject=host,
-        since=last.last_row_at,
-        usd_per_hour=last.watched.usd_per_hour,
-        sentence=f"{host} ({price.instance}) ended its last work, for run {last.watched.run.run_id}, "
-        f"{look.ago(last.last_row_at)} ago, and has started nothing since; {unknown}",
-        way_out="give the machine back, or start the next training",
+    severity = Severity.WARNING if here and price.instance != LOCAL else Severity.NOTICE
+    sentence = (
+        f"{host} ({price.instance}) ended its last work, for run {last.watched.run.run_id}, "
+        f"{look.ago(last.last_row_at)} ago, and has started nothing since; {unknown}"
     )
+    way_out, rate = "give the machine back, or start the next training", last.watched.usd_per_hour
+    yield Alert(AlertKind.IDLE, severity, "machine", host, last.last_row_at, rate, sentence, way_out)
 
 
 def budget_alerts(study: Spend) -> Iterator[Alert]:
@@ -344,17 +302,12 @@ def budget_alerts(study: Spend) -> Iterator[Alert]:
     for key, judged in found.items():
         if judged is not None:
             kind, severity, words = judged
-            yield Alert(
-                kind=kind,
-                severity=severity,
-                subject_kind="study",
-                subject=study.name,
-                since=None,
-                usd_per_hour=study.usd_per_hour,
-                sentence=f"{words}; {study.live_runs} live, {study.missing} still to start",
-                way_out=f"end it (study.py {shlex.quote(study.name)} --on CLUSTER --cancel, or Ctrl-C), plan fewer "
-                f"seeds, or raise {key} in its file",
+            sentence = f"{words}; {study.live_runs} live, {study.missing} still to start"
+            way_out = (
+                f"end it (study.py {shlex.quote(study.name)} --on CLUSTER --cancel, or Ctrl-C), plan fewer seeds, or "
+                f"raise {key} in its file"
             )
+            yield Alert(kind, severity, "study", study.name, None, study.usd_per_hour, sentence, way_out)
 
 
 def _judge(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
+
+import msgspec
 
 from ledger_lab.ledger.runs import silence_limit
 from ledger_lab.reports.health_events import HealthSummary
@@ -62,6 +64,11 @@ class QueuedTraining:
     """File with what it printed."""
     cancel: str
     """Command that cancels the job."""
+
+    @property
+    def id(self) -> str:
+        """The job with the index of the training."""
+        return f"{self.job}_{self.index}"
 
 
 class PlannedArm(Protocol):
@@ -247,7 +254,7 @@ class Spend:
     """Why there is no forecast; ``None`` if there is one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Alert:
     """Something that costs money, or will, and what to do about it."""
 
@@ -287,13 +294,5 @@ class Watch:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; times are in ISO 8601."""
-        return {"schema_version": self.schema_version, **_plain(asdict(self))}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of a dataclass
-    """Return a value with its times as texts."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ledger_lab.ledger import STATE_FILE, Cohort
+from ledger_lab.ledger import STATE_FILE
 from ledger_lab.ledger.costs import sum_if_known
 from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.watch.estimates import Part, add_up, further_trainings, rest_of_run
@@ -135,17 +135,15 @@ def _has_ended(watched: WatchedRun) -> bool:
     return watched.state is State.ENDED and has_finished(watched.run)
 
 
-def cohort_spend(name: str, runs: Sequence[WatchedRun], declared: Cohort | None) -> Spend:
+def cohort_spend(name: str, runs: Sequence[WatchedRun], planned: int | None) -> Spend:
     """Return the spend of a cohort.
 
     Args:
         name: The cohort.
         runs: All its runs, oldest first.
-        declared: Its declaration, if its size was declared.
+        planned: Its size, if this was declared.
     """
-    return _spend(
-        "cohort", name, [Arm(cohort=name, planned=None if declared is None else declared.size, runs=tuple(runs))]
-    )
+    return _spend("cohort", name, [Arm(cohort=name, planned=planned, runs=tuple(runs))])
 
 
 def study_spend(study: PlannedStudy, runs: Mapping[str, Sequence[WatchedRun]]) -> Spend:
