@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import gymnasium as gym
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from ledger_lab.cli.request import ListRequest
@@ -15,7 +13,6 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
 from ledger_lab.mujoco_cpu.choose import physics_choices
 from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
-from ledger_lab.panels.ground import Ground
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.reports.terminal.console import Terminal
@@ -28,9 +25,6 @@ from ledger_lab.training.runners.description import describe_simulation
 from ledger_lab.training.runners.physics_engine import with_default_physics
 from ledger_lab.training.runners.session import held_out_config, resolve_device
 from ledger_lab.units import MISSING, duration, target_share
-
-if TYPE_CHECKING:
-    from isaaclab.envs import ManagerBasedRLEnvCfg
 
 _COLUMNS = ("task", "libraries", "physics", "obs", "actions", "envs", "panel", "id", "episodes", "target", "record")
 
@@ -52,47 +46,28 @@ def list_tasks(argv: Sequence[str]) -> int:
     tasks = registered_tasks()  # before output is redirected, because it prints warnings about packages
     terminal = Terminal()
     try:
-        known, broken = find_panels(), []
+        known, broken = find_panels(), list[str]()
         panels = [load_panel(name) for name in known]
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in _COLUMNS:
             table.add_column(name, no_wrap=name not in ("physics", "libraries"))
         for task in tasks:
-            kwargs = gym.spec(task).kwargs
             if request.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not request.all):
                 continue
+            kwargs = gym.spec(task).kwargs
             libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
-            presets = physics_choices(task)
-            shown = [task, ", ".join(libraries) or MISSING, ", ".join(presets) or MISSING]
             own = [panel for panel in panels if panel.task == task]
-            default = kwargs.get("default_panel")
-            simulations: list[_Simulation] = []
-            if default is not None and default not in known and libraries:
-                try:
+            cells: list[RenderableType] = [MISSING] * (len(_COLUMNS) - 3)
+            try:
+                default = kwargs.get("default_panel")
+                if default is not None and default not in known and libraries:
                     own.append(load_panel(default))
-                except UserError as error:
-                    broken.append(str(error))
-            if own:
-                try:
-                    simulations = _simulations(task, libraries[0], device)
-                except UserError as error:
-                    broken.append(str(error))
-            own.sort(key=lambda panel: default not in (panel.name, panel.source))
-            if not simulations:
-                table.add_row(*shown, *[MISSING] * (len(_COLUMNS) - len(shown)))
-                continue
-            sizes, records = _shipped(task)
-            shown += [*sizes, str(simulations[0].env_cfg.scene.num_envs)]
-            judged = []
-            for panel in own:
-                try:
-                    identity, record = simulations[0].identity(panel), _found(records, panel, simulations)
-                except UserError as error:
-                    broken.append(str(error))
-                    continue
-                target = target_share(panel.target_success)
-                judged.append((panel.name, f"{identity.id[:11]}…", str(len(panel.episodes)), target, record))
-            table.add_row(*shown, *(Group(*lines) for lines in zip(*judged, strict=True)))
+                if own:
+                    own.sort(key=lambda panel: default not in (panel.name, panel.source))
+                    cells = _cells(task, libraries[0], device, own)
+            except UserError as error:
+                broken.append(str(error))
+            table.add_row(task, ", ".join(libraries) or MISSING, ", ".join(physics_choices(task)) or MISSING, *cells)
         if not table.row_count:
             raise UserError(
                 f"no task's id contains {request.keyword!r}" + ("" if request.all else " (--all lists more)")
@@ -105,69 +80,37 @@ def list_tasks(argv: Sequence[str]) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class _Simulation:
-    """A simulation that a panel of a task can run in."""
-
-    difference: str
-    """How it differs from the simulation of a new run, for the table; empty for that simulation."""
-    env_cfg: ManagerBasedRLEnvCfg
-    """Configuration of the environment, as a training has it."""
-    description: dict[str, Any]
-    """What enters the identity of a panel, except the code."""
-
-    def identity(self, panel: Panel) -> PanelIdentity:
-        """Return the identity of a panel in this simulation.
-
-        Raises:
-            UserError: If the panel's success function can't be imported.
-        """
-        return PanelIdentity.of(panel, {**self.description, "code": scoring_code(panel, self.env_cfg)})
-
-
-def _simulations(task: str, library: str, device: str) -> list[_Simulation]:
-    """Return the simulation of a new run, then those of older runs: other physics engine, or other ground.
+def _cells(task: str, library: str, device: str, panels: Sequence[Panel]) -> list[RenderableType]:
+    """Return the cells of a task from its sizes to the records on its panels, with a line per panel.
 
     Args:
         task: Gymnasium id.
         library: A library that the task has a configuration for.
-        device: Device of the new run.
+        device: Device of a new run.
+        panels: Panels of the task.
+
+    Raises:
+        UserError: If a panel's success function can't be imported.
     """
-    choices = dict.fromkeys((with_default_physics(task, (), device), ()))
-    found: list[_Simulation] = []
-    for overrides in choices:
-        env_cfg, _ = resolve_configs(task, library, overrides)
-        engine = "" if not found else f" with {physics_name(env_cfg)}"
-        grounds: tuple[tuple[Ground, str], ...] = (("held_out", ""), ("trained", " on trained ground"))
-        for ground, name in grounds:
-            description = describe_simulation(held_out_config(env_cfg, 1, ground=ground))
-            found.append(_Simulation(engine + name, env_cfg, description))
-    return found
-
-
-def _found(records: Mapping[tuple[str, float], str], panel: Panel, simulations: Sequence[_Simulation]) -> str:
-    """Return the record of a panel, from the first simulation that has one."""
-    for each in simulations if records else ():
-        if (record := records.get((each.identity(panel).id, panel.target_success))) is not None:
-            return f"{record}{each.difference}"
-    return MISSING
-
-
-def _shipped(task: str) -> tuple[list[str], dict[tuple[str, float], str]]:
-    """Return facts about a task from its pretrained policy.
-
-    Args:
-        task: Gymnasium id of the task.
-
-    Returns:
-        Sizes of observations and actions; and the record by panel id and target.
-    """
-    if task not in shipped_tasks():
-        return [MISSING, MISSING], {}
-    files = shipped_contract(task)["files"]
-    summary = summarize_run(find_run(str(ROOT / task), ROOT))
-    sizes = [str(files[end]["shape"][1]) for end in ("input", "output")]
-    return sizes, {(summary.panel_id, summary.target_success): _record(summary)}
+    env_cfg, _ = resolve_configs(task, library, with_default_physics(task, (), device))
+    description = describe_simulation(held_out_config(env_cfg, 1))
+    sizes, shipped = [MISSING, MISSING], None
+    if task in shipped_tasks():
+        files = shipped_contract(task)["files"]
+        sizes = [str(files[end]["shape"][1]) for end in ("input", "output")]
+        shipped = summarize_run(find_run(str(ROOT / task), ROOT))
+    lines = []
+    for panel in panels:
+        identity = PanelIdentity.of(panel, {**description, "code": scoring_code(panel, env_cfg)}).id
+        record = MISSING
+        if shipped is not None and (shipped.panel, shipped.target_success) == (panel.name, panel.target_success):
+            record = _record(shipped)
+            if shipped.panel_id != identity:
+                same_engine = shipped.physics == physics_name(env_cfg)
+                record += f" as {shipped.panel_id[:11]}…" if same_engine else f" with {shipped.physics}"
+        episodes = str(len(panel.episodes))
+        lines.append((panel.name, f"{identity[:11]}…", episodes, target_share(panel.target_success), record))
+    return [*sizes, str(env_cfg.scene.num_envs), *(Group(*column) for column in zip(*lines, strict=True))]
 
 
 def _record(summary: RunSummary) -> str:

@@ -19,7 +19,8 @@ class ListRequest(Request):
         "shows how well the pretrained policy of the task did: successful episodes out of all episodes on fresh seeds, "
         "and the training time until the policy was confirmed. If the training started from an earlier policy, the "
         "time after the + is the time of the earlier trainings. If the policy did not reach its target, the column "
-        "shows its best score.",
+        "shows its best score. If it was scored with another physics engine, or on a panel with another id, the column "
+        "names it.",
         terms=("held-out", "panel", "panel id", "target", "fresh seeds", "confirmed"),
         examples=("list_envs.py", "list_envs.py --all --keyword Velocity"),
     )
