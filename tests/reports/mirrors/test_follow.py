@@ -13,7 +13,8 @@ import pytest
 
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, LedgerDamageError, Status, SupervisionStarted
 from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
-from ledger_lab.reports.mirrors import RunFollower, Translator
+from ledger_lab.reports.mirrors.follow import RunFollower
+from ledger_lab.reports.mirrors.translate import Translator
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 

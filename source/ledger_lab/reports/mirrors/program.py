@@ -11,10 +11,9 @@ from dataclasses import MISSING, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import RunDeclared, Status
-from ledger_lab.ledger.find import telling_damage
-from ledger_lab.ledger.listing import find_journals
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Status
+from ledger_lab.ledger.find import find_run, telling_damage
 from ledger_lab.ledger.redaction import RedactedStream
 from ledger_lab.reports.mirrors.follow import JournalEntry, RunFollower
 from ledger_lab.reports.mirrors.sink import SINKS, RunInfo, Sink, SinkUnavailableError, load_sink
@@ -90,19 +89,18 @@ def mirror_run(argv: Sequence[str]) -> int:
         UserError: If there is no such run, or the destination refuses it.
     """
     request = MirrorRequest.parse(argv)
-    run_dir = _find(request.run, request.log_root)
-    follower = RunFollower(run_dir)
+    run = find_run(request.run, request.log_root)
     sink = load_sink(request.to, {"project": request.project, "uri": request.uri, "dir": request.dir})
     os.nice(10)  # training on this host takes priority
     with telling_damage():
-        _mirror(follower, run_dir, sink, request)
+        _mirror(RunInfo(run.declared, run.declared_at, run.directory), sink, request)
     return 0
 
 
-def _mirror(follower: RunFollower, run_dir: Path, sink: Sink, request: MirrorRequest) -> None:
+def _mirror(facts: RunInfo, sink: Sink, request: MirrorRequest) -> None:
     """Send new rows until the run is over."""
+    follower = RunFollower(facts.run_dir)
     entries = follower.poll()
-    facts = _facts(entries, run_dir)
     has = dict(sink.open(facts))
     translator = Translator()
     status, sent = Status.RUNNING, 0
@@ -153,28 +151,6 @@ def _until_received(attempt: Callable[[], None], follower: RunFollower, request:
                     raise UserError(f"{error}; run the command again later: it continues where it stopped") from error
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-
-
-def _facts(entries: Sequence[JournalEntry], run_dir: Path) -> RunInfo:
-    """Return the declaration among the rows of a run."""
-    for entry in entries:
-        if isinstance(entry.row, RunDeclared):
-            return RunInfo(entry.row, entry.time, run_dir)
-    raise UserError(f"{run_dir} has no declaration of a run: name the directory of a run")
-
-
-def _find(name: str, log_root: Path) -> Path:
-    """Return the directory of the run that the user named; the directory's name ends with the run's id."""
-    if Path(name).is_dir():
-        return Path(name).resolve()
-    run_dirs = {path.parent: path.parent.name.rpartition("_")[2] for path in find_journals(log_root)}
-    found = sorted(run_dir for run_dir, run_id in run_dirs.items() if run_id.startswith(name))
-    if len(found) == 1:
-        return found[0].resolve()
-    if found:
-        raise UserError(f"{name!r} begins the ids of {len(found)} runs: give more characters")
-    known = nearest(name, run_dirs.values())
-    raise UserError(f"no run directory and no run id {name!r} (run ids under {log_root}: {known})")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ledger_lab.files import appended_file
-from ledger_lab.reports.mirrors import require_sink
+from ledger_lab.reports.mirrors.sink import require_sink
 
 
 def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
