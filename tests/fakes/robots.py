@@ -13,7 +13,7 @@ import torch
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel, load_panel
-from ledger_lab.panels.perturbations import Perturbation
+from ledger_lab.panels.perturbations import Perturbation, Push
 from tests.fakes.held_out import task_cfg
 
 ENGINES = ("newton_mujoco", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("newton_mjwarp", "ovphysx")))
@@ -152,7 +152,7 @@ def robust(name: str) -> Panel:
 
 def _early(part: Perturbation) -> Perturbation:
     """Return a perturbation that comes within a fifth of a second, if it comes at intervals."""
-    return replace(part, params={**part.params, "interval_s": (0.1, 0.2)}) if part.kind == "push" else part
+    return replace(part, interval_s=(0.1, 0.2)) if isinstance(part, Push) else part
 
 
 @dataclass(frozen=True)

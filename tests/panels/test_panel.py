@@ -8,6 +8,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, differing_fields, find_panels, load_panel
+from ledger_lab.panels.perturbations import ActionDelay, Mass
 from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds, stream_key
 
 GOOD = """
@@ -171,8 +172,8 @@ def test_cells_are_read_with_their_perturbations(tmp_path: Path) -> None:
     panel = load_panel(panel_file(tmp_path, GOOD + CELLS))
     assert [cell for cell, _ in panel.episodes] == ["nominal"] * 4 + ["heavy"] * 4
     mass, delay = panel.cells[1].perturbations
-    assert (mass.kind, dict(mass.params)) == ("mass", {"asset": "robot", "bodies": "pole", "scale": (1.2, 1.5)})
-    assert (delay.kind, dict(delay.params)) == ("action_delay", {"steps": (2, 2)})
+    assert mass == Mass(asset="robot", bodies="pole", scale=(1.2, 1.5))
+    assert delay == ActionDelay(steps=(2, 2))
     ids = {
         PanelIdentity.of(load_panel(panel_file(tmp_path, GOOD + text)), {}).id
         for text in ("", CELLS, CELLS.replace("1.5", "1.6"), CELLS.replace('"heavy"', '"heavier"'))

@@ -152,7 +152,7 @@ def _require_assets(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
     ]
     for cell in panel.cells:
         for perturbation in cell.perturbations:
-            asset = perturbation.params.get("asset")
+            asset = getattr(perturbation, "asset", None)
             if asset is not None and asset not in known:
                 raise UserError(
                     f"panel {panel.name}: cell {cell.name!r} perturbs {asset!r}, which the scene does not have: "

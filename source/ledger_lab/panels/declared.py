@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.hooks import replace_until
 from ledger_lab.panels.parameter_rows import ParameterRows
 from ledger_lab.panels.private_values import PrivateValues
 from ledger_lab.panels.slot_events import OwnEvents
@@ -139,8 +140,7 @@ class Declared:
                     raise _refusal(what, f"{found[0]} of {named}")
             return result
 
-        setattr(owner, name, watched)
-        undo.callback(delattr, owner, name)
+        replace_until(undo, owner, name, watched)
 
     def _divide_updates(self, undo: ExitStack, term: Any, cfg: Any, streams: SlotStreams) -> None:  # noqa: ANN401
         """Update a command twice if its configuration has changed: as declared for held-out slots, then for training.
@@ -163,8 +163,7 @@ class Declared:
             own.changed()  # sets the rows of held-out slots
             streams.go_to(drawn)
 
-        term._update_command = update_command
-        undo.callback(delattr, term, "_update_command")
+        replace_until(undo, term, "_update_command", update_command)
 
     def _now(self) -> dict[str, Any]:
         """Return the shared part of the configuration, by the names of its values."""

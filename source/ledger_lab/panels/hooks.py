@@ -125,7 +125,7 @@ class Hooks:
             done[self._first :] = self._resets = listener.on_terminations()
             return done
 
-        self._replace(undo, base.termination_manager, "compute", compute_terminations)
+        replace_until(undo, base.termination_manager, "compute", compute_terminations)
         self._reset_idx = base._reset_idx
 
         def reset(env_ids: Any) -> None:  # noqa: ANN401 - a tensor or a slice
@@ -137,14 +137,14 @@ class Hooks:
             if len(held_out):
                 listener.on_reset(held_out)
 
-        self._replace(undo, base, "_reset_idx", reset)
+        replace_until(undo, base, "_reset_idx", reset)
         reset_by_hand = base.sim.consume_reset_request
 
         def consume_reset_request() -> bool:
             self._resets = None  # a user may reset any slots
             return bool(reset_by_hand())
 
-        self._replace(undo, base.sim, "consume_reset_request", consume_reset_request)
+        replace_until(undo, base.sim, "consume_reset_request", consume_reset_request)
         self._attach_commands(undo, listener)
         self._attach_terms(undo, listener)
         self._attach_noise(undo)
@@ -158,7 +158,7 @@ class Hooks:
                 apply(mode, **arguments)
             listener.on_interval_events(arguments["dt"])
 
-        self._replace(undo, base.event_manager, "apply", apply_events)
+        replace_until(undo, base.event_manager, "apply", apply_events)
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -192,11 +192,11 @@ class Hooks:
             once.index_fill_(0, ids.long(), False)
         log = base.extras.get("log")
         with ExitStack() as undo:
-            self._replace(undo, base.curriculum_manager, "compute", lambda env_ids=None: None)
-            self._replace(undo, base.curriculum_manager, "reset", lambda env_ids=None: {})
-            self._replace(undo, self, "_global_draws", "passed")
+            replace_until(undo, base.curriculum_manager, "compute", lambda env_ids=None: None)
+            replace_until(undo, base.curriculum_manager, "reset", lambda env_ids=None: {})
+            replace_until(undo, self, "_global_draws", "passed")
             for counter in COUNTERS:
-                self._replace(undo, base, counter, 0)
+                replace_until(undo, base, counter, 0)
             terms = manager._mode_term_cfgs.get("reset", [])
             for name, term in zip(manager.active_terms.get("reset", []), terms, strict=True):
 
@@ -204,7 +204,7 @@ class Hooks:
                     with drawing_with_torch(f"reset event {name!r}", naming=True):
                         call(*args, **params)
 
-                self._replace(undo, term, "func", _Instead(term.func, named))
+                replace_until(undo, term, "func", _Instead(term.func, named))
             self._reset_idx(ids)
         if log is None:
             base.extras.pop("log", None)
@@ -261,9 +261,9 @@ class Hooks:
                 if not quiet:
                     self._quiet[name] = self._quiet_computations(self._commands[name])
 
-            self._replace(undo, command, "compute", count_down)
-            self._replace(undo, command, "_update_command", update)
-            self._replace(undo, command, "_resample", split)
+            replace_until(undo, command, "compute", count_down)
+            replace_until(undo, command, "_update_command", update)
+            replace_until(undo, command, "_resample", split)
 
     def _quiet_computations(self, command: Any) -> int:  # noqa: ANN401 - Isaac Lab's command term
         """Return a number of computations, this one included, in which no held-out slot gets new values of a command.
@@ -287,7 +287,7 @@ class Hooks:
                 call(env, self._split(slice(None))[0] if ids is None else ids, **params)
 
             if term.is_global_time:
-                self._replace(undo, term, "func", _Instead(call, for_training))
+                replace_until(undo, term, "func", _Instead(call, for_training))
         for owner, attribute, what in self._drawing_terms():
             call = getattr(owner, attribute)
 
@@ -295,7 +295,7 @@ class Hooks:
                 with self._training_draws(), listener.own_draws(self._rows, what):
                     return call(*args, **kwargs)
 
-            self._replace(undo, owner, attribute, _Instead(call, with_own_draws))
+            replace_until(undo, owner, attribute, _Instead(call, with_own_draws))
 
     def _attach_noise(self, undo: ExitStack) -> None:
         """Restrict the task's observation noise to the training slots."""
@@ -311,7 +311,7 @@ class Hooks:
                     noisy[self._first :] = data[self._first :]
                     return noisy
 
-                self._replace(undo, term.noise, "func", _Instead(corrupt, corrupt_training))
+                replace_until(undo, term.noise, "func", _Instead(corrupt, corrupt_training))
 
     def _drawing_terms(self) -> Iterator[tuple[Any, str, str]]:
         """Find the terms that draw random numbers in each step, by calling each term once."""
@@ -324,7 +324,7 @@ class Hooks:
                 yield action, "apply_actions", f"action {name!r}"
         for name, command in self._commands.items():
             with ExitStack() as undo:
-                self._replace(undo, command, "_resample", lambda env_ids: None)  # its draws have a hook of their own
+                replace_until(undo, command, "_resample", lambda env_ids: None)  # its draws have a hook of their own
                 draws = _call_draws(command._update_command)
             if draws:
                 yield command, "_update_command", f"command {name!r}"
@@ -383,7 +383,7 @@ class Hooks:
         with ExitStack() as undo:
             for owner, names in owners:
                 for name in names:
-                    self._replace(undo, owner, name, getattr(owner, name)[: self._first])
+                    replace_until(undo, owner, name, getattr(owner, name)[: self._first])
             yield
 
     def _require_no_stray_draws(self, until: str) -> None:
@@ -403,15 +403,19 @@ class Hooks:
             "observation term"
         )
 
-    @staticmethod
-    def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:  # noqa: ANN401
-        """Set an attribute until the context ends."""
-        own = vars(owner)
-        if name in own:
-            undo.callback(setattr, owner, name, own[name])
-        else:
-            undo.callback(delattr, owner, name)
-        setattr(owner, name, value)
+
+def replace_until(undo: ExitStack, owner: Any, name: str, value: Any) -> None:  # noqa: ANN401 - an object or a class
+    """Set an attribute until a context ends.
+
+    Args:
+        undo: The context.
+        owner: The object or the class.
+        name: Name of the attribute.
+        value: Its value until then.
+    """
+    own = vars(owner)
+    undo.callback(*((setattr, owner, name, own[name]) if name in own else (delattr, owner, name)))
+    setattr(owner, name, value)
 
 
 class _Instead:

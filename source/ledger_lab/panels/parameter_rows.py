@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
+from ledger_lab.panels.hooks import replace_until
 from ledger_lab.panels.parameter_tables import ParameterTable, asset_table, physx_friction_table
 from ledger_lab.panels.physics import is_mujoco, is_newton, physics_name
 
@@ -136,7 +137,7 @@ class ParameterRows:
             for asset in _assets(self._base).values():
                 for _, writer, _ in _ASSET_TABLES:
                     if hasattr(asset, writer):
-                        self._replace(undo, asset, writer, self._noted_call(getattr(asset, writer)))
+                        replace_until(undo, asset, writer, self._noted_call(getattr(asset, writer)))
             return
         from isaaclab_newton.physics import NewtonManager
 
@@ -153,8 +154,8 @@ class ParameterRows:
                 self._told.add(flags)
             notify(flags)
 
-        self._replace(undo, manager, "add_model_change", classmethod(add_and_note))
-        self._replace(undo, solver, "notify_model_changed", notify_and_note)
+        replace_until(undo, manager, "add_model_change", classmethod(add_and_note))
+        replace_until(undo, solver, "notify_model_changed", notify_and_note)
 
     def now(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the names and live values of all parameters; shape (rows of the held-out slots, ...)."""
@@ -253,13 +254,6 @@ class ParameterRows:
             return call(*args, **kwargs)
 
         return noted
-
-    @staticmethod
-    def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:  # noqa: ANN401 - an object or a class
-        """Set an attribute until the context ends."""
-        own = vars(owner)
-        undo.callback(*((setattr, owner, name, own[name]) if name in own else (delattr, owner, name)))
-        setattr(owner, name, value)
 
     def _take(self, live: Sequence[_Live]) -> None:
         """Keep the values of rows."""

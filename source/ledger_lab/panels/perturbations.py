@@ -1,41 +1,38 @@
-"""The perturbations that a cell can apply to its episodes, read from panel files.
+"""The perturbations that a cell can apply to its episodes. A kind is one class: its parameters, and what it changes.
 
-The list of kinds is closed. Each kind draws its numbers per seed, uniformly from a range ``[low, high]``; a single
-number ``x`` is the range ``[x, x]``. Noise and bias of observations are different: they take one number per observation
-term. For noise, it is the standard deviation. For bias, it is the largest absolute value. Bodies and joints are named
-by regular expressions, as in Isaac Lab.
+Each kind draws its numbers per seed, uniformly from a range ``[low, high]``; a single number ``x`` is the range
+``[x, x]``. Noise and bias of observations are different: they take one number per observation term. For noise, it is
+the standard deviation. For bias, it is the largest absolute value. Bodies and joints are named by regular expressions,
+as in Isaac Lab.
+
+Reading panels needs neither torch nor Isaac Lab; the methods that change a simulation import them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.tasks.recipes.rules import positive
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+    from ledger_lab.panels.conditions import CellSlots
+    from ledger_lab.panels.physical import PhysicalParameters
 
 type Range = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Perturbation:
-    """One perturbation of a cell."""
-
-    kind: str
-    """One of :data:`KINDS`."""
-    params: Mapping[str, Any]
-    """All parameters of the kind, ranges as pairs."""
-
-    def plain(self) -> dict[str, Any]:
-        """Return the parameters as JSON values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in self.params.items()}
-
-
-_NEEDED = object()
-
-
-def _range(value: Any) -> Range:
+def _range(value: Any) -> Range:  # noqa: ANN401 - a value of a TOML file
     """Read a range of numbers."""
     low, high = value if isinstance(value, list) and len(value) == 2 else (value, value)
     if any(isinstance(end, bool) or not isinstance(end, int | float) for end in (low, high)) or low > high:
@@ -43,7 +40,7 @@ def _range(value: Any) -> Range:
     return float(low), float(high)
 
 
-def _positive(value: Any) -> Range:
+def _positive(value: Any) -> Range:  # noqa: ANN401
     """Read a range of numbers above 0."""
     low, high = _range(value)
     if low <= 0:
@@ -51,7 +48,7 @@ def _positive(value: Any) -> Range:
     return low, high
 
 
-def _not_negative(value: Any) -> Range:
+def _not_negative(value: Any) -> Range:  # noqa: ANN401
     """Read a range of numbers from 0."""
     low, high = _range(value)
     if low < 0:
@@ -59,7 +56,7 @@ def _not_negative(value: Any) -> Range:
     return low, high
 
 
-def _steps(value: Any) -> tuple[int, int]:
+def _steps(value: Any) -> tuple[int, int]:  # noqa: ANN401
     """Read a range of whole numbers from 0."""
     low, high = _not_negative(value)
     if not low.is_integer() or not high.is_integer():
@@ -67,42 +64,112 @@ def _steps(value: Any) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _name(value: Any) -> str:
+def _name(value: Any) -> str:  # noqa: ANN401
     """Read a name or a regular expression."""
     if not isinstance(value, str):
         raise ValueError("must be a text")
     return value
 
 
-def _per_term(value: Any) -> dict[str, float]:
+def _per_term(value: Any) -> dict[str, float]:  # noqa: ANN401
     """Read a number above 0 per observation term."""
     if not isinstance(value, dict) or not value:
         raise ValueError("must name observation terms, like { joint_pos = 0.01 }")
-    if wrong := next((term for term, number in value.items() if positive(number)), None):
-        raise ValueError(f"{wrong} needs one number above 0; a range is not possible")
+    for term, number in value.items():
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
+            raise ValueError(f"{term} needs one number above 0; a range is not possible")
     return {str(term): float(number) for term, number in value.items()}
 
 
-_ROBOT: dict[str, tuple[Callable[[Any], Any], Any]] = {"asset": (_name, "robot")}
-_BODIES = {**_ROBOT, "bodies": (_name, ".*")}
-_JOINTS = {**_ROBOT, "joints": (_name, ".*")}
+AnyRange = Annotated[Range, _range]
+Positive = Annotated[Range, _positive]
+NotNegative = Annotated[Range, _not_negative]
+Steps = Annotated[tuple[int, int], _steps]
+Name = Annotated[str, _name]
+PerTerm = Annotated[dict[str, float], _per_term]
 
-KINDS: dict[str, dict[str, tuple[Callable[[Any], Any], Any]]] = {
-    "initial_state": {"scale": (_not_negative, _NEEDED)},
-    "mass": {**_BODIES, "scale": (_positive, _NEEDED)},
-    "center_of_mass": {**_BODIES, "offset_m": (_range, _NEEDED)},
-    "friction": {**_BODIES, "scale": (_not_negative, _NEEDED)},
-    "joint_friction": {**_JOINTS, "add": (_not_negative, _NEEDED)},
-    "actuator_strength": {**_JOINTS, "scale": (_positive, _NEEDED)},
-    "actuator_damping": {**_JOINTS, "scale": (_not_negative, _NEEDED)},
-    "action_delay": {"steps": (_steps, _NEEDED)},
-    "control_latency": {"physics_steps": (_steps, _NEEDED)},
-    "observation_noise": {"std": (_per_term, _NEEDED)},
-    "observation_bias": {"range": (_per_term, _NEEDED)},
-    "push": {**_ROBOT, "joints": (_name, ""), "velocity": (_range, _NEEDED), "interval_s": (_positive, _NEEDED)},
-    "gravity_tilt": {"angle_rad": (_not_negative, _NEEDED)},
-}
-"""Every kind of perturbation with its parameters: the function that reads a parameter, and its default."""
+KINDS: dict[str, type[Perturbation]] = {}
+"""Every kind of perturbation, by its name in panel files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perturbation:
+    """One perturbation of a cell. The fields of a subclass are the parameters of a kind in panel files.
+
+    The methods are called with the slots of the cell. What a perturbation keeps of them is in
+    :attr:`~ledger_lab.panels.conditions.CellSlots.kept`.
+    """
+
+    kind: ClassVar[str]
+    """Name in panel files."""
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        """Make a kind known."""
+        if kind:
+            cls.kind = kind
+            KINDS[kind] = cls
+
+    @classmethod
+    def read(cls, where: str, given: Mapping[str, Any]) -> Perturbation:
+        """Read the parameters of this kind.
+
+        Args:
+            where: Description of their table, for messages.
+            given: The parameters, as written in a panel file.
+
+        Raises:
+            UserError: If a parameter is unknown, missing, or has a wrong value.
+        """
+        known = get_type_hints(cls, include_extras=True)
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        for name in given:
+            if name not in fields:
+                raise UserError(f"{where}: {cls.kind} has no {name!r}: {nearest(name, fields)}")
+        params: dict[str, Any] = {}
+        for name, field in fields.items():
+            if name not in given:
+                if field.default is dataclasses.MISSING:
+                    raise UserError(f"{where}: {cls.kind} needs {name!r}")
+                continue
+            try:
+                params[name] = known[name].__metadata__[0](given[name])
+            except (ValueError, TypeError) as error:
+                raise UserError(f"{where}: {cls.kind}.{name} is {given[name]!r}: {error}") from error
+        return cls(**params)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the parameters as JSON values."""
+        params = dataclasses.asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
+
+    def prepare(self, own: CellSlots, undo: ExitStack) -> None:
+        """Check that the task has what is perturbed, and set hooks if they are needed.
+
+        Raises:
+            UserError: If it doesn't.
+        """
+
+    def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
+        """Draw what stays constant in an episode, for all slots; yield what writes it into the physics."""
+        return iter(())
+
+    def start(self, own: CellSlots, begun: NDArray[np.int64]) -> None:
+        """Begin episodes, after the task's own reset.
+
+        Args:
+            own: The slots of the cell.
+            begun: The places among them in which an episode begins; shape (n,).
+        """
+
+    def act(self, own: CellSlots, actions: torch.Tensor) -> torch.Tensor:
+        """Return the actions that reach the task in this step; shape (slots of the cell, actions)."""
+        return actions
+
+    def see(self, own: CellSlots, observations: dict[str, Any]) -> None:
+        """Change what policies observe, in groups of all held-out slots."""
+
+    def after_step(self, own: CellSlots) -> None:
+        """Act at the end of a step."""
 
 
 def read_perturbations(where: str, table: Mapping[str, Any]) -> tuple[Perturbation, ...]:
@@ -115,24 +182,351 @@ def read_perturbations(where: str, table: Mapping[str, Any]) -> tuple[Perturbati
     Raises:
         UserError: If a kind or a parameter is unknown, missing, or has a wrong value.
     """
-    found = []
     for kind, given in table.items():
         if kind not in KINDS:
             raise UserError(f"{where}: unknown perturbation {kind!r}: {nearest(kind, KINDS)}")
         if not isinstance(given, dict):
             raise UserError(f"{where}: {kind} must be a table, like {{ scale = [0.8, 1.2] }}")
-        known = KINDS[kind]
-        for name in given:
-            if name not in known:
-                raise UserError(f"{where}: {kind} has no {name!r}: {nearest(name, known)}")
-        params: dict[str, Any] = {}
-        for name, (read, default) in known.items():
-            value = given.get(name, default)
-            if value is _NEEDED:
-                raise UserError(f"{where}: {kind} needs {name!r}")
-            try:
-                params[name] = read(value)
-            except (ValueError, TypeError) as error:
-                raise UserError(f"{where}: {kind}.{name} is {value!r}: {error}") from error
-        found.append(Perturbation(kind, params))
-    return tuple(found)
+    return tuple(KINDS[kind].read(where, given) for kind, given in table.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Physical(Perturbation):
+    """A physical parameter with a value per slot. One number is drawn for each; see :meth:`write`."""
+
+    neutral: ClassVar[float] = 1.0
+    """Value that changes nothing."""
+    drawn: ClassVar[str] = "scale"
+    """Parameter that gives the range."""
+    width: ClassVar[int] = 1
+    """Numbers per slot."""
+
+    def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
+        """Draw the values of all slots."""
+        values = own.spread(own.constant(getattr(self, self.drawn), self.width), self.neutral)
+        yield partial(self.write, own.physical, values if self.width > 1 else values[:, 0])
+
+    def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
+        """Apply values to the slots.
+
+        Args:
+            physical: The parameters of the slots.
+            values: Shape (slots,), or (slots, :attr:`width`).
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mass(_Physical, kind="mass"):
+    """Scales masses and inertias of bodies."""
+
+    asset: Name = "robot"
+    bodies: Name = ".*"
+    scale: Positive
+
+    def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
+        """Scale them."""
+        physical.scale_mass(self.asset, self.bodies, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CenterOfMass(_Physical, kind="center_of_mass"):
+    """Moves centers of mass of bodies, in their frames [m]."""
+
+    neutral = 0.0
+    drawn = "offset_m"
+    width = 3
+    asset: Name = "robot"
+    bodies: Name = ".*"
+    offset_m: AnyRange
+
+    def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
+        """Move them."""
+        physical.shift_center_of_mass(self.asset, self.bodies, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Friction(_Physical, kind="friction"):
+    """Scales the friction of contacts of bodies."""
+
+    asset: Name = "robot"
+    bodies: Name = ".*"
+    scale: NotNegative
+
+    def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
+        """Scale it."""
+        physical.scale_friction(self.asset, self.bodies, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointFriction(_Physical, kind="joint_friction"):
+    """Adds dry friction to joints [N or N m]."""
+
+    neutral = 0.0
+    drawn = "add"
+    asset: Name = "robot"
+    joints: Name = ".*"
+    add: NotNegative
+
+    def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
+        """Add it."""
+        physical.add_joint_friction(self.asset, self.joints, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActuatorStrength(_Physical, kind="actuator_strength"):
+    """Scales gains and largest efforts of motors, and the efforts that the task commands."""
+
+    asset: Name = "robot"
+    joints: Name = ".*"
+    scale: Positive
+
+    def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
+        """Scale them."""
+        physical.scale_gains(self.asset, self.joints, values, values)
+        physical.scale_effort_limit(self.asset, self.joints, values)
+        if physical.drives_by_effort(self.asset):
+            physical.scale_effort(self.asset, self.joints, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActuatorDamping(_Physical, kind="actuator_damping"):
+    """Scales the damping of motors."""
+
+    asset: Name = "robot"
+    joints: Name = ".*"
+    scale: NotNegative
+
+    def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
+        """Scale it."""
+        physical.scale_gains(self.asset, self.joints, values.new_ones(values.shape), values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GravityTilt(_Physical, kind="gravity_tilt"):
+    """Tilts gravity into a random direction, as if the slot stood on a slope."""
+
+    neutral = 0.0
+    angle_rad: NotNegative
+
+    def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
+        """Draw angles and directions."""
+        angles, directions = (own.spread(own.constant(r), 0.0)[:, 0] for r in (self.angle_rad, (0.0, 2 * math.pi)))
+        yield partial(own.physical.tilt_gravity, angles, directions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitialState(Perturbation, kind="initial_state"):
+    """Scales the distance of initial states from the defaults."""
+
+    scale: NotNegative
+
+    def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
+        """Draw the factors."""
+        own.kept["scale"] = own.constant(self.scale)[:, 0].astype("float32")
+        return iter(())
+
+    def start(self, own: CellSlots, begun: NDArray[np.int64]) -> None:
+        """Scale the state of robots and objects after the reset."""
+        import torch
+
+        scales = own.kept["scale"][begun]
+        begun, scales = begun[scales != 1.0], scales[scales != 1.0]
+        if not len(begun):
+            return
+        base, ids = own.base, own.ids(begun)
+        scale = own.there(scales).unsqueeze(1)
+        for asset in (*base.scene.articulations.values(), *base.scene.rigid_objects.values()):
+            data = asset.data
+            pose, rest = data.root_link_pose_w.torch[ids].clone(), data.default_root_pose.torch[ids]
+            home = rest[:, :3] + base.scene.env_origins[ids]
+            pose[:, :3] = home + scale * (pose[:, :3] - home)
+            asset.write_root_pose_to_sim_index(root_pose=pose, env_ids=ids.int())
+            velocity, rest = data.root_com_vel_w.torch[ids], data.default_root_vel.torch[ids]
+            asset.write_root_velocity_to_sim_index(root_velocity=rest + scale * (velocity - rest), env_ids=ids.int())
+        for robot in base.scene.articulations.values():
+            data = robot.data
+            position, rest = data.joint_pos.torch[ids], data.default_joint_pos.torch[ids]
+            limits = data.soft_joint_pos_limits.torch[ids]
+            wide = torch.clamp(rest + scale * (position - rest), limits[..., 0], limits[..., 1])
+            robot.write_joint_position_to_sim_index(position=wide, env_ids=ids.int())
+            velocity, rest = data.joint_vel.torch[ids], data.default_joint_vel.torch[ids]
+            robot.write_joint_velocity_to_sim_index(velocity=rest + scale * (velocity - rest), env_ids=ids.int())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionDelay(Perturbation, kind="action_delay"):
+    """Delays actions by whole environment steps."""
+
+    steps: Steps
+
+    def prepare(self, own: CellSlots, undo: ExitStack) -> None:
+        """Make room for the actions of earlier steps."""
+        import torch
+
+        shape = (self.steps[1] + 1, len(own.slots), own.base.action_manager.total_action_dim)
+        own.kept["history"] = torch.zeros(shape, device=own.base.device)
+
+    def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
+        """Draw the delays."""
+        own.kept["delay"] = own.constant_steps(self.steps)
+        return iter(())
+
+    def start(self, own: CellSlots, begun: NDArray[np.int64]) -> None:
+        """Forget earlier actions."""
+        own.kept["history"].index_fill_(1, own.there(begun), 0.0)
+
+    def act(self, own: CellSlots, actions: torch.Tensor) -> torch.Tensor:
+        """Return earlier actions."""
+        import torch
+
+        history = own.kept["history"] = torch.cat([actions.unsqueeze(0), own.kept["history"][:-1]])
+        return history[own.kept["delay"], torch.arange(len(actions), device=actions.device)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlLatency(Perturbation, kind="control_latency"):
+    """Delays actions by physics steps, on their way to the motors."""
+
+    physics_steps: Steps
+
+    def prepare(self, own: CellSlots, undo: ExitStack) -> None:
+        """Intercept the actions."""
+        import torch
+
+        from ledger_lab.panels.hooks import replace_until
+
+        manager, decimation = own.base.action_manager, own.base.cfg.decimation
+        if own.base._physics_handles_decimation:
+            raise UserError(
+                "control_latency is not possible with this engine, which does all physics steps of an action in one "
+                "call: use action_delay"
+            )
+        if self.physics_steps[1] > decimation:
+            raise UserError(
+                f"control_latency of {self.physics_steps[1]} physics steps is longer than an action ({decimation} "
+                "steps): for whole actions, use action_delay"
+            )
+        process, apply, terms = manager.process_action, manager.apply_action, manager._terms
+        rows = own.ids()
+        own.kept["fresh"] = torch.ones(len(rows), 1, dtype=torch.bool, device=rows.device)
+        before: list[torch.Tensor] = []
+        processed: list[torch.Tensor] = []
+        passed = 0
+
+        def process_action(action: torch.Tensor) -> None:
+            nonlocal passed
+            process(action)
+            now = [term.processed_actions[rows].clone() for term in terms.values()]
+            last = processed or now
+            before[:] = [torch.where(own.kept["fresh"], new, old) for old, new in zip(last, now, strict=True)]
+            processed[:] = now
+            own.kept["fresh"].fill_(False)
+            passed = 0
+
+        def apply_action() -> None:
+            nonlocal passed
+            waits = (own.kept["latency"] > passed).unsqueeze(1)
+            for term, old, new in zip(terms.values(), before, processed, strict=True):
+                term.processed_actions[rows] = torch.where(waits, old, new)
+            passed += 1
+            apply()
+
+        replace_until(undo, manager, "process_action", process_action)
+        replace_until(undo, manager, "apply_action", apply_action)
+
+    def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
+        """Draw the latencies."""
+        own.kept["latency"] = own.constant_steps(self.physics_steps)
+        return iter(())
+
+    def start(self, own: CellSlots, begun: NDArray[np.int64]) -> None:
+        """Forget earlier actions."""
+        own.kept["fresh"].index_fill_(0, own.there(begun), True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationNoise(Perturbation, kind="observation_noise"):
+    """Adds noise to observations, of a standard deviation for each term."""
+
+    std: PerTerm
+
+    def prepare(self, own: CellSlots, undo: ExitStack) -> None:
+        """Find the terms."""
+        own.kept["places"] = list(own.places(self.kind, self.std))
+
+    def see(self, own: CellSlots, observations: dict[str, Any]) -> None:
+        """Draw the noise, and add it."""
+        for place, std in own.kept["places"]:
+            noise = own.there(own.varying.normal(own.slots, place.width).astype("float32"))
+            own.add(observations, place, std * noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationBias(Perturbation, kind="observation_bias"):
+    """Adds a constant to observations, up to a largest value for each term."""
+
+    range: PerTerm
+
+    def prepare(self, own: CellSlots, undo: ExitStack) -> None:
+        """Find the terms."""
+        own.kept["places"] = list(own.places(self.kind, self.range))
+
+    def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
+        """Draw the constants."""
+        own.kept["bias"] = [
+            own.there(own.constant((-most, most), place.width).astype("float32")) for place, most in own.kept["places"]
+        ]
+        return iter(())
+
+    def see(self, own: CellSlots, observations: dict[str, Any]) -> None:
+        """Add the constants."""
+        for (place, _), bias in zip(own.kept["places"], own.kept["bias"], strict=True):
+            own.add(observations, place, bias)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push(Perturbation, kind="push"):
+    """Adds a velocity at intervals, to joints or to the root in the plane of the ground."""
+
+    asset: Name = "robot"
+    joints: Name = ""
+    velocity: AnyRange
+    interval_s: Positive
+
+    def prepare(self, own: CellSlots, undo: ExitStack) -> None:
+        """Refuse a push of what the asset doesn't have."""
+        scene = own.base.scene
+        entities = {**scene.articulations, **scene.rigid_objects}
+        if self.asset not in entities:
+            raise UserError(f"push: the scene has no {self.asset!r}: {nearest(self.asset, entities)}")
+        asset = entities[self.asset]
+        if not self.joints and getattr(asset, "is_fixed_base", False):
+            raise UserError(f"push: {self.asset!r} is fixed to the world, so its base cannot be pushed: give joints")
+        names = getattr(asset, "joint_names", [])
+        if self.joints and not any(re.fullmatch(self.joints, name) for name in names):
+            raise UserError(f"push: {self.asset!r} has no joint {self.joints!r}: {nearest(self.joints, names)}")
+        own.kept["left_s"] = own.zeros()
+
+    def start(self, own: CellSlots, begun: NDArray[np.int64]) -> None:
+        """Draw the time to the first push."""
+        own.kept["left_s"][begun] = own.variable(begun, self.interval_s)[:, 0]
+
+    def after_step(self, own: CellSlots) -> None:
+        """Push where the time is over."""
+        left_s = own.kept["left_s"]
+        left_s -= own.base.step_dt
+        due = (left_s < 1e-6).nonzero()[0]
+        if not len(due):
+            return
+        left_s[due] = own.variable(due, self.interval_s)[:, 0]
+        asset, ids = own.base.scene[self.asset], own.ids(due)
+        if self.joints:
+            columns, _ = asset.find_joints(self.joints)
+            velocity = asset.data.joint_vel.torch[ids][:, own.there(columns)]
+            velocity = velocity + own.there(own.variable(due, self.velocity, len(columns))).to(velocity.dtype)
+            asset.write_joint_velocity_to_sim_index(velocity=velocity, joint_ids=columns, env_ids=ids.int())
+        else:
+            velocity = asset.data.root_com_vel_w.torch[ids].clone()
+            velocity[:, :2] += own.there(own.variable(due, self.velocity, 2)).to(velocity.dtype)
+            asset.write_root_velocity_to_sim_index(root_velocity=velocity, env_ids=ids.int())

@@ -204,6 +204,17 @@ class PhysicalParameters:
 
         self._change("gravity", gravity_table(self._base), angles != 0.0, tilt)
 
+    def drives_by_effort(self, asset: str) -> bool:
+        """Tell whether the task commands the efforts of an asset; a weaker motor must scale these commands down.
+
+        Args:
+            asset: Name of an articulation in the scene.
+        """
+        from isaaclab.envs.mdp import JointEffortAction
+
+        terms = self._base.action_manager._terms.values()
+        return any(isinstance(term, JointEffortAction) and term.cfg.asset_name == asset for term in terms)
+
     def _scale_motors(
         self, perturbation: str, asset: str, joints: Names, parameter: MotorParameter, factors: torch.Tensor
     ) -> None:

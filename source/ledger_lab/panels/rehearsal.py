@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.hooks import replace_until
 from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
@@ -275,12 +276,8 @@ class Rehearsal:
                 stage.on_interval_events(arguments["dt"])
 
         with ExitStack() as undo:
-            for owner, name, value in (
-                (base.termination_manager, "compute", compute_terminations),
-                (base.event_manager, "apply", apply_events),
-            ):
-                undo.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, value)
+            replace_until(undo, base.termination_manager, "compute", compute_terminations)
+            replace_until(undo, base.event_manager, "apply", apply_events)
             yield
 
     def _judged(self, stage: Stage, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:

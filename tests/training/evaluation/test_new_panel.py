@@ -122,11 +122,11 @@ def test_the_panel_file_lists_the_terms_of_the_task(task: str, offered: Sequence
 def test_examples_fit_the_robot(tmp_path: Path) -> None:
     cells = {cell.name: cell for cell in load(tmp_path, with_all_cells(written(tmp_path, "--task", TASKS[0]))).cells}
     assert "friction" not in cells, "the cart-pole touches nothing"
-    assert cells["push"].perturbations[0].params["joints"] == ".*", "its root is fixed to the world"
+    assert cells["push"].perturbations[0].joints == ".*", "its root is fixed to the world"
     (tmp_path / "mine.toml").unlink()
     cells = {cell.name: cell for cell in load(tmp_path, with_all_cells(written(tmp_path, "--task", TASKS[1]))).cells}
     assert "friction" in cells
-    assert cells["push"].perturbations[0].params["joints"] == "", "the root of the ant is free"
+    assert cells["push"].perturbations[0].joints == "", "the root of the ant is free"
 
 
 def test_any_text_is_written_as_valid_toml(tmp_path: Path) -> None:
