@@ -12,7 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ledger_lab.tasks.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe
+from ledger_lab.off_policy.recipe import OffPolicyRecipe
+from ledger_lab.off_policy.recipes import CARTPOLE_SAC, CARTPOLE_TD3
 
 _LARGE: Mapping[str, Any] = {"hidden_dims": (256, 256), "batch_size": 1024, "replay_steps": 64}
 """Changes of the cart-pole's recipes: typical sizes for a quadruped, not a recipe."""
@@ -88,8 +89,8 @@ class Learner:
         """
         import torch
 
+        from ledger_lab.ledger.libraries import agent_key, dialect_of
         from ledger_lab.ledger.meters import PhaseClock
-        from ledger_lab.tasks.recipes.libraries import agent_key, dialect_of
         from ledger_lab.training.runners.adapter import load_adapter
 
         torch.manual_seed(1)

@@ -16,9 +16,9 @@ from typing import Any
 
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved
+from ledger_lab.ledger.libraries import agent_key, dialect_of
 from ledger_lab.ledger.meters import Phase, PhaseClock
-from ledger_lab.tasks.recipes import OFF_POLICY_RECIPES
-from ledger_lab.tasks.recipes.libraries import agent_key, dialect_of
+from ledger_lab.off_policy.recipes import RECIPES as OFF_POLICY_RECIPES
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.batch import plan_batch, plan_threads
 from ledger_lab.training.runners.adapter import load_adapter

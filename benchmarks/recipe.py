@@ -18,12 +18,14 @@ from benchmarks.comparison import add_json, differences, run_python, script
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.costs import RunTime, median_time_to_target
+from ledger_lab.ledger.libraries import LIBRARIES, dialect_of
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.tasks.recipes import LIBRARIES, RECIPES, PpoRecipe, dialect_of
+from ledger_lab.tasks.pack import TASKS
+from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.units import duration
 
 _AS_IT_IS = "as it is"
@@ -98,11 +100,11 @@ def bench_recipe(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.rounds < 1 or (args.max_iterations is not None and args.max_iterations < 2):
         raise UserError("--rounds must be at least 1, and --max_iterations at least 2")
-    if args.task not in RECIPES:
+    if args.task not in TASKS:
         raise UserError(
-            f"--task {args.task}: LedgerLab has no recipe for this task ({nearest(args.task, list(RECIPES))})"
+            f"--task {args.task}: LedgerLab has no recipe for this task ({nearest(args.task, list(TASKS))})"
         )
-    recipe = RECIPES[args.task]
+    recipe = TASKS[args.task].recipe
     arms: dict[str, list[str]] = {_AS_IT_IS: []} | {
         change: overrides(recipe, args.rl_library, change) for change in args.change
     }
@@ -200,7 +202,7 @@ def finding(trainings: Sequence[Training], change: str) -> dict[str, Any]:
 
 def _train(change: str, arm: Sequence[str], number: int, args: argparse.Namespace, log_root: Path) -> Training:
     """Train once, in a new process and under a separate root."""
-    iterations = args.max_iterations or (RECIPES[args.task].max_iterations if args.to_target else 40)
+    iterations = args.max_iterations or (TASKS[args.task].recipe.max_iterations if args.to_target else 40)
     command = [script("train.py"), "--task", args.task, "--rl_library", args.rl_library]
     command += ["--seed", str(number), "--max_iterations", str(iterations), "--device", args.device]
     command += ["--log_root", str(log_root), *([] if args.to_target else ["--no_eval"]), *arm]

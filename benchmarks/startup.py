@@ -19,11 +19,11 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
 
 _HELP, _END = "--help", "end"
 _STAGES = {"check": "run ", "simulation": "training ", "training": "task "}

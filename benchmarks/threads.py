@@ -17,7 +17,7 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.tasks.recipes import RECIPES
+from ledger_lab.tasks.pack import TASKS
 
 _OBSERVATIONS = 48
 """Observations of a network; the recipes' tasks have between 4 and 235."""
@@ -43,7 +43,7 @@ def bench_threads(argv: Sequence[str]) -> int:
         epilog="Example: ./isaaclab.sh -p -m benchmarks threads --tasks LedgerLab-Ant LedgerLab-Reach-Franka",
     )
     parser.add_argument(
-        "--tasks", nargs="+", default=list(RECIPES), help="Tasks with a recipe (default: all included tasks)."
+        "--tasks", nargs="+", default=list(TASKS), help="Tasks with a recipe (default: all included tasks)."
     )
     parser.add_argument(
         "--threads",
@@ -57,8 +57,8 @@ def bench_threads(argv: Sequence[str]) -> int:
     add_json(parser, "all figures")
     args = parser.parse_args(argv)
     for task in args.tasks:
-        if task not in RECIPES:
-            raise UserError(f"--tasks {task}: LedgerLab has no recipe for it ({nearest(task, list(RECIPES))})")
+        if task not in TASKS:
+            raise UserError(f"--tasks {task}: LedgerLab has no recipe for it ({nearest(task, list(TASKS))})")
     if min(args.steps, args.rounds, *args.threads) < 1:
         raise UserError("--threads, --steps and --rounds must be at least 1")
 
@@ -67,7 +67,7 @@ def bench_threads(argv: Sequence[str]) -> int:
     table = Table("task", "minibatch", "threads", "wall", "processor", "chosen", box=None, pad_edge=False)
     findings = []
     for task in args.tasks:
-        recipe = RECIPES[task]
+        recipe = TASKS[task].recipe
         minibatch = recipe.num_envs * recipe.horizon // recipe.minibatches
         chosen = threads_for(max(args.threads), recipe.hidden_dims, recipe.num_envs, minibatch, "cpu").learn
         for count, (wall_us, cpu_us) in _measure(recipe.hidden_dims, minibatch, args).items():

@@ -15,12 +15,15 @@ from benchmarks.comparison import add_json, differences, run_python, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.costs import MedianTime, RunTime, median_time_to_target
+from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.tasks.recipes import ANT, CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe, dialect_of
+from ledger_lab.tasks.ant.recipe import ANT, STOCK_ANT
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE, STOCK_CARTPOLE
+from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.units import duration
 
 RECIPES: dict[str, tuple[PpoRecipe, PpoRecipe]] = {

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.recipe import Training, finding, overrides
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import CARTPOLE
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 
 
 def test_a_change_is_translated_for_each_library() -> None:

@@ -13,8 +13,8 @@ from ledger_lab.cli.list_tasks import _record
 from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.flags import LAUNCHER_FLAGS
+from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import ROOT
-from ledger_lab.tasks.recipes import RECIPES
 from ledger_lab.units import duration
 from tests.conftest import benchmark, script, script_without
 from tests.fakes.ledgers import write_run
@@ -40,7 +40,7 @@ def test_the_tasks_are_listed_with_their_panels() -> None:
     summary = summarize_run(run)
     record = rf"{summary.heldout_successes}/256 in {duration(summary.wall_to_target_s)}{engine(run)}"
     assert re.search(rf"\s4 +1 +256 +cartpole_v1 +p1-\w{{8}}… +256 +90 % +{record}$", row.rstrip())
-    for task in RECIPES:
+    for task in TASKS:
         (own,) = [line for line in lines if line.startswith(f"{task} ")]
         (run,) = read_ledger(ROOT / task).runs
         began = run.declared.began_from

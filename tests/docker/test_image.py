@@ -173,7 +173,7 @@ def test_the_base_is_the_only_image_and_no_host_is_named() -> None:
 
 
 def test_the_image_contains_kernels_of_every_task() -> None:
-    sources = "\n".join(path.read_text() for path in (ROOT / "config" / "panels").glob("*.toml"))
+    sources = "\n".join(path.read_text() for path in (ROOT / "source/ledger_lab/tasks").glob("*/panels/*.toml"))
     assert {*argument("KERNELS")} == set(re.findall(r'"(LedgerLab-[\w-]+)"', sources))
 
 

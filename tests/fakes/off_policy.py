@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from ledger_lab.ledger.libraries import agent_key, dialect_of
 from ledger_lab.ledger.meters import PhaseClock
-from ledger_lab.tasks.recipes import CARTPOLE_SAC, CARTPOLE_TD3, OffPolicyRecipe, dialect_of
-from ledger_lab.tasks.recipes.libraries import agent_key
+from ledger_lab.off_policy.recipe import OffPolicyRecipe
+from ledger_lab.off_policy.recipes import CARTPOLE_SAC, CARTPOLE_TD3
 from ledger_lab.training.runners.adapter import Adapter, load_adapter
 from ledger_lab.training.runners.process_group import ALONE
 from tests.fakes.observers import Heard

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import CARTPOLE, CARTPOLE_SAC, CARTPOLE_TD3, Dialect, OffPolicyRecipe, Recipe
-from ledger_lab.tasks.recipes.libraries import agent_key, algorithm_of, algorithms, dialect_of, dialects, library_with
+from ledger_lab.ledger.libraries import agent_key, algorithm_of, algorithms, dialect_of, dialects, library_with
+from ledger_lab.off_policy.recipe import OffPolicyRecipe
+from ledger_lab.off_policy.recipes import CARTPOLE_SAC, CARTPOLE_TD3
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
+from ledger_lab.tasks.recipes import Dialect, Recipe
 from ledger_lab.tasks.recipes.settings import read_setting
 from ledger_lab.tasks.translations import agent_entry_points
 

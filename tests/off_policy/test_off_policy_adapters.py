@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.tasks.recipes import CARTPOLE, dialect_of
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.training.runners.adapter import load_adapter
 from tests.fakes.observers import Heard
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, require_same_learner, translated

@@ -10,7 +10,7 @@ import gymnasium as gym
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import dialect_of
+from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.training.runners.configs import require_values
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, put, translated
 from tests.fakes.toy_env import Privileged, ToyEnv

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.off_policy.off_policy import first_update, short_refill
-from ledger_lab.tasks.recipes import dialect_of
 from tests.fakes.off_policy import LEARNERS, Training, require_same_learner, translated
 
 each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)

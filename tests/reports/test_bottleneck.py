@@ -14,10 +14,10 @@ from ledger_lab.ledger import (
     Status,
     read_ledger,
 )
+from ledger_lab.ledger.libraries import agent_key
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.time_per_size import TimePerSize, fit_time_per_size
-from ledger_lab.tasks.recipes.libraries import agent_key
 from tests.fakes.bottlenecks import GPU, MS, advised, bottlenecks, step_ms, write_phases
 from tests.fakes.ledgers import write_run
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.tasks.recipes.libraries import agent_key
+from ledger_lab.ledger.libraries import agent_key
 from tests.fakes.bottlenecks import GPU, advised, bottlenecks, step_ms, write_phases
 
 

@@ -14,11 +14,11 @@ from rich.console import Console
 from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.libraries import agent_key
 from ledger_lab.panels import ConfirmedShare
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.cells import library_cell
-from ledger_lab.tasks.recipes.libraries import agent_key
 from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, result, write_further_rank, write_run
 

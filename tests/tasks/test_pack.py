@@ -8,8 +8,9 @@ import tempfile
 import gymnasium as gym
 import pytest
 
+from ledger_lab.off_policy.recipes import RECIPES as OFF_POLICY_RECIPES
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
-from ledger_lab.tasks.recipes import OFF_POLICY_RECIPES, RECIPES
+from ledger_lab.tasks.pack import TASKS
 
 PACK = (
     "LedgerLab-Ant",
@@ -34,8 +35,8 @@ def test_these_are_all() -> None:
 
 @pytest.mark.parametrize("task", PACK)
 def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> None:
+    from ledger_lab.ledger.libraries import LIBRARIES
     from ledger_lab.panels.seedable import require_seedable
-    from ledger_lab.tasks.recipes.libraries import LIBRARIES
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.adapter import load_adapter
     from ledger_lab.training.runners.configs import resolve_configs
@@ -50,7 +51,7 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
         plan = load_adapter(library).plan(agent)
         plans.append((plan.max_iterations, plan.horizon, plan.epochs, plan.effective_batch(cfg.scene.num_envs)))
         described.append(describe_simulation(held_out_config(cfg, 1 + len(described))))
-    recipe = RECIPES[task]
+    recipe = TASKS[task].recipe
     assert set(plans) == {
         (recipe.max_iterations, recipe.horizon, recipe.epochs, recipe.num_envs * recipe.horizon * recipe.epochs)
     }
@@ -87,5 +88,6 @@ def test_the_order_of_observations_is_a_part_of_a_panels_identity() -> None:
 def test_a_task_is_registered_once() -> None:
     from ledger_lab.tasks.registration import register
 
+    recipe = TASKS["LedgerLab-Cartpole"].recipe
     with pytest.raises(ValueError, match="LedgerLab-Cartpole is registered already"):
-        register("LedgerLab-Cartpole", "elsewhere", env_cfg="EnvCfg", panel="cartpole_v1")
+        register("LedgerLab-Cartpole", env_cfg="elsewhere:EnvCfg", recipe=recipe, panel="cartpole_v1")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.paths import config_root
+from ledger_lab.panels import find_panels
 from tests.conftest import command
 
 
@@ -43,7 +43,7 @@ import gymnasium as gym
 import isaaclab.envs
 
 {}
-from ledger_lab.recipes import CARTPOLE
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.tasks.translations import agent_entry_points
 
 
@@ -83,7 +83,7 @@ def install(site: Path, imports: str = "", second: str = '"Theirs-v1"') -> dict[
     (site / "theirs" / "cfg.py").write_text(CONFIGURATION)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[isaaclab.tasks]\ntheirs = theirs\n")
-    panel = config_root() / "panels" / "cartpole_v1.toml"
+    panel = find_panels()["cartpole_v1"]
     (site / "theirs.toml").write_text(panel.read_text().replace("LedgerLab-Cartpole", "Theirs-v0"))
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])}
 

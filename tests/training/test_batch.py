@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import CARTPOLE, RECIPES
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
+from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training.batch import scaled_learning_rate
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners import BatchPlan
@@ -159,12 +160,12 @@ def test_minibatches_that_cannot_keep_their_size_are_refused(
         planned(*arguments, log_root=tmp_path)
 
 
-@pytest.mark.parametrize("task", sorted(RECIPES))
+@pytest.mark.parametrize("task", sorted(TASKS))
 def test_every_recipe_has_a_variant_for_a_gpu_that_splits_into_minibatches(task: str) -> None:
     from ledger_lab.tasks.registry import num_envs_on_gpu, registered_tasks
 
     registered_tasks()
-    count, recipe = num_envs_on_gpu(task), RECIPES[task]
+    count, recipe = num_envs_on_gpu(task), TASKS[task].recipe
     assert count is not None and count >= 4096
     cut = batch(horizon=recipe.horizon, epochs=recipe.epochs, minibatches=recipe.minibatches)
     assert count % cut.num_envs_step() == 0
@@ -196,7 +197,7 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
     go2 = "LedgerLab-Velocity-Flat-Go2"
     mirrored = planned("--task", go2, "--agent", SYMMETRIC_AGENT, log_root=tmp_path)
     assert (mirrored.env_cfg.scene.num_envs, mirrored.for_gpu) == (4096, True), "so have mirrored samples"
-    own = RECIPES[go2].num_envs
+    own = TASKS[go2].recipe.num_envs
     then = SimpleNamespace(num_envs=own, price=mirrored.price.to_dict(), run_id="aa", recipe=None, error_budget=0.05)
     earlier = planned(
         *("--task", go2, "--agent", SYMMETRIC_AGENT),

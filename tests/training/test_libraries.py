@@ -17,7 +17,7 @@ from ledger_lab.ledger import (
     Status,
     read_ledger,
 )
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.training.runners.adapter import load_adapter
 from tests.conftest import fake, one_run_dir, script
 

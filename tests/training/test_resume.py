@@ -29,6 +29,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.rows import ProcessIdentity
+from ledger_lab.panels import find_panels
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, SHORT, command, fake, one_run_dir, script
 from tests.fakes.ledgers import SECOND, declared, window, write_further_rank
@@ -501,7 +502,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
 
     registered_tasks()
     ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"
-    panel = (ROOT / "config" / "panels" / "cartpole_v1.toml").read_text().replace("LedgerLab-Cartpole", task)
+    panel = find_panels()["cartpole_v1"].read_text().replace("LedgerLab-Cartpole", task)
     (tmp_path / "panel.toml").write_text(panel)
     terms = tmp_path / "acme_terms.py"
     terms.write_text("def slow(env):\n    return -env.scene['robot'].data.joint_vel.torch.abs().sum(dim=1)\n")

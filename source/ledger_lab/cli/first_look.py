@@ -16,14 +16,14 @@ from ledger_lab.errors import UserError, as_user_error, nearest
 from ledger_lab.ledger import find_journals
 from ledger_lab.ledger.costs import load_price_book, resolve_price
 from ledger_lab.ledger.find import find_run
+from ledger_lab.ledger.libraries import require_library
 from ledger_lab.panels import load_panel
 from ledger_lab.reports.mirrors.start import require_mirrors
 from ledger_lab.reports.terminal.console import tell_error
 from ledger_lab.reports.terminal.request import Named, Request, flag_names, print_help
 from ledger_lab.reports.terminal.surroundings import accept_surroundings
+from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import shipped_tasks
-from ledger_lab.tasks.recipes import RECIPES
-from ledger_lab.tasks.recipes.libraries import require_library
 from ledger_lab.training.launch import requested_processes
 
 
@@ -81,11 +81,11 @@ def require_known(named: Named) -> None:
 
 def _require_task(task: str) -> None:
     """Refuse an unknown task, unless another installed package may register it."""
-    if task in RECIPES or any(
+    if task in TASKS or any(
         entry.module != "ledger_lab.tasks.registered" for entry in entry_points(group="isaaclab.tasks")
     ):
         return
-    known = {*RECIPES, *stock_tasks()}
+    known = {*TASKS, *stock_tasks()}
     if task not in known:
         raise UserError(f"unknown task {task!r}: {nearest(task, known)} (scripts/list_envs.py lists them)")
 

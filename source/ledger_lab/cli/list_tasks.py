@@ -11,13 +11,13 @@ from rich.table import Table
 from ledger_lab.cli.request import ListRequest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.mujoco_cpu.choose import physics_choices
 from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.tasks.pretrained import ROOT, shipped_contract, shipped_tasks
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
 from ledger_lab.training.runners.code import scoring_code
 from ledger_lab.training.runners.configs import resolve_configs

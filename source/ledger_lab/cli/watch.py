@@ -23,7 +23,7 @@ from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.reports.watch import Limits, PlannedStudy, QueuedTraining, Severity, Watch, watch_ledger
 from ledger_lab.reports.watch.words import alert_lines, render_watch
-from ledger_lab.reports.wings import wing_part
+from ledger_lab.wings import wing_part
 
 EXIT_ALERTS = 3
 """Exit status if there is an alert that is more than a notice."""

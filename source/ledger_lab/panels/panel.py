@@ -11,7 +11,7 @@ from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels.perturbations import Perturbation, read_perturbations
 from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds
-from ledger_lab.paths import config_root
+from ledger_lab.paths import panel_files
 
 type EarlyTimeOut = Literal["failure", "judged"]
 
@@ -116,7 +116,7 @@ _SUCCESS_FIELDS: dict[str, type | tuple[type, ...]] = {
 
 def find_panels() -> dict[str, Path]:
     """Return the files of the panels that come with the project, by name."""
-    return {path.stem: path for path in sorted((config_root() / "panels").glob("*.toml"))}
+    return {path.stem: path for path in sorted(panel_files(), key=lambda path: path.stem)}
 
 
 def is_panel_file(name_or_path: str) -> bool:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger.libraries import dialect_of, replays
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.peers import Peers, measures, step_group, update_group
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
-from ledger_lab.tasks.recipes.libraries import dialect_of, replays
 
 LEAST_GAIN = 0.01
 """Smallest gain that is advised, as a share of wall-clock time."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.costs import FEWEST_RUNS
+from ledger_lab.ledger.libraries import replays
 from ledger_lab.reports.columns import TableCell
 from ledger_lab.reports.shortfall import shortfall
-from ledger_lab.tasks.recipes.libraries import replays
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, usd
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ledger_lab.ledger import Attempt, AttemptEnded, Evaluation, Outcomes, PanelResult, Run
 from ledger_lab.ledger.costs import EnergyCost, Price, billable_usd, energy_cost
+from ledger_lab.ledger.libraries import LIBRARIES, algorithm_of
 from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.checkpoints import (
@@ -22,7 +23,6 @@ from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_e
 from ledger_lab.reports.gradient_noise import NoisePart, summarize_noise
 from ledger_lab.reports.phase_times import phase_times
 from ledger_lab.reports.shortfall import BestTry, best_try
-from ledger_lab.tasks.recipes.libraries import LIBRARIES, algorithm_of
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 

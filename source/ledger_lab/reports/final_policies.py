@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledger_lab.ledger import CheckpointSaved, PanelResult, Run
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.panels import Comparison, ConfirmedComparison, PanelIdentity, compare_confirmed, compare_paired
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
 
 
 @dataclass(frozen=True, kw_only=True)

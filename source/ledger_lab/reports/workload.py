@@ -9,10 +9,10 @@ from typing import Self
 
 from ledger_lab.ledger import Run, RunDeclared, Telemetry, Timing
 from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.ledger.libraries import dialects
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.tasks.recipes import dialects
 
 NO_GRAPH = "env.sim.physics.use_cuda_graph="
 """Override that turns off the physics engine's recording of its steps."""

@@ -1,54 +1,60 @@
-"""Registration of tasks with Gymnasium, so that Isaac Lab's commands find them, too."""
+"""Registration of tasks: each folder of the pack calls :func:`register` once per task."""
 
 from __future__ import annotations
 
-import gymnasium as gym
+from dataclasses import dataclass
 
-from ledger_lab.tasks.recipes import OFF_POLICY_RECIPES, RECIPES
-from ledger_lab.tasks.translations import agent_entry_points
+from ledger_lab.tasks.recipes import PpoRecipe
 
-NUM_ENVS_ON_GPU = 4096
-"""Environments on a GPU: the most frequent number in the configurations of ``isaaclab_tasks`` (Isaac Lab 3.0)."""
 SYMMETRIC_AGENT = "rsl_rl_with_symmetry_cfg_entry_point"
 """Name of the agent configuration of a task that also learns from mirrored samples."""
-REACHED_ON_GPU = frozenset({
-    ("LedgerLab-Cartpole", "rsl_rl", None),
-    ("LedgerLab-Ant", "rsl_rl", None),
-    ("LedgerLab-Velocity-Flat-AnymalC", "rsl_rl", SYMMETRIC_AGENT),
-})  # fmt: skip
-"""Task, library and agent (``None``: the usual one) of trainings that reached their target on a GPU with the defaults
-(``records/gpu-h100`` and ``records/gpu-h200``)."""
 
 
-def register(task: str, package: str, *, env_cfg: str, panel: str, symmetric: str | None = None) -> None:
-    """Register a task; its recipe in :data:`~ledger_lab.tasks.recipes.RECIPES` configures every library.
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task of the pack."""
 
-    Its recipes in :data:`ledger_lab.tasks.recipes.OFF_POLICY_RECIPES` are its configurations for the other algorithms.
+    env_cfg: str
+    """Function or class that returns the environment's configuration, as ``module:name``."""
+    recipe: PpoRecipe
+    """Recipe that configures every library."""
+    panel: str
+    """Name of its panel, which is in the folder ``panels`` beside its ``__init__.py``."""
+    symmetry: str | None = None
+    """Function that returns the mirror images of samples, as ``module:name``, for another configuration of RSL-RL
+    (``--agent``) that also learns from them; ``None`` if there is none."""
+    reached_on_gpu: frozenset[tuple[str, str | None]] = frozenset()
+    """Library and agent (``None``: the usual one) of trainings that reached their target on a GPU with the defaults
+    (``records/gpu-h100`` and ``records/gpu-h200``)."""
+
+
+TASKS: dict[str, Task] = {}
+"""The tasks of the pack by their Gymnasium ids."""
+
+
+def register(
+    task: str,
+    *,
+    env_cfg: str,
+    recipe: PpoRecipe,
+    panel: str,
+    symmetry: str | None = None,
+    reached_on_gpu: tuple[tuple[str, str | None], ...] = (),
+) -> None:
+    """Add a task to the pack.
 
     Args:
         task: Gymnasium id.
-        package: Package that contains the module ``env_cfg``.
-        env_cfg: Name of the class or function in ``env_cfg`` that returns the environment's configuration.
-        panel: Name of its panel.
-        symmetric: Name of another configuration of RSL-RL in the module ``agents``, for ``--agent``, that also learns
-            from mirrored samples; ``None`` if there is none.
+        env_cfg: See :class:`Task`, as are the others.
+        recipe: See there.
+        panel: See there.
+        symmetry: See there.
+        reached_on_gpu: See there.
 
     Raises:
         ValueError: If the id is already registered.
     """
-    if task in gym.registry:
+    if task in TASKS:
         raise ValueError(f"{task} is registered already")
-    mirrored = {} if symmetric is None else {SYMMETRIC_AGENT: f"{package}.agents:{symmetric}"}
-    gym.register(
-        id=task,
-        entry_point="isaaclab.envs:ManagerBasedRLEnv",
-        disable_env_checker=True,
-        kwargs={
-            "env_cfg_entry_point": f"{package}.env_cfg:{env_cfg}",
-            **agent_entry_points(RECIPES[task], *OFF_POLICY_RECIPES.get(task, ())),
-            **mirrored,
-            "default_agent": "rsl_rl",
-            "default_panel": panel,
-            "num_envs_on_gpu": NUM_ENVS_ON_GPU,
-        },
-    )
+    reached = frozenset(reached_on_gpu)
+    TASKS[task] = Task(env_cfg=env_cfg, recipe=recipe, panel=panel, symmetry=symmetry, reached_on_gpu=reached)

@@ -13,8 +13,8 @@ from typing import Any
 import gymnasium as gym
 
 from ledger_lab.errors import UserError, nearest, place_of
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.names import visible
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
 
 STOCK_TASKS = "isaaclab_tasks"
 """The package with the tasks that come with Isaac Lab."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-from ledger_lab.tasks.recipes import LIBRARIES, Recipe, dialect_of
-from ledger_lab.tasks.recipes.libraries import agent_key
+from ledger_lab.ledger.libraries import LIBRARIES, agent_key, dialect_of
+from ledger_lab.tasks.recipes import PpoRecipe, Recipe
 
 
 def agent_entry_points(*recipes: Recipe) -> dict[str, Callable[[], Any]]:
@@ -34,5 +35,19 @@ def _entry_point(library: str, recipe: Recipe) -> Callable[[], Any]:
 
     def agent_cfg() -> Any:  # noqa: ANN401 - the library's own type
         return dialect_of(library, recipe.algorithm).config(recipe)
+
+    return agent_cfg
+
+
+def with_symmetry(recipe: PpoRecipe, symmetry: str) -> Callable[[], Any]:
+    """Return a function that returns a recipe as RSL-RL's configuration that also learns from mirrored samples.
+
+    Args:
+        recipe: The recipe.
+        symmetry: Function that returns the mirror images of samples, as ``module:name``.
+    """
+
+    def agent_cfg() -> Any:  # noqa: ANN401 - the library's own type
+        return dialect_of("rsl_rl").config(recipe, symmetry=pkgutil.resolve_name(symmetry))
 
     return agent_cfg

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes.libraries import PPO, agent_key, algorithm_of, library_with
+from ledger_lab.ledger.libraries import PPO, agent_key, algorithm_of, library_with
 from ledger_lab.tasks.registry import require_task, require_task_default
 from ledger_lab.training.request import TrainRequest
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Timing
 from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
+from ledger_lab.ledger.libraries import require_library
 from ledger_lab.ledger.meters import package_versions
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
@@ -19,7 +20,6 @@ from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.replays import least_replays
 from ledger_lab.reports.mirrors.start import require_mirrors
-from ledger_lab.tasks.recipes.libraries import require_library
 from ledger_lab.tasks.recipes.recipe_file import RecipeFile
 from ledger_lab.tasks.recipes.rules import positive
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT

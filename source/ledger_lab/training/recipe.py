@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes.dialect import Dialect
-from ledger_lab.tasks.recipes.libraries import (
+from ledger_lab.ledger.libraries import (
     LIBRARIES,
     agent_key,
     algorithm_of,
@@ -15,6 +14,7 @@ from ledger_lab.tasks.recipes.libraries import (
     library_with,
     require_library,
 )
+from ledger_lab.tasks.recipes.dialect import Dialect
 from ledger_lab.tasks.recipes.recipe_file import RecipeFile, read_recipe
 from ledger_lab.tasks.recipes.settings import names_code
 from ledger_lab.training.request import TrainRequest

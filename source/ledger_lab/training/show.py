@@ -16,8 +16,8 @@ from ledger_lab.panels.checks import Prospects
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.reports.terminal.console import Terminal, tell_error
 from ledger_lab.tasks.assets.ground_plane import local_grounds
+from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.recipes.settings import read_setting
-from ledger_lab.tasks.registration import REACHED_ON_GPU
 from ledger_lab.training.supervision.attempt import Attempt, resume_command
 from ledger_lab.units import counted, percent
 
@@ -110,7 +110,8 @@ def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
     if not plan.for_gpu:
         return []
     line = "number of environments and learning rate are the defaults for a GPU: to choose others, use --num_envs"
-    if (plan.request.task, plan.adapter.library, plan.request.agent) in REACHED_ON_GPU:
+    task = TASKS.get(plan.request.task)
+    if task is not None and (plan.adapter.library, plan.request.agent) in task.reached_on_gpu:
         return [Text(line)]
     untried = "With these defaults, no training of this task, library and agent has reached its target yet"
     return [Text(f"{line}. {untried}", style="yellow")]

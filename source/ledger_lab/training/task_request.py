@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.reports.terminal.flags import DEFAULT_TASK
 from ledger_lab.reports.terminal.request import FlagGroup, SimulationRequest, flag
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
 
 TASK = FlagGroup("task")
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import CARTPOLE, Dialect, PpoRecipe, dialects
+from ledger_lab.ledger.libraries import dialects
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
+from ledger_lab.tasks.recipes import Dialect, PpoRecipe
 from tools.equivalence import TASK_FIELDS
 
 every_dialect = pytest.mark.parametrize("dialect", dialects(), ids=lambda dialect: dialect.library)

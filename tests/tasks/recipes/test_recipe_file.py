@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes.libraries import algorithms, dialect_of, dialects
+from ledger_lab.ledger.libraries import algorithms, dialect_of, dialects
 from ledger_lab.tasks.recipes.recipe_file import read_recipe, recipe_fields
 
 

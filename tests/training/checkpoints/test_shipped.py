@@ -18,8 +18,8 @@ from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.audit import broken_verdicts
 from ledger_lab.tasks.exported import CONTRACT, POLICY
+from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import shipped_checkpoint, shipped_policy, shipped_tasks
-from ledger_lab.tasks.recipes import RECIPES
 from tests.conftest import ROOT, one_run_dir, script
 from tests.training.checkpoints.conftest import Exported
 from tests.training.evaluation.test_evaluate_bad_input import retold
@@ -66,7 +66,7 @@ def test_every_task_has_a_shipped_policy_of_a_recorded_run() -> None:
     recorded = {
         run.declared.task for run in read_ledger(ROOT / "records").runs if run.declared.task.startswith("Ledger")
     }
-    assert shipped_tasks() == sorted(RECIPES) == sorted(recorded)
+    assert shipped_tasks() == sorted(TASKS) == sorted(recorded)
 
 
 def test_a_policy_of_an_older_version_is_scored_on_trained_ground_and_on_held_out_ground_if_asked(

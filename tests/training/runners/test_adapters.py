@@ -17,9 +17,11 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import FIGURES
+from ledger_lab.ledger.libraries import LIBRARIES, dialect_of, dialects
 from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.panels.capture import Capture
-from ledger_lab.tasks.recipes import CARTPOLE, LIBRARIES, PpoRecipe, dialect_of, dialects
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
+from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.training.runners.adapter import Adapter, load_adapter
 from ledger_lab.training.runners.recorded_calls import recorded_calls
 from tests.fakes.observers import Heard

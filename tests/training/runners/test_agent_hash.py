@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.ledger import read_ledger
-from ledger_lab.tasks.recipes.libraries import agent_key, dialect_of
+from ledger_lab.ledger.libraries import agent_key, dialect_of
 from ledger_lab.tasks.recipes.recipe_file import check_recipe
 from ledger_lab.training.runners.adapter import load_adapter
 from tests.conftest import ROOT

@@ -12,10 +12,9 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from ledger_lab.panels import Panel, PanelIdentity, load_panel
+from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
 from ledger_lab.training.runners.code import code_sha256, policy_code, scoring_code
 from ledger_lab.training.runners.configs import resolve_configs
-from tests.conftest import ROOT
 
 TASK = "Acme-Parking"
 FILES = {
@@ -97,7 +96,7 @@ def test_a_panel_has_another_identity_if_the_code_that_scores_differs(
 def test_modules_beside_the_panel_file_count(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(site)])
     path = site / "park.toml"
-    text = (ROOT / "config" / "panels" / "cartpole_v1.toml").read_text().replace("LedgerLab-Cartpole", TASK)
+    text = find_panels()["cartpole_v1"].read_text().replace("LedgerLab-Cartpole", TASK)
     path.write_text(text.replace("ledger_lab.tasks.cartpole.success:pole_upright", "beside:parked"))
     panel = replace(load_panel(str(path)), success_params={})
     env_cfg, _ = resolve_configs(TASK, "rsl_rl", [])

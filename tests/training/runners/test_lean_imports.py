@@ -27,7 +27,7 @@ def test_no_program_imports_the_compiler_or_the_movie_library_unasked(tmp_path: 
         import sys
         import ledger_lab.training.checkpoints.play, ledger_lab.training.evaluation.run,
         ledger_lab.training.profiling.run, ledger_lab.training.run import torch
-        from ledger_lab.recipes.libraries import LIBRARIES
+        from ledger_lab.ledger.libraries import LIBRARIES
         from ledger_lab.runners.adapter import load_adapter
         from ledger_lab.runners.configs import resolve_configs
         from ledger_lab.runners.lean_imports import import_environment

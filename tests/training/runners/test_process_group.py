@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.training.launch import World
 
 ROOT = Path(__file__).parents[3]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.ledger.meters import PhaseClock
-from ledger_lab.tasks.recipes import CARTPOLE, dialect_of
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from tests.fakes.observers import Heard
 from tests.training.runners.test_adapters import Training, configured, every_library
 from tests.training.runners.test_skrl_adapter import Watched

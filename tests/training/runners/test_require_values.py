@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import CARTPOLE, LIBRARIES, Dialect, PpoRecipe, dialect_of, dialects
+from ledger_lab.ledger.libraries import LIBRARIES, dialect_of, dialects
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
+from ledger_lab.tasks.recipes import Dialect, PpoRecipe
 from ledger_lab.training.runners.adapter import load_adapter
 
 every_library = pytest.mark.parametrize("library", LIBRARIES)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import CARTPOLE
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 
 
 def changed(**fields: object) -> Any:  # noqa: ANN401 - the library's own type

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.tasks.recipes import CARTPOLE, STOCK_ANT, STOCK_CARTPOLE, PpoRecipe
+from ledger_lab.tasks.ant.recipe import STOCK_ANT
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE, STOCK_CARTPOLE
+from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.training.runners.rsl_rl.dialect import DIALECT
 
 STOCK = pytest.mark.parametrize(("family", "recipe"), [("Ant", STOCK_ANT), ("Cartpole", STOCK_CARTPOLE)])

@@ -18,7 +18,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase, PhaseClock
-from ledger_lab.tasks.recipes import CARTPOLE
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.training.runners.adapter import load_adapter
 from ledger_lab.training.runners.recorded_calls import recorded_calls
 from ledger_lab.training.runners.skrl.dialect import DIALECT

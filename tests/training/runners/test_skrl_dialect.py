@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import CARTPOLE
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.training.runners.skrl.dialect import DIALECT
 
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.off_policy.skrl.agents import ReplayAgent
 from ledger_lab.off_policy.skrl.critics import CategoricalCritics, Estimate, MeanCritics
 from ledger_lab.off_policy.skrl.off_policy_dialect import CRITICS, critic_roles
 from ledger_lab.off_policy.value_distribution import ValueDistribution
-from ledger_lab.tasks.recipes import dialect_of
 from ledger_lab.training.checkpoints.files import FlatPolicy, policy_files
 from ledger_lab.training.runners.skrl.networks import extend, see_symlog, symlog
 from ledger_lab.training.runners.skrl.options import Options

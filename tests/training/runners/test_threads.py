@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from ledger_lab.tasks.recipes import RECIPES
+from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training import batch as batches
 from ledger_lab.training.batch import plan_threads
 from ledger_lab.training.runners.threads import Threads, threads_for, torch_threads
@@ -40,7 +40,7 @@ def test_beside_the_simulation_the_learner_has_at_most_half_of_the_threads() -> 
     [("LedgerLab-Cartpole", 1), ("LedgerLab-Reach-Franka", 1), ("LedgerLab-Ant", 2), ("LedgerLab-Humanoid", 8)],
 )
 def test_the_recipes_learn_in_as_many_threads_as_their_minibatches_are_worth(task: str, learn: int) -> None:
-    recipe = RECIPES[task]
+    recipe = TASKS[task].recipe
     minibatch = recipe.num_envs * recipe.horizon // recipe.minibatches
     assert threads_for(16, recipe.hidden_dims, recipe.num_envs, minibatch, "cpu").learn == learn
 

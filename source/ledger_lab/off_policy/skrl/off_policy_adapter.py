@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.mujoco_cpu.choose import own_cores
@@ -35,7 +36,6 @@ from ledger_lab.off_policy.skrl.memory import SkrlMemory, columns_of
 from ledger_lab.off_policy.skrl.off_policy_dialect import CRITICS, TARGET
 from ledger_lab.off_policy.skrl.squashed import squashed
 from ledger_lab.off_policy.skrl.td3_dialect import POLICIES
-from ledger_lab.tasks.recipes import dialect_of
 from ledger_lab.training.runners.acting_module import ActingModule
 from ledger_lab.training.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.training.runners.checkpoint_file import load_networks, loading_policy

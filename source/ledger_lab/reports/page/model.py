@@ -23,8 +23,8 @@ from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, tim
 from ledger_lab.reports.repeated import repeated_runs
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.wings import wing_part
 from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
+from ledger_lab.wings import wing_part
 
 METERED_RUNS = 1000
 """The page has the telemetry of this many newest runs; telemetry is as large as all other data of a run."""

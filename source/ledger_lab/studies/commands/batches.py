@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ledger_lab.tasks.recipes import RECIPES
+from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training.minibatches import TaskBatch
 from ledger_lab.training.recipe import library_of
 from ledger_lab.training.request import TrainRequest
@@ -33,7 +33,8 @@ def batches_of[Key](requests: Mapping[Key, TrainRequest]) -> dict[Key, TaskBatch
 
 def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
     """Return the batch of a request with a recipe of LedgerLab; ``None`` if only task and library know it."""
-    recipe, library = RECIPES.get(request.task), library_of(request)
+    own_task, library = TASKS.get(request.task), library_of(request)
+    recipe = None if own_task is None else own_task.recipe
     if recipe is None or request.agent is not None or request.algorithm not in (None, recipe.algorithm):
         return None
     plan, own = recipe_batch(library, recipe, request.overrides), recipe_batch(library, recipe)

@@ -13,6 +13,7 @@ from ledger_lab.ledger import Run
 from ledger_lab.ledger.cohorts import declare_cohort
 from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
 from ledger_lab.ledger.find import tell_damage
+from ledger_lab.ledger.libraries import PPO, algorithm_of, dialect_of, require_library
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.studies.commands.batches import batches_of, configuration_of
 from ledger_lab.studies.commands.search_on import Gone, SearchJobs, require_nothing_queued
@@ -27,8 +28,6 @@ from ledger_lab.studies.search.result import SearchResult, summarize_search
 from ledger_lab.studies.search.space import LIBRARY, Values, is_override
 from ledger_lab.studies.search.trial_recipe import overrides_of, recipe_text
 from ledger_lab.studies.search.trials import STOCK, Place, SearchTraining, cohort_of
-from ledger_lab.tasks.recipes import dialect_of
-from ledger_lab.tasks.recipes.libraries import PPO, algorithm_of, require_library
 from ledger_lab.tasks.recipes.recipe_file import check_recipe
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import cannot_split

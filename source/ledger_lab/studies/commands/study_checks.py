@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs import load_price_book, resolve_price
+from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
 from ledger_lab.studies.commands.batches import batches_of
 from ledger_lab.studies.commands.study_clusters import StudyClusters
 from ledger_lab.studies.commands.study_requests import request_of
 from ledger_lab.studies.declared import Arm, Scaling, Size, Study
-from ledger_lab.tasks.recipes import dialect_of
-from ledger_lab.tasks.recipes.libraries import PPO, require_library
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.recipe import library_of
 from ledger_lab.training.request import TrainRequest

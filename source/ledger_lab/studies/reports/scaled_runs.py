@@ -9,6 +9,7 @@ from dataclasses import replace
 from ledger_lab.ledger import Run, RunDeclared, Status
 from ledger_lab.ledger.comparability import settings
 from ledger_lab.ledger.costs import Price, billable_usd, sum_if_known
+from ledger_lab.ledger.libraries import replays
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.clock import target_moment
 from ledger_lab.reports.facts import RunFacts
@@ -18,7 +19,6 @@ from ledger_lab.reports.phase_times import Moment, time_until
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import Figure
 from ledger_lab.studies.scaling.points import Identity, RankWait, ScaledRun
-from ledger_lab.tasks.recipes.libraries import replays
 
 _SIZE = ("physics=", "env.scene.num_envs=")
 """Beginnings of overrides that :class:`ScaledRun` has in other fields."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.tasks.recipes.libraries import LIBRARIES
+from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.tasks.recipes.ppo import RULES
 from ledger_lab.tasks.recipes.recipe_file import FIELDS
 from ledger_lab.tasks.recipes.rules import Rule, finite, one_of

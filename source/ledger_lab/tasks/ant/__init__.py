@@ -1,5 +1,12 @@
 """Walk on four legs, as far along +x as possible."""
 
+from ledger_lab.tasks.ant.recipe import ANT
 from ledger_lab.tasks.registration import register
 
-register("LedgerLab-Ant", __name__, env_cfg="AntEnvCfg", panel="ant_v1")
+register(
+    "LedgerLab-Ant",
+    env_cfg=f"{__name__}.env_cfg:AntEnvCfg",
+    recipe=ANT,
+    panel="ant_v1",
+    reached_on_gpu=(("rsl_rl", None),),
+)

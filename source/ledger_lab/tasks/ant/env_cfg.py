@@ -13,10 +13,10 @@ from isaaclab_newton.sim.schemas import NewtonArticulationCfg
 from isaaclab_physx.sim.schemas import PhysxArticulationCfg, PhysxRigidBodyCfg
 from isaaclab_tasks.core.locomotion import mdp
 
+from ledger_lab.tasks.ant.recipe import ANT
 from ledger_lab.tasks.assets import ANT_USD
 from ledger_lab.tasks.locomotion import LocomotionEnvCfg
 from ledger_lab.tasks.parts import EnginesCfg, mjwarp
-from ledger_lab.tasks.recipes.ant import ANT
 
 FEET = ["front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot"]
 GEARS = {".*": 15.0}

@@ -25,8 +25,8 @@ from isaaclab_tasks.utils import PresetCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.tasks.assets import CARTPOLE_USD
+from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.tasks.parts import ground_cfg, light_cfg, mjwarp
-from ledger_lab.tasks.recipes.cartpole import CARTPOLE
 
 CART, POLE = "slider_to_cart", "cart_to_pole"
 

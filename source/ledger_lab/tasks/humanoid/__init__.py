@@ -1,11 +1,12 @@
 """Walk on two legs, as far along +x as possible."""
 
+from ledger_lab.tasks.humanoid.recipe import HUMANOID
 from ledger_lab.tasks.registration import register
 
 register(
     "LedgerLab-Humanoid",
-    __name__,
-    env_cfg="HumanoidEnvCfg",
+    env_cfg=f"{__name__}.env_cfg:HumanoidEnvCfg",
+    recipe=HUMANOID,
     panel="humanoid_v1",
-    symmetric="rsl_rl_cfg_with_symmetry",
+    symmetry=f"{__name__}.symmetry:humanoid",
 )

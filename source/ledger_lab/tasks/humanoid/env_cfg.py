@@ -10,9 +10,9 @@ from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.core.locomotion import mdp
 
 from ledger_lab.tasks.assets.humanoid import humanoid_cfg
+from ledger_lab.tasks.humanoid.recipe import HUMANOID
 from ledger_lab.tasks.locomotion import LocomotionEnvCfg
 from ledger_lab.tasks.parts import EnginesCfg, mjwarp
-from ledger_lab.tasks.recipes.humanoid import HUMANOID
 
 FEET = ["left_foot", "right_foot"]
 GEARS = {

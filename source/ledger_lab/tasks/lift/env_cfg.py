@@ -31,6 +31,7 @@ from isaaclab_physx.sim.schemas import PhysxRigidBodyCfg
 from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.tasks.assets.franka import franka_cfg
+from ledger_lab.tasks.lift.recipe import LIFT
 from ledger_lab.tasks.lift.starts import BeginAtObject, share_of_starts
 from ledger_lab.tasks.lift.terms import (
     fingertips_to_object,
@@ -44,7 +45,6 @@ from ledger_lab.tasks.lift.terms import (
     pointing_down,
 )
 from ledger_lab.tasks.parts import EnginesCfg, ground_cfg, light_cfg, mjwarp
-from ledger_lab.tasks.recipes.lift import LIFT
 
 ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
 HAND = Entity("robot", body_names="panda_hand")

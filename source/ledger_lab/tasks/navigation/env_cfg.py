@@ -29,8 +29,8 @@ from ledger_lab.tasks.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.tasks.navigation import terms
 from ledger_lab.tasks.navigation.actions import WalkingPolicyActionCfg
 from ledger_lab.tasks.navigation.commands import NeighbourPoseCommandCfg
+from ledger_lab.tasks.navigation.recipe import NAVIGATION
 from ledger_lab.tasks.parts import ground_cfg, light_cfg, mjwarp
-from ledger_lab.tasks.recipes.navigation import NAVIGATION
 from ledger_lab.tasks.velocity.env_cfg import CONTROL_S, flat_anymal_c
 from ledger_lab.tasks.velocity.physics import VelocityPhysicsCfg
 

@@ -25,8 +25,8 @@ from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.tasks.assets.franka import franka_cfg
 from ledger_lab.tasks.parts import EnginesCfg, ground_cfg, light_cfg, mjwarp
+from ledger_lab.tasks.reach.recipe import REACH
 from ledger_lab.tasks.reach.terms import pose_error
-from ledger_lab.tasks.recipes.reach import REACH
 
 ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
 HAND = Entity("robot", body_names="panda_hand")

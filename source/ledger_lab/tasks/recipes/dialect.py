@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from ledger_lab.errors import UserError
-from ledger_lab.off_policy.recipe import OffPolicyRecipe
 from ledger_lab.tasks.recipes.ppo import PpoRecipe
 from ledger_lab.tasks.recipes.rules import Rule
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 
-type Recipe = PpoRecipe | OffPolicyRecipe
-"""A recipe of any algorithm. A dialect translates those of one."""
+
+class Recipe(Protocol):
+    """A recipe of any algorithm: a dataclass whose fields are hyperparameters. A dialect translates those of one."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    algorithm: ClassVar[str]
+    """Name on the command line."""
+    rules: ClassVar[Mapping[str, Rule]]
+    """Rules for the values of fields; the other fields are free names and switches."""
+
+    @property
+    def experiment_name(self) -> str:
+        """Folder of the runs below ``<log_root>/<library>/``."""
+
+    @property
+    def num_envs(self) -> int:
+        """Environments that the recipe is tuned for."""
+
 
 LEFT_OUT = object()
 """Returned by :attr:`Setting.write` if a recipe does not need the setting."""
@@ -77,7 +92,7 @@ class Dialect:
     native: Callable[..., Any] | None = None
     """Returns a recipe as Isaac Lab's configuration class of the library, if there is one. May take keyword arguments
     for choices that no field of a recipe has."""
-    recipe: type[PpoRecipe] | type[OffPolicyRecipe] = PpoRecipe
+    recipe: type[Recipe] = PpoRecipe
     """Class of the recipes that it translates, which are for one algorithm."""
     one_process_reason: str | None = None
     """Why it trains in one process only, as the end of a sentence; ``None`` if it trains in several."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from ledger_lab.tasks.recipes.libraries import PPO
+from ledger_lab.ledger.libraries import PPO
 from ledger_lab.tasks.recipes.rules import Rule, count, finite, not_negative, one_of, positive, share, widths
 
 DEFAULT_SEED = 42

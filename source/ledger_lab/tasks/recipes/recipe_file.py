@@ -10,7 +10,7 @@ from typing import Any
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.off_policy.recipe import SacRecipe, Td3Recipe
+from ledger_lab.ledger.libraries import algorithms, dialects
 from ledger_lab.tasks.recipes.dialect import LEFT_OUT, Dialect, Recipe
 from ledger_lab.tasks.recipes.ppo import PpoRecipe
 from ledger_lab.tasks.recipes.rules import count
@@ -168,9 +168,9 @@ def _require_known(path: Path, kind: str, table: Mapping[str, Any], known: tuple
 def _checked(path: Path, changed: Mapping[str, Any], recipe: type[Recipe]) -> dict[str, Any]:
     """Return the values of fields, of the types that a recipe has."""
     known, types = recipe_fields(recipe), {field.name: field.type for field in fields(recipe)}
-    for name in changed:
-        others = [each.algorithm for each in (PpoRecipe, SacRecipe, Td3Recipe) if name in recipe_fields(each)]
-        if name not in known and others:
+    for name in changed.keys() - set(known):
+        others = [each for each in algorithms() if name in recipe_fields(dialects(each)[0].recipe)]
+        if others:
             raise UserError(
                 f"{path}: {name} is a field of {' and '.join(others)}, and this training uses {recipe.algorithm}: "
                 "leave it out, or change --algorithm"

@@ -33,13 +33,13 @@ from isaaclab_visualizers.kit import KitVisualizerCfg
 from ledger_lab.tasks.assets.anymal_c import anymal_c_cfg
 from ledger_lab.tasks.assets.go2 import go2_cfg
 from ledger_lab.tasks.parts import ground_cfg, light_cfg
-from ledger_lab.tasks.recipes.velocity import velocity
 from ledger_lab.tasks.velocity.commands import TrackedVelocityCommandCfg
 from ledger_lab.tasks.velocity.curriculum import FrontierPatches
 from ledger_lab.tasks.velocity.gait import gait_phase, in_step
 from ledger_lab.tasks.velocity.keeping import Keeping
 from ledger_lab.tasks.velocity.physics import RoughPhysicsCfg, VelocityPhysicsCfg
 from ledger_lab.tasks.velocity.progress import progress, turning
+from ledger_lab.tasks.velocity.recipe import velocity
 from ledger_lab.tasks.velocity.terrain import rough_terrain
 
 CONTROL_S = 0.02

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
+from ledger_lab.ledger.libraries import algorithm_of, module_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.off_policy.replay_plan import ReplayPlan
-from ledger_lab.tasks.recipes.libraries import algorithm_of, module_of, require_library
 from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 from ledger_lab.training.runners.lean_imports import functions_compiled_later, postpone_compiler

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes import PpoRecipe, dialect_of
+from ledger_lab.ledger.libraries import dialect_of
+from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 from ledger_lab.training.runners.adapter import BatchPlan

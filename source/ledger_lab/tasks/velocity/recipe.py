@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ledger_lab.off_policy.recipe import SacRecipe, Td3Recipe
 from ledger_lab.tasks.recipes.ppo import PpoRecipe
 
 
@@ -39,53 +38,3 @@ def velocity(task: str) -> PpoRecipe:
         max_iterations=1500 if rough else 800,
         save_interval=50,
     )
-
-
-FLAT_ANYMAL_C_SAC = SacRecipe(
-    experiment_name="ledgerlab_velocity_flat_anymal_c",
-    num_envs=512,
-    hidden_dims=(128, 128),
-    horizon=32,
-    max_iterations=400,
-    save_interval=20,
-    learning_rate=1.0e-3,
-    action_bound=1.5,
-    replay_steps=2048,
-    random_steps=16,
-    warm_up_steps=32,
-    batch_size=1024,
-    updates_per_step=4,
-    observation_normalization=True,
-    discount=0.98,
-    polyak=0.05,
-    initial_entropy_coef=0.01,
-    reward_scale=10.0,
-)
-"""The bound contains 99.9 % of the actions of the policy that PPO trained (``play.py RUN --action_range``). The
-learning rate and ``polyak`` are those of :data:`~ledger_lab.tasks.recipes.ant.ANT_SAC`: with half of this rate and
-batch, and a fifth of ``polyak``, one training progressed more slowly. No recorded training has reached the target."""
-
-FLAT_ANYMAL_C_TD3 = Td3Recipe(
-    experiment_name="ledgerlab_velocity_flat_anymal_c",
-    num_envs=512,
-    hidden_dims=(128, 128),
-    horizon=32,
-    max_iterations=400,
-    save_interval=20,
-    learning_rate=1.0e-3,
-    action_bound=1.5,
-    replay_steps=2048,
-    random_steps=16,
-    warm_up_steps=32,
-    batch_size=1024,
-    updates_per_step=4,
-    observation_normalization=True,
-    discount=0.98,
-    polyak=0.05,
-    n_step=3,
-    exploration_noise=(0.01, 0.3),
-    reward_scale=10.0,
-)
-"""The values that SAC shares are those of :data:`FLAT_ANYMAL_C_SAC`, besides ``n_step``, which rl_games does not have.
-The noise is smaller than on the ant, because the rewards punish torques. No training of these values came before the
-recorded ones, and none of these has reached the target."""

@@ -1,4 +1,4 @@
-"""What wings add to reports. Without the folder of a wing, its parts are missing from a report, and nothing fails."""
+"""What wings add to the core. Without the folder of a wing, its parts are missing, and nothing else fails."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ PARTS = {
     "known studies": "ledger_lab.studies.declared.watched:known_studies",
     "load study": "ledger_lab.studies.declared:load_study",
     "queues": "ledger_lab.clusters.queues:ask_queues",
+    "off-policy recipes": "ledger_lab.off_policy.recipes:recipes_of",
 }
 """Functions of wings by the name of the part that each makes; a function is imported when its part is needed."""
 
 
 def wing_part(name: str) -> Callable[..., Any] | None:
-    """Return the function of a wing that makes a part of a report.
+    """Return the function of a wing that makes a part.
 
     Args:
         name: One of :data:`PARTS`.
