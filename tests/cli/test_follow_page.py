@@ -83,7 +83,7 @@ def test_the_page_is_written_when_something_changes_and_ends_with_a_word(tmp_pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs a folder that root can't read")
-@pytest.mark.parametrize("script", ["report", "watch"])
+@pytest.mark.parametrize("script", ["report", pytest.param("watch", marks=pytest.mark.thorough)])
 def test_a_ledger_that_cannot_be_read_for_a_while_ends_no_follower(script: str, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     write_run(shared / "logs", "aa")
@@ -117,6 +117,7 @@ def test_no_ledger_is_refused_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a small disk of its own")
 def test_a_full_disk_takes_one_line_and_the_page_goes_on_when_there_is_space(tmp_path: Path) -> None:
     disk = tmp_path / "disk"

@@ -135,17 +135,6 @@ def test_a_document_is_replaced_as_a_whole(tmp_path: Path) -> None:
         watch(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path)])
 
 
-def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
-    make_run(tmp_path, "aa", ago_s=1000.0)
-    program = command("watch", "--log_root", tmp_path, "--json", "-", "--follow", "1")
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        process.wait(60)
-        assert "Traceback" not in process.stderr.read()
-
-
 def test_an_unchanged_ledger_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(reader, "CACHED_FROM", 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.conftest import SHORT, one_run_dir, script
+from tests.conftest import one_run_dir
 
 
 def test_a_training_is_mirrored_while_it_runs(unscored: Path) -> None:
@@ -20,10 +20,3 @@ def test_a_training_is_mirrored_while_it_runs(unscored: Path) -> None:
     shown.Reload()
     assert [event.step for event in shown.Scalars("train/env_steps")] == [1, 2, 3]
     assert "phase/simulate_s" in shown.Tags()["scalars"]
-
-
-def test_an_unknown_mirror_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    done = script("train", *SHORT, "--log_root", tmp_path, "--mirror", "tensorbord")
-    assert done.returncode == 2
-    assert "no mirror 'tensorbord'; did you mean 'tensorboard'?" in done.stdout + done.stderr
-    assert not list(tmp_path.rglob("journal-*"))

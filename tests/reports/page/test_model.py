@@ -148,13 +148,6 @@ def test_a_confirmation_has_its_own_number_of_episodes(tmp_path: Path) -> None:
     assert (last.confirmation_successes, last.confirmation_episodes, last.confirmed) == (19, 20, True)
 
 
-def test_no_figure_of_a_run_hides_another_figure(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa")
-    (run,) = model_of(tmp_path).runs
-    fields, figures = ({field.name for field in dataclasses.fields(each)} for each in (run, run.summary))
-    assert figures & fields == set()  # the script reads them as one
-
-
 def test_cohorts_without_a_run_and_runs_left_out_are_counted(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa", cohort="c", target_success=0.975)
     write_run(tmp_path / "logs", "bb", cohort="c", seed=2, target_success=0.975)
@@ -246,11 +239,4 @@ def test_a_run_that_was_repeated_does_not_count_among_the_five(tmp_path: Path) -
             seed=max(seed, 1),
             status=Status.COMPLETED if seed else Status.PREEMPTED,
         )
-    assert model_of(tmp_path).log_rank_tests == []
-
-
-def test_cohorts_of_fewer_than_five_runs_are_not_tested(tmp_path: Path) -> None:
-    for seed in range(4):
-        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
-        write_run(tmp_path, f"b{seed}", scores=(5, 6), cohort="b", seed=seed)
     assert model_of(tmp_path).log_rank_tests == []

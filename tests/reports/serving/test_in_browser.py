@@ -15,7 +15,6 @@ import pytest
 from playwright.sync_api import Browser, Error, Locator, Page, expect
 
 from ledger_lab.ledger import Status
-from tests.conftest import SHORT, command
 from tests.fakes.browser import open_browser
 from tests.fakes.live import LiveTraining
 from tests.fakes.serving import ROOT, Server, serving
@@ -153,6 +152,7 @@ def test_without_the_token_the_page_says_what_to_open(browser: Browser, server: 
     page.close()
 
 
+@pytest.mark.thorough
 def test_the_page_of_a_restarted_server_opens_in_the_same_tab_and_no_other_server_gets_the_token(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -248,39 +248,3 @@ def test_a_file_is_loaded_again_by_itself_and_tells_when_its_writer_has_ended(br
             writer.wait()
     expect(page.locator("#age.warn")).to_contain_text("has ended: nothing new follows", timeout=_SOON_MS)
     page.context.close()
-
-
-def test_a_file_whose_writer_was_killed_calls_itself_stale(browser: Browser, tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
-    report = [sys.executable, str(ROOT / "scripts" / "report.py"), "--log_root", str(tmp_path / "logs")]
-    with LiveTraining(tmp_path / "logs", "aa"):
-        writer = subprocess.Popen([*report, "--html", str(file), "--follow", "1"], stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        writer.kill()
-        writer.wait()
-        writer.stdout.close()
-    page = browser.new_page()
-    page.clock.install()
-    page.goto(file.as_uri())
-    expect(page.locator("#age")).to_contain_text("Written")
-    page.clock.fast_forward("10:00")
-    expect(page.locator("#age.warn")).to_contain_text("STALE: written 10 min ago", timeout=_SOON_MS)
-    page.close()
-
-
-@pytest.mark.slow  # the rows are those of any other test here; this one shows that the programs agree on them
-def test_a_real_training_is_shown_while_it_runs(browser: Browser, tmp_path: Path) -> None:
-    tmp_path.joinpath("logs").mkdir()
-    with serving(tmp_path / "logs") as server:
-        page, complaints = opened(browser, server.address)
-        expect(page.locator("#live")).to_contain_text("No training waits or runs.")
-        with subprocess.Popen(
-            command("train", *SHORT, "--log_root", tmp_path / "logs"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        ) as training:
-            expect(page.locator("table.now")).to_contain_text("running", timeout=10 * _SOON_MS)
-            assert training.wait() == 0
-        expect(page.locator("table.now")).to_have_count(0, timeout=_SOON_MS)
-        expect(page.locator("table.costs tbody tr")).to_contain_text("completed", timeout=_SOON_MS)
-        assert complaints == []
-        page.context.close()

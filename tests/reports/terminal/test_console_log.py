@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import os, resource, sys
 from pathlib import Path
-from ledger_lab.terminal.console import Terminal
+from ledger_lab.reports.terminal.console import Terminal
 terminal = Terminal(recorded=True, quiet_libraries=sys.argv[2:] != ["loud"])
 print("before the log has a name")
 if sys.argv[2:] == ["only Python"]:

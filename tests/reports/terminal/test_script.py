@@ -10,8 +10,8 @@ import pytest
 
 WRITES = """
 import sys
-from ledger_lab.terminal.console import make_console
-from ledger_lab.terminal.script import run_script
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.script import run_script
 
 def program(argv):
     if argv == ["a socket"]:

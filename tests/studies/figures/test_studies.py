@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections import Counter
@@ -220,13 +219,6 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
     with pytest.raises(UserError, match=re.escape("pip install 'ledger_lab[figures]'")):
         save_drawings(tmp_path / "new", [drawing])
     assert not (tmp_path / "new").exists()
-
-
-def test_an_infinite_critical_batch_is_drawn() -> None:
-    runs = [noisy_run(n, 64, s, critical_batch=math.inf) for n in (1, 2, 4) for s in (1, 2)]
-    drawing = next(d for g in draw_studies(find_studies(runs)) for d in g.drawings if "batch" in d.name)
-    assert "∞" in drawing.description
-    ElementTree.fromstring(drawing.render("svg"))
 
 
 def test_a_missing_law_of_the_batch_is_told_and_machines_are_named() -> None:
