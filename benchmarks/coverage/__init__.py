@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from rich.table import Table
 
-from benchmarks.coverage import costs, forecasts, laws, policies, recommendations, runs, searches
+from benchmarks.coverage import costs, forecasts, laws, policies, recommendations, runs
 from benchmarks.coverage.case import Case, Found
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.errors import UserError
@@ -18,7 +18,7 @@ from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import MISSING, percent
 
-SUBJECTS = (policies, costs, runs, recommendations, forecasts, laws, searches)
+SUBJECTS = (policies, costs, runs, recommendations, forecasts, laws)
 CASES = tuple(case for subject in SUBJECTS for case in subject.CASES)
 """All cases. Each module of this package has those of one subject."""
 

@@ -27,9 +27,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.studies.commands.study_clusters import Cluster, StudyClusters
-from ledger_lab.studies.commands.study_on import StudyElsewhere
 from ledger_lab.studies.declared import load_study
+from ledger_lab.studies.elsewhere import StudyClusters, StudyElsewhere
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 
@@ -149,7 +148,7 @@ def test_a_study_whose_call_was_killed_is_not_submitted_again(
     program = (
         "import sys; from pathlib import Path; from tests.clusters.test_slurm_answers import *\n"
         "lab = SlurmSite(name='lab', log_root=Path(sys.argv[1]) / 'ledger', environment={}, time='10')\n"
-        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), StudyClusters({None: Cluster(ENGINE, lab)}))\n"
+        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), StudyClusters({None: (ENGINE, lab)}))\n"
         "study.submit([], make_console(), nodes=1, at_once=None, dry_run=False)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
@@ -283,7 +282,7 @@ def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyElsewhere]:
     """Returns what one call of study.py knows of a study of one seed."""
     (tmp_path / "s.toml").write_text("version = 1\nseeds = [1]\n")
     lab = site()
-    clusters = StudyClusters({None: Cluster(ENGINE, lab)})
+    clusters = StudyClusters({None: (ENGINE, lab)})
     return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), clusters)
 
 
@@ -303,7 +302,7 @@ def test_a_refused_job_after_one_that_was_submitted_is_told_and_only_the_rest_is
     (tmp_path / "s.toml").write_text(f'version = 1\nseeds = [1]\n[scaling]\nkind = "weak"\nnum_envs = 8\n{sizes}\n')
 
     def now() -> StudyElsewhere:
-        return StudyElsewhere(load_study(str(tmp_path / "s.toml")), StudyClusters({None: Cluster(ENGINE, lab)}))
+        return StudyElsewhere(load_study(str(tmp_path / "s.toml")), StudyClusters({None: (ENGINE, lab)}))
 
     lab = site(sbatch="grep -q nodes=1 job.sbatch 2>&1 && echo 17 || [[ $1 == --version ]] || exit 1")
     with pytest.raises(UserError, match=r"exit status 1.* \(submitted before: job 17 on lab; call again for the rest"):

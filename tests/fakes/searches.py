@@ -34,7 +34,9 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.costs import load_prices, resolve_price
 from ledger_lab.studies.commands import search as program
+from ledger_lab.studies.commands import study
 from ledger_lab.studies.commands.search import run_search
+from ledger_lab.studies.search import search as starter
 from ledger_lab.tasks.recipes.recipe_file import check_recipe
 from ledger_lab.training.launch.job import read_job
 from tests.conftest import ROOT
@@ -250,14 +252,16 @@ def _end(status: Status, wall_s: float) -> AttemptEnded:
 def replace_trainings(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Trainer]:
     """Replace the trainings of searches in this process, and return the list of the next ones.
 
-    When the list is empty, trainings go as the formula says.
+    When the list is empty, trainings go as the formula says. The study at the end of a search is left out.
     """
     special: list[Trainer] = []
 
     def next_training(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
         return (special.pop(0) if special else train)(command, longest_s)
 
-    monkeypatch.setattr(program, "train_here", next_training)
+    monkeypatch.setattr(starter, "train_here", next_training)
+    monkeypatch.setattr(study, "train_here", next_training)
+    monkeypatch.setattr(program, "run_study", lambda argv: 0)
     monkeypatch.setattr(sys, "argv", [str(folder / "search.py")])
     return special
 

@@ -1,11 +1,10 @@
-"""A search starts what its race decides, goes on from its ledger alone, and ends with a comparison and a recipe."""
+"""A search starts what its race decides, goes on after it was killed, and ends with a study of its finalists."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,14 +14,17 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import file_lock
 from ledger_lab.ledger import Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.studies.commands import search as program
-from ledger_lab.studies.commands import search_locks
+from ledger_lab.studies.commands.study import run_study
+from ledger_lab.studies.declared import load_study
+from ledger_lab.studies.search import result
+from ledger_lab.studies.search import search as starter
 from ledger_lab.studies.search.declaration import load_search
-from ledger_lab.studies.search.prediction import FEWEST_REACHED, ScoredTraining
-from ledger_lab.studies.search.trials import Place, cohort_of
+from ledger_lab.studies.search.trials import STOCK, cohort_of
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
 from ledger_lab.units import duration
 from tests.conftest import ROOT
@@ -33,7 +35,7 @@ from tests.fakes.waiting import wait_until
 PROGRAM = """
 import sys
 sys.argv = {argv!r}
-from ledger_lab.commands.search import run_search
+from ledger_lab.studies.commands.search import run_search
 run_search({asked!r})
 """
 
@@ -72,56 +74,39 @@ def decided(log_root: Path) -> list[tuple[str | None, int, object]]:
     return [(run.cohort, run.declared.seed, run.declared.recipe) for run in read_ledger(log_root).runs]
 
 
-def test_a_search_ends_with_a_comparison_and_a_recipe(ended: Path) -> None:
+def test_a_search_ends_with_a_study_of_its_finalists(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, log_root = ended / "s.toml", ended / "logs"
     said = (ended / "said.txt").read_text()
-    assert "the search has ended: the rest of the budget does not buy a training of up to" in said
-    assert "all sealed seeds have been run" in said
-    assert "it is repaid after" in said
-
+    assert "the race has ended: the rest of the budget does not buy a training of up to" in said
     found = told(path, log_root)
-    winner = found["winner"]
-    assert found["comparisons"][0]["ratio_high"] < 1
     assert found["spent"] <= found["budget_h"] == 0.15
     assert [step["charge"] for step in found["steps"]] == sorted((s["charge"] for s in found["steps"]), reverse=True)
-    (recipe,) = log_root.rglob(f"t{winner:04d}.toml")
-    assert f"train.py --task LedgerLab-Cartpole --recipe {recipe}" in said
-    values = next(trial["values"] for trial in found["trials"] if trial["trial"] == winner)
-    assert dict(read_recipe(recipe).fields) == values
-    bill = sum(run["wall_s"] for trial in found["trials"] for run in trial["runs"])
-    assert found["bill"] == pytest.approx(bill)
+    assert {seed for _, seed, _ in decided(log_root)} == {1, 2}, "the race uses no sealed seed"
 
+    (study_file,) = log_root.rglob("*-sealed.toml")
+    study = load_study(str(study_file))
+    best = f"t{found['finalists'][0]:04d}"
+    assert study.seeds == tuple(found["sealed_seeds"]) and [arm.levels[0] for arm in study.arms][:2] == ["stock", best]
+    arguments = study.arms[1].arguments
+    recipe = read_recipe(Path(arguments[arguments.index("--recipe") + 1]))
+    assert dict(recipe.fields) == next(each["values"] for each in found["trials"] if each["trial"] == found["best"])
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr(program, "run_study", lambda argv: asked.append(argv) or 0)
     before = decided(log_root)
-    assert searched(path, log_root) == 0, "an ended search starts nothing"
-    assert decided(log_root) == before
+    assert searched(path, log_root) == 0 and decided(log_root) == before, "an ended race starts nothing"
+    assert asked == [[str(study_file), "--log_root", str(log_root)]]
 
 
-def test_the_json_says_what_early_predictions_would_have_done(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the last training is behind, and it missed the target."""
-    trials = told(ended / "s.toml", ended / "logs")["trials"]
-    raced = [
-        (trial["trial"], run["seed"])
-        for trial in trials
-        for run in trial["runs"]
-        if not run["sealed"] and not run["repeat"]
-    ]
-    scored = [
-        ScoredTraining(
-            trial=trial, seed=seed, started_s=100.0 * place, wall_s=50.0, reached=(trial, seed) != raced[-1],
-            scores=((10.0, 0.1 if (trial, seed) == raced[-1] else 0.5),),
-        )
-        for place, (trial, seed) in enumerate(raced)
-    ]  # fmt: skip
-    monkeypatch.setattr(program, "scored_trainings", lambda runs: scored)
-    judged = len(raced) - FEWEST_REACHED
-    assert told(ended / "s.toml", ended / "logs")["early_prediction"] == {
-        "trainings": judged, "ended": 1, "wrong": 0, "saved_s": 40.0, "wall_s": 50.0 * judged, "is_trusted": True,
-    }  # fmt: skip
-
-
-def test_no_training_of_the_race_uses_a_sealed_seed(ended: Path) -> None:
-    for cohort, seed, _ in decided(ended / "logs"):
-        assert (cohort or "").endswith("-sealed") == (seed >= 11)
+@pytest.mark.thorough  # some 20 trainings, each of which reads the ledger
+def test_the_study_of_the_finalists_compares_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "run_study", run_study)
+    path, log_root = search_file(tmp_path, budget_h=0.08), tmp_path / "logs"
+    assert searched(path, log_root) == 0
+    assert "times as fast" in capfd.readouterr().out
+    assert {seed for _, seed, _ in decided(log_root)} == {1, 2, *range(11, 21)}
 
 
 def test_a_killed_search_goes_on_as_if_nothing_had_happened(
@@ -137,21 +122,6 @@ def test_a_killed_search_goes_on_as_if_nothing_had_happened(
         assert starts < 50
     assert starts > 5
     assert decided(other) == decided(ended / "logs")
-
-
-def test_the_same_ledger_gives_the_same_next_training(
-    ended: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path, log_root = search_file(tmp_path), shutil.copytree(ended / "logs", tmp_path / "logs")
-    runs = sorted(read_ledger(log_root).runs, key=lambda run: run.declared_at)
-    for run in runs[5:]:
-        shutil.rmtree(run.directory)
-    capfd.readouterr()
-    searched(path, log_root, "--dry_run")
-    once = capfd.readouterr().out
-    assert f"--seed {runs[5].declared.seed} --cohort {runs[5].declared.cohort}" in once
-    searched(path, log_root, "--dry_run")
-    assert capfd.readouterr().out == once
 
 
 def test_a_preempted_training_is_resumed(tmp_path: Path, trainings: list[Trainer]) -> None:
@@ -200,16 +170,9 @@ def test_a_training_that_never_gets_on_hangs(tmp_path: Path, trainings: list[Tra
 def test_a_machine_on_which_every_training_fails_stops_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings += [train, train, *[partial(train, status=Status.CRASHED, interrupted_after_s=1.0)] * 20]
-    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 9"):
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result"):
         searched(path, log_root)
     assert len(trainings) == 10
-
-
-def test_a_training_that_can_not_be_resumed_is_not_tried_for_ever(tmp_path: Path, trainings: list[Trainer]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [partial(train, interrupted_after_s=1.0), *[lambda command, longest_s: 1] * 20]
-    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of the stock"):
-        searched(path, log_root)
 
 
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
@@ -231,12 +194,7 @@ def test_a_trial_whose_values_are_refused_is_left_out_for_good(
     numbers = {trial["trial"] for trial in told(path, log_root)["trials"]}
     assert {0, 3} <= numbers and not {1, 2} & numbers
     before = decided(log_root)
-    assert searched(path, log_root) == 0 and decided(log_root) == before, "the ledger remembers it"
-    declared = {cohort.name: len(cohort.run_ids) for cohort in read_ledger(log_root).cohorts}
-    stem = load_search(path).cohort_stem
-    assert declared == {f"{stem}-t0001": 0, f"{stem}-t0002": 0}
-    named = Path(said.partition(" is left out")[2].partition("remove ")[2].splitlines()[0])
-    assert named == log_root / "cohorts" / f"{stem}-t0001" and named.is_dir(), "what to remove to try it again"
+    assert searched(path, log_root) == 0 and decided(log_root) == before, "it is remembered"
 
 
 def test_a_trial_that_was_trained_before_is_not_left_out(tmp_path: Path, trainings: list[Trainer]) -> None:
@@ -244,13 +202,12 @@ def test_a_trial_that_was_trained_before_is_not_left_out(tmp_path: Path, trainin
     trainings += [train, train, partial(train, time_s=1.0), lambda command, longest_s: 2]
     with pytest.raises(UserError, match="trial 1 on seed 2 was refused"):
         searched(path, log_root)
-    assert not read_ledger(log_root).cohorts
 
 
 def test_a_cause_that_refuses_every_trial_stops_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings += [train, train, *[lambda command, longest_s: 2] * 20]
-    with pytest.raises(UserError, match="10 trainings in a row ended without a result, the last one of trial 10"):
+    with pytest.raises(UserError, match="10 trainings in a row ended without a result"):
         searched(path, log_root)
 
 
@@ -281,9 +238,7 @@ def test_two_programs_do_not_decide_about_one_search(tmp_path: Path, trainings: 
     assert not trainings
 
 
-def test_a_training_that_outlives_its_search_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_training_that_outlives_its_search_is_not_started_again(tmp_path: Path) -> None:
     path, log_root, started = search_file(tmp_path, budget_h=0.04), tmp_path / "logs", tmp_path / "started"
     (tmp_path / "train.py").write_text(
         "import signal, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"  # it takes a while to end
@@ -299,17 +254,20 @@ def test_a_training_that_outlives_its_search_is_waited_for(
     searching.kill()
     searching.wait()
     assert not read_ledger(log_root).runs, "the training has not declared its run"
-    lock = search_locks.fcntl.flock
-
-    def end_training_first(descriptor: int, operation: int) -> None:
-        if not operation & search_locks.fcntl.LOCK_NB and searching.stdin is not None:
-            searching.stdin.close()
-        lock(descriptor, operation)
-
-    monkeypatch.setattr(search_locks.fcntl, "flock", end_training_first)
+    with pytest.raises(UserError, match="a training that it started has not ended"):
+        searched(path, log_root)
+    assert searching.stdin is not None
+    searching.stdin.close()
+    wait_until(lambda: bool(read_ledger(log_root).runs), "the training has ended", 60.0, 0.05)
+    wait_until(lambda: not is_locked(log_root), "it has let go of the lock", 60.0, 0.05)
     stock_trained(tmp_path)
-    assert "waiting: a training that an earlier search.py started is under way" in capfd.readouterr().out
     assert sorted(seed for _, seed, _ in decided(log_root)) == [1, 2]
+
+
+def is_locked(log_root: Path) -> bool:
+    (lock,) = log_root.glob("studies/*.lock")
+    with file_lock(lock) as (_, is_free):
+        return not is_free
 
 
 def test_no_training_may_hang_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,52 +277,15 @@ def test_no_training_may_hang_for_ever(tmp_path: Path, monkeypatch: pytest.Monke
         longest.append((longest_s, "--limit_s" in command))
         return train(command, longest_s)
 
-    monkeypatch.setattr(program, "train_here", noted)
+    monkeypatch.setattr(starter, "train_here", noted)
     searched(search_file(tmp_path, budget_h=0.1), tmp_path / "logs")
     assert all(longest_s is not None and 120 <= longest_s < 1000 for longest_s, _ in longest)
-    assert {has_cap for _, has_cap in longest} == {True, False}
-
-
-def test_foreign_trainings_are_refused(tmp_path: Path, trainings: list[Trainer]) -> None:
-    path, log_root = search_file(tmp_path, budget_h=0.1), tmp_path / "logs"
-    searched(path, log_root)
-    (cohort,) = {cohort for cohort, _, _ in decided(log_root) if (cohort or "").endswith("t0001")}
-    strange = ["python", "train.py", "--task", "T", "--log_root", str(log_root), "--cohort", str(cohort)]
-    train([*strange, "--seed", "1"])
-    with pytest.raises(UserError, match="have different values: move away those"):
-        searched(path, log_root, "--status")
-
-
-def test_nothing_is_trained_again_while_a_run_of_the_search_is_damaged(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path, log_root = stock_trained(tmp_path)
-    run = read_ledger(log_root).runs[-1]
-    journal = run.directory / "journal-1-0.jsonl"
-    whole = journal.read_bytes()
-    journal.write_bytes(whole.replace(b"LedgerLab-Cartpole", b"LedgerLab-Cartpale", 1))
-    capfd.readouterr()
-    for more in ([], ["--dry_run"]):
-        with pytest.raises(UserError, match="a training of it may be left out"):
-            searched(path, log_root, *more)
-    assert searched(path, log_root, "--status") == 0
-    assert capfd.readouterr().err.count("left out:") == 3, "once for each call"
-    journal.write_bytes(whole)
-    shutil.copytree(run.directory, run.directory.with_name("copy"))
-    with pytest.raises(UserError, match="a training of it may be left out"):
-        searched(path, log_root)
-    assert len(list(log_root.rglob("journal-1-0.jsonl"))) == 3
-
-
-def test_damage_of_other_runs_does_not_matter(tmp_path: Path) -> None:
-    journal = write_run(tmp_path / "logs", "other", cohort="mine") / "journal-1-0.jsonl"
-    journal.write_bytes(journal.read_bytes().replace(b'"seed"', b'"sead"', 1))
-    stock_trained(tmp_path)
+    assert all(has_cap for _, has_cap in longest)
 
 
 def test_a_confirmed_run_counts_when_its_processes_have_ended(tmp_path: Path) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
-    cohort = cohort_of(load_search(path), Place(0))
+    cohort = cohort_of(load_search(str(path)), STOCK)
     write_run(log_root, "one", cohort=cohort, seed=1, confirmation=10, status=None, pid=os.getpid())
     write_run(log_root, "two", cohort=cohort, seed=2, confirmation=10, status=Status.CRASHED)
     first, second = told(path, log_root)["trials"][0]["runs"]
@@ -380,19 +301,19 @@ def test_a_changed_file_is_another_search(tmp_path: Path) -> None:
     assert len({(cohort or "").rpartition("-t")[0] for cohort, _, _ in decided(log_root)}) == 2
 
 
-def test_a_page_and_figures_show_the_search(tmp_path: Path) -> None:
+def test_a_page_and_figures_show_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result, "_RESAMPLES", 3)
     path, log_root, page = search_file(tmp_path, budget_h=0.3), tmp_path / "logs", tmp_path / "page.html"
     path.write_text(path.read_text().replace("made for tests", "<script>alert(1)</script>"))
     searched(path, log_root)
     searched(path, log_root, "--status", "--html", str(page))
     written = page.read_text()
-    assert written.count("data:image/svg+xml;base64,") == 3, "the race, the sealed seeds, and the importance"
+    assert written.count("data:image/svg+xml;base64,") == 2, "the race, and the importance"
     assert "<script" not in written and "&lt;script&gt;alert(1)" in written
-    assert "it is repaid after" in written
     stock = told(path, log_root)["trials"][0]["runs"][0]
     cell = f"{duration(stock['wall_s'])} (cap {duration(stock['cap_s'])})"
     assert f'<td data-label="seed 1"><bdi>{cell}</bdi></td>' in written, "each training has its cap"
     assert '<td data-label="importance">' in written
     searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))
     names = sorted(each.name.rpartition("-")[2] for each in (tmp_path / "figures").iterdir())
-    assert names == [f"{name}.{kind}" for name in ("importance", "race", "sealed") for kind in ("png", "svg")]
+    assert names == [f"{name}.{kind}" for name in ("importance", "race") for kind in ("png", "svg")]

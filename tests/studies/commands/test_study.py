@@ -261,7 +261,7 @@ def test_a_study_needs_no_locks(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert run_study([study(tmp_path, "good"), "--log_root", str(tmp_path / "logs")]) == 0
-    assert "good/1.lock: No locks available: use a log root on a file system with locks; " in capfd.readouterr().out
+    assert "good/1.lock: No locks available: use a log root on a file system with locks; " in capfd.readouterr().err
     assert len(made(tmp_path / "logs")) == 2
 
 

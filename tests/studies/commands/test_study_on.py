@@ -18,10 +18,10 @@ from ledger_lab.clusters.submissions import read_submissions
 from ledger_lab.clusters.submit import planned_training, submit_if_asked
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status, read_ledger
-from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.studies.commands.study import run_study
-from ledger_lab.studies.commands.study_runs import making
 from ledger_lab.studies.declared import load_study
+from ledger_lab.studies.study_runs import lock_name
+from ledger_lab.studies.trainings import only_program
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.waiting import wait_until
@@ -129,7 +129,7 @@ def test_a_training_that_is_made_on_this_machine_is_not_submitted(
 ) -> None:
     study = load_study(asked(4)[0])
     training = next(iter(study.trainings()))
-    with making(training, tmp_path / "ledger", make_console()) as kept:
+    with only_program(tmp_path / "ledger", lock_name(training)) as kept:
         assert kept
         with pytest.raises(UserError, match="s seed 1 is being trained on this machine: wait until it has ended"):
             run_study(asked(4))

@@ -8,20 +8,24 @@ from hypothesis import strategies as st
 
 from ledger_lab.studies.search.space import Parameter, Value
 
-FLOAT = Parameter(name="learning_rate", low=1e-5, high=1e-1, log=True)
-LINEAR = Parameter(name="clip", low=0.05, high=0.5)
-WHOLE = Parameter(name="epochs", low=1, high=8)
-LOG_WHOLE = Parameter(name="epochs", low=1, high=100, log=True)
-CHOICE = Parameter(name="minibatches", choices=(2, 4, 8))
-SWITCH = Parameter(name="value_clip", choices=(False, True))
+FLOAT = Parameter(name="learning_rate", type="float", low=1e-5, high=1e-1, log=True)
+LINEAR = Parameter(name="clip", type="float", low=0.05, high=0.5)
+WHOLE = Parameter(name="epochs", type="int", low=1, high=8)
+LOG_WHOLE = Parameter(name="epochs", type="int", low=1, high=100, log=True)
+CHOICE = Parameter(name="minibatches", type="choice", choices=(2, 4, 8))
+SWITCH = Parameter(name="value_clip", type="choice", choices=(False, True))
 ALL = (FLOAT, LINEAR, WHOLE, LOG_WHOLE, CHOICE, SWITCH)
 
 
 @given(st.sampled_from(ALL), st.floats(0, 1, exclude_max=True), st.sampled_from([0.5, 0.8, 1.25, 3.0]))
 def test_drawn_and_changed_values_stay_within_the_space(parameter: Parameter, share: float, factor: float) -> None:
     value = parameter.at(share)
-    assert parameter.admits(value)
-    assert parameter.admits(parameter.changed(value, factor))
+    for found in (value, parameter.changed(value, factor)):
+        if parameter.choices:
+            assert found in parameter.choices
+        else:
+            assert isinstance(found, int if parameter.type == "int" else float)
+            assert parameter.low <= found <= parameter.high
 
 
 def test_equal_shares_are_equally_probable() -> None:

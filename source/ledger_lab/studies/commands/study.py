@@ -18,20 +18,21 @@ from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.compare import require_pooled, select_side
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
+from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.reports.watch.words import alert_lines, spend_words
 from ledger_lab.studies.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
-from ledger_lab.studies.commands.study_checks import check_machines, check_sizes, require_one_machine
-from ledger_lab.studies.commands.study_clusters import study_clusters
-from ledger_lab.studies.commands.study_on import StudyElsewhere, StudyTrainings
-from ledger_lab.studies.commands.study_requests import check_requests
-from ledger_lab.studies.commands.study_runs import making, resumable_run, runs_of, train_arguments
-from ledger_lab.studies.declared import Study, Training, check_arguments, is_made, load_study
+from ledger_lab.studies.checks import check_machines, check_sizes, require_one_machine
+from ledger_lab.studies.declared import Study, Training, check_arguments, load_study
 from ledger_lab.studies.declared.watched import watch_study
+from ledger_lab.studies.elsewhere import StudyElsewhere, study_clusters
+from ledger_lab.studies.requests import check_requests
+from ledger_lab.studies.study_runs import StudyRuns, lock_name
 from ledger_lab.studies.train_here import train_command, train_here
+from ledger_lab.studies.trainings import only_program
 
 _ELSEWHERE = FlagGroup("other machines")
 
@@ -154,7 +155,7 @@ def run_study(argv: Sequence[str]) -> int:
     console = make_console()
     if request.on is not None or study.machines:
         return _run_elsewhere(study, request, extra, console)
-    now = StudyTrainings(study, request.log_root)
+    now = StudyRuns(study, request.log_root)
     missing, queued, count = now.missing(), now.queued(), len(study.seeds) * len(study.arms)
     console.print(
         f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
@@ -164,45 +165,49 @@ def run_study(argv: Sequence[str]) -> int:
     )
     if missing:
         require_one_machine(study)
-    for line in [
-        *check_requests(study, now.runs, extra),
-        *_planning_lines(study),
-        *(check_sizes(study, extra) if missing else []),
-    ]:
-        console.print(line, soft_wrap=True)
+    _tell_first(study, now, extra, console, is_new=bool(missing))
     if study.budget_usd is not None or study.budget_h is not None:
         _show_watch(study, request.log_root, console)
     if request.dry_run:
         for training in missing:
-            command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
-            console.print(shlex.join(command), soft_wrap=True)
+            console.print(shlex.join(train_command(now.arguments(training, extra), request.log_root)), soft_wrap=True)
         return 0
     goes_on = False
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = f"[{number}/{count}] {_words(training)}"
-        with making(training, request.log_root, console) as kept:
-            now = StudyTrainings(study, request.log_root)  # other programs may have submitted or started it meanwhile
+        with only_program(request.log_root, lock_name(training)) as kept:
+            now = StudyRuns(study, request.log_root)  # other programs may have submitted or started it meanwhile
             goes_on |= kept is None
             if kept is None or training not in now.missing():
                 console.print(f"{what}: another program has made, started or submitted it")
                 continue
             console.print("", what, sep="\n", soft_wrap=True)
-            command = train_command(train_arguments(training, study, now.runs, extra), request.log_root)
             try:
-                status = train_here(command, keeps=kept)
+                status = train_here(train_command(now.arguments(training, extra), request.log_root), keeps=kept)
             except Terminated:
                 console.print("run the command again to continue the study")
                 return EXIT_REQUEUE
         if status == EXIT_USER_ERROR:
-            raise _refusal(study, training, now.runs, way=f"correct {request.study}")
+            raise _refusal(now, training, way=f"correct {request.study}")
     console.print()
-    now = StudyTrainings(study, request.log_root)
+    now = StudyRuns(study, request.log_root)
     if goes_on or now.any_goes_on():
         console.print("other programs still make trainings of this study: run the command again for the report")
         now.show(console)
         return 0
-    check_requests(study, now.runs, extra)  # other programs may have trained meanwhile
-    return _report(study, request.log_root)
+    check_requests(study, now.all_runs(), extra)  # other programs may have trained meanwhile
+    return _report(now)
+
+
+def _tell_first(study: Study, now: StudyRuns, extra: Sequence[str], console: Console, *, is_new: bool) -> None:
+    """Check the runs and the sizes of a study, and print what a user should know before it goes on.
+
+    Raises:
+        UserError: If runs were trained otherwise, or a size can't be trained.
+    """
+    lines = [*check_requests(study, now.all_runs(), extra), *_planning_lines(study)]
+    for line in [*lines, *(check_sizes(study, extra) if is_new else [])]:
+        console.print(line, soft_wrap=True)
 
 
 def _words(training: Training) -> str:
@@ -210,22 +215,21 @@ def _words(training: Training) -> str:
     return " ".join((*training.arm.levels, f"seed {training.seed}"))
 
 
-def _refusal(study: Study, training: Training, runs: Sequence[Run], way: str) -> UserError:
+def _refusal(now: StudyRuns, training: Training, way: str) -> UserError:
     """Return what is said of a training that was refused.
 
     Args:
-        study: The study.
+        now: The trainings of the study.
         training: The training.
-        runs: Runs of the study.
         way: Way out if the training was not to be resumed.
     """
-    if (interrupted := resumable_run(training, runs)) is not None:
+    if (interrupted := now.resumable(training.key)) is not None:
         way = (
-            f"correct that, or resume it with scripts/train.py --resume {shlex.quote(interrupted.declared.run_id)}, or "
-            f"remove {interrupted.directory / STATE_FILE} to start it again"
+            f"correct that, or resume it with scripts/train.py --resume {shlex.quote(interrupted.run_id)}, or remove "
+            f"{interrupted.directory / STATE_FILE} to start it again"
         )
     what = _words(training)
-    return UserError(f"study {study.name}: the training of {what} was refused (see the message above): {way}")
+    return UserError(f"study {now.study.name}: the training of {what} was refused (see the message above): {way}")
 
 
 def _planning_lines(study: Study) -> list[str]:
@@ -261,24 +265,18 @@ def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], co
         soft_wrap=True,
     )
     if request.cancel:
-        elsewhere.cancel(console)
-    elif request.status or (not missing and not elsewhere.all_ended()):
+        console.print(elsewhere.cancel())
+    elif request.status or (not missing and elsewhere.any_goes_on()):
         elsewhere.show(console)
         _show_watch(study, clusters.log_root, console, ask=True)
     elif missing:
         check_machines(study, clusters, extra)
-        for line in [
-            *check_requests(study, elsewhere.runs, extra),
-            *_planning_lines(study),
-            *check_sizes(study, extra),
-        ]:
-            console.print(line, soft_wrap=True)
+        _tell_first(study, elsewhere, extra, console, is_new=True)
         elsewhere.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
     elif not request.dry_run:
-        for line in check_requests(study, elsewhere.runs, extra):
-            console.print(line, soft_wrap=True)
+        _tell_first(study, elsewhere, extra, console, is_new=False)
         console.print()
-        return _report(study, clusters.log_root)
+        return _report(elsewhere)
     return 0
 
 
@@ -291,19 +289,24 @@ def _show_watch(study: Study, log_root: Path, console: Console, *, ask: bool = F
         console.print(line, soft_wrap=True)
 
 
-def _report(study: Study, log_root: Path) -> int:
-    """Print the report of a study's runs, how they scale, and the comparison of each arm with the first of its task."""
-    runs = runs_of(study, log_root)
+def _report(now: StudyRuns) -> int:
+    """Print the report of a study's runs, how they scale, and the comparison of each arm with the first of its task.
+
+    Returns:
+        0, or 1 if a training failed.
+    """
+    study, runs = now.study, now.all_runs()
     if not runs:
-        raise UserError(f"study {study.name}: no training recorded a run in {log_root}: see the messages above")
-    asked = [*(run.declared.run_id for run in runs), "--log_root", str(log_root)]
+        raise UserError(f"study {study.name}: no training recorded a run in {now.log_root}: see the messages above")
+    asked = [*(run.run_id for run in runs), "--log_root", str(now.log_root)]
     build_report(asked)
     if study.scaling is not None:
         make_console().print()
         build_report([*asked, "--scaling"])
     _compare(study, runs)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED}
-    return 0 if all(is_made(training, runs, failed) for training in study.trainings()) else 1
+    succeeded = (any(has_finished(run, failed) for run in now.runs[each.key]) for each in study.trainings())
+    return 0 if all(succeeded) else 1
 
 
 def _compare(study: Study, runs: Sequence[Run]) -> None:

@@ -2,7 +2,6 @@
 
 from ledger_lab.studies.declared.arguments import check_arguments
 from ledger_lab.studies.declared.machines import Machine
-from ledger_lab.studies.declared.made import is_made, runs_made_by
 from ledger_lab.studies.declared.sizes import Scaling, Shape, Size
 from ledger_lab.studies.declared.study import Arm, Study, Training, load_study
 
@@ -15,7 +14,5 @@ __all__ = [
     "Study",
     "Training",
     "check_arguments",
-    "is_made",
     "load_study",
-    "runs_made_by",
 ]

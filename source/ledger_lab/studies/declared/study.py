@@ -59,6 +59,11 @@ class Training:
     arm: Arm
     seed: int
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its cohort and seed."""
+        return (self.arm.cohort, self.seed)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Study:

@@ -13,19 +13,17 @@ from ledger_lab.reports.page import save_page
 from ledger_lab.reports.page.parts import hash_sources, page_part, page_template
 from ledger_lab.reports.page.pictures import picture_of
 from ledger_lab.studies.figures.searches import draw_search
-from ledger_lab.studies.reports.search_view import (
+from ledger_lab.studies.search.result import FEWEST_TRIALS, SearchResult
+from ledger_lab.studies.search.view import (
     IMPORTANCE_TITLES,
-    end_lines,
     importance_rows,
     search_lines,
     trial_notes,
     trial_rows,
     trial_titles,
 )
-from ledger_lab.studies.search.importance import FEWEST_TRIALS
-from ledger_lab.studies.search.result import SearchResult
 
-_FIGURES = ("race", "population", "sealed", "importance")
+_FIGURES = ("race", "population", "importance")
 """Figures of the page: the ends of the names of drawings."""
 
 
@@ -59,11 +57,10 @@ def render_search_page(result: SearchResult, source: str) -> str:
     drawn = draw_search(result) if can_draw() else []
     pictures = dict.fromkeys(_FIGURES) | {each.name.rpartition("-")[2]: picture_of(each) for each in drawn}
     return page_template("search.html", __package__).render(
-        declaration=result.declaration,
+        search=result.declaration,
         source=source,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         lines=search_lines(result),
-        end=end_lines(result),
         titles=trial_titles(result),
         rows=trial_rows(result, every=True, caps=True),
         notes=trial_notes(result, every=True),

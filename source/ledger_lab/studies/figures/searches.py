@@ -1,4 +1,4 @@
-"""Figures of searches: the race or the population, the sealed seeds, and the importance of the parameters."""
+"""Figures of searches: the race or the population, and the importance of the parameters."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from ledger_lab.reports.figures.look import (
     shown,
     time_unit,
 )
-from ledger_lab.studies.reports.search_words import trial_words
 from ledger_lab.studies.search.population import by_generation, lineage, score
-from ledger_lab.studies.search.result import SearchResult, bill_of
-from ledger_lab.studies.search.trials import STOCK, Outcome, SeedRun, Trial, generation_of, short_name
+from ledger_lab.studies.search.result import SearchResult
+from ledger_lab.studies.search.trials import STOCK, Outcome, Trial, generation_of
 from ledger_lab.units import percent, quantity
 
 if TYPE_CHECKING:
@@ -39,12 +38,10 @@ def draw_search(result: SearchResult) -> list[Drawing]:
         The figures. Those for which there is nothing to draw are left out.
     """
     drawings = []
-    if result.declaration.population is not None:
-        drawings += [_population(result)] if any(trial.raced() for trial in result.trials) else []
-    elif result.ended:
+    if result.declaration.is_race and result.ended:
         drawings.append(_race(result))
-    if result.comparisons:
-        drawings.append(_sealed(result))
+    elif result.trials and not result.declaration.is_race:
+        drawings.append(_population(result))
     if result.importances:
         drawings.append(_importance(result))
     return drawings
@@ -52,32 +49,26 @@ def draw_search(result: SearchResult) -> list[Drawing]:
 
 def _scale(result: SearchResult, bills: list[float]) -> tuple[float, str, Callable[[float], str]]:
     """Return the divisor of an axis of bills, its unit, and the function that writes its ticks."""
-    if result.declaration.objective == "cost":
+    if result.declaration.file.objective == "cost":
         return 1.0, "USD", lambda value: f"${quantity(value)}"
     seconds, symbol = time_unit(max(bills))
     return seconds, symbol, lambda value: f"{value:.3g}"
 
 
-def _bill(result: SearchResult, run: SeedRun) -> float:
-    """Return the bill of a training [s or USD, as the objective says]."""
-    return bill_of(result.declaration, run, result.charges.price)
-
-
 def _race(result: SearchResult) -> Drawing:
     """Draw the bill of each training of the race over what had been spent by its end, and the best trial so far."""
     declaration = result.declaration
-    goal = declaration.objective
-    unit = "h" if declaration.budget_usd is None else "USD"
+    goal = declaration.file.objective
     title = f"{shown(declaration.name)}: {goal} of each training over the spend of the race"
 
     def paint(canvas: Figure) -> None:
         axes = canvas.subplots()
-        bills = [_bill(result, each.run) for each in result.ended]
+        bills = [result.bill(each.run) for each in result.ended]
         divisor, symbol, words = _scale(result, bills)
         for each, bill in zip(result.ended, bills, strict=True):
             kind = 0 if each.trial == STOCK else 1
             run_mark(
-                axes, each.spent, bill / divisor, f"{each.trial}-{each.run.seed}-{each.run.repeat}",
+                axes, each.spent, bill / divisor, f"{each.trial}-{each.run.seed}",
                 colour=hue(kind), shape=mark(kind), missed=each.run.outcome is not Outcome.REACHED,
                 crowded=len(bills) > 150,
             )  # fmt: skip
@@ -86,13 +77,13 @@ def _race(result: SearchResult) -> Drawing:
         if bests:
             axes.step(ends, [*bests, bests[-1]], where="post", color=INK, linewidth=1.4, zorder=5)
         logarithmic(axes, "y", [bill / divisor for bill in bills], f"{goal} to the target [{symbol}]", words)
-        axes.set_xlabel(f"spend of the race [{unit}]")
+        axes.set_xlabel(f"spend of the race [{declaration.unit}]")
         axes.set_xlim(left=0)
         handles = [
             key_of_marks(colour=hue(0), shape=mark(0), label="stock recipe"),
             key_of_marks(colour=hue(1), shape=mark(1), label="other trials"),
             key_of_marks(colour=SOFT, shape="o", label=_ENDED, missed=True),
-            key_of_marks(colour=INK, shape="", label="best trial so far: mean, corrected for drift", line="-"),
+            key_of_marks(colour=INK, shape="", label="best trial so far: mean", line="-"),
         ]
         head(canvas, title, handles, columns=2)
 
@@ -108,7 +99,7 @@ def _population(result: SearchResult) -> Drawing:
     """Draw the held-out success of each member by generation, who copied whom, and the lineage of the best member."""
     declaration = result.declaration
     title = f"{shown(declaration.name)}: held-out success of the members by generation"
-    found = {trial.number: trial for trial in result.trials if not trial.is_stock}
+    found = {trial.number: trial for trial in result.trials}
     best = set() if result.best is None else {trial.number for trial in lineage(result.trials, result.best)}
 
     def position(trial: Trial) -> tuple[float, float]:
@@ -127,7 +118,7 @@ def _population(result: SearchResult) -> Drawing:
         for trial in found.values():
             failed = score(trial) is None
             run_mark(
-                axes, *position(trial), short_name(declaration, trial.number), colour=hue(0), shape=mark(0),
+                axes, *position(trial), f"t{trial.number}", colour=hue(0), shape=mark(0),
                 missed=failed, crowded=len(found) > 150,
             )  # fmt: skip
         axes.set_xlabel("generation")
@@ -146,40 +137,6 @@ def _population(result: SearchResult) -> Drawing:
         title=title,
         description=f"{title}. {declaration.members} members, {generations} generations",
         paint=paint,
-    )
-
-
-def _sealed(result: SearchResult) -> Drawing:
-    """Draw the trainings on sealed seeds of the stock recipe and of the finalists; a chain counts as one training."""
-    declaration = result.declaration
-    title = f"{shown(declaration.name)}: {declaration.objective} on the sealed seeds, which the search has not used"
-    numbers = [STOCK, *(each.trial for each in result.comparisons)]
-
-    def paint(canvas: Figure) -> None:
-        axes = canvas.subplots()
-        every = [run.bill for number in numbers for run in result.sealed[number].values()]
-        divisor, symbol, words = _scale(result, every)
-        for place, number in enumerate(numbers):
-            own = sorted(result.sealed[number].items())
-            for step, (seed, run) in enumerate(own):
-                run_mark(
-                    axes, run.bill / divisor, place + 0.4 * (step / max(1, len(own) - 1) - 0.5),
-                    f"sealed-{number}-{seed}", colour=hue(min(place, 1)), shape=mark(min(place, 1)),
-                    missed=not run.reached, arrow=(15.0, 0.0),
-                )  # fmt: skip
-        bills = [bill / divisor for bill in every]
-        logarithmic(axes, "x", bills, f"{declaration.objective} to the target [{symbol}]", words)
-        names = [trial_words(declaration, number).removeprefix("the ") for number in numbers]
-        axes.set_yticks(range(len(numbers)), names)
-        axes.invert_yaxis()
-        head(canvas, title, [key_of_marks(colour=SOFT, shape="o", label=_ENDED, missed=True)])
-
-    return Drawing(
-        name=f"{declaration.cohort_stem}-sealed",
-        title=title,
-        description=f"{title}: {len(declaration.sealed_seeds)} trainings each of {len(numbers)} recipes",
-        paint=paint,
-        size_in=(9.0, 1.9 + 0.5 * len(numbers)),
     )
 
 

@@ -3,9 +3,9 @@
 Population-based training (Jaderberg et al. 2017, arXiv:1711.09846), in generations. In each generation, every member
 trains one stage, as a run of its own. The first stage begins with random networks and random values. Later ones
 begin with the last policy of the generation before: a member goes on with its own policy and values, or it is replaced
-by a copy of a better member, with changed values. So the values along a lineage are a schedule.
+by a copy of a better member, with changed values.
 
-Everything random is a hash of the search's digest and the place where it is used: the same ledger gives the same draws.
+Everything random is a hash of the search's digest and the place where it is used.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ledger_lab.studies.search.decisions import Decision, End, Situation, Start, Wait
-from ledger_lab.studies.search.declaration import SearchDeclaration
-from ledger_lab.studies.search.proposals import first_accepted
+from ledger_lab.studies.search.declaration import Population, SearchDeclaration
+from ledger_lab.studies.search.situation import Decision, End, Situation, Start, Wait
 from ledger_lab.studies.search.space import Value, Values, is_override
-from ledger_lab.studies.search.trials import Outcome, Place, Trial, generation_of, member_of, trial_of
+from ledger_lab.studies.search.store import first_accepted
+from ledger_lab.studies.search.trials import Outcome, Trial, generation_of, member_of
 
 DRAWN_ANEW: Final = 0.25
 """Probability that a value of a copied member is drawn from its whole range, instead of being changed by a factor."""
@@ -36,38 +36,30 @@ def decide_population(situation: Situation) -> Decision:
     """Decide what comes next in the training of a population.
 
     Args:
-        situation: What the decision depends on.
+        situation: What the decision depends on. The values of a new stage are stored.
 
     Raises:
         UserError: If no values of a member are accepted.
     """
     declaration = situation.declaration
     if found := reached(situation.trials):
-        if any(run.outcome is Outcome.RUNNING for run in situation.race_runs):
+        if any(run.outcome is Outcome.RUNNING for run in situation.runs):
             return Wait("a member has reached the target, and others still train their stages")
         member, generation = (of(declaration, found[0].number) for of in (member_of, generation_of))
         return End(f"member {member} reached the target in generation {generation}")
     if interrupted := situation.interrupted():
         return interrupted
     generations = by_generation(declaration, situation.trials)
-    number = next(each for each in itertools.count(1) if len(generations.get(each, ())) < declaration.members)
-    started, before = generations.get(number, ()), generations.get(number - 1, ())
-    if any(not run.outcome.is_final for trial in before for run in trial.raced().values()):
+    number = next(each for each in itertools.count(1) if _started(generations.get(each, ())) < declaration.members)
+    before = generations.get(number - 1, ())
+    if not all(trial.has_ended for trial in before):
         return Wait(f"generation {number - 1} has not ended yet")
     if before and all(score(trial) is None for trial in before):
         return End(
             f"no member of generation {number - 1} trained its stage to the end: correct the cause, or raise the "
             "budget; move the runs of this generation away to train it again"
         )
-    slowest_s = _slowest_s(before)
-    if slowest_s is not None and not started:
-        needed = declaration.members * situation.charges.from_budget(declaration, slowest_s)
-        if needed > situation.left:
-            return End(
-                f"the rest of the budget does not buy another generation, which takes about {needed:.3g} "
-                f"{situation.unit}"
-            )
-    return _start(situation, number, before, started)
+    return _start(situation, number, before, generations.get(number, ()))
 
 
 def by_generation(declaration: SearchDeclaration, trials: Sequence[Trial]) -> dict[int, tuple[Trial, ...]]:
@@ -88,7 +80,7 @@ def reached(trials: Sequence[Trial]) -> list[Trial]:
     Args:
         trials: Trials of a population, by number.
     """
-    found = [trial for trial in trials if any(run.outcome is Outcome.REACHED for run in trial.raced().values())]
+    found = [trial for trial in trials if trial.reached]
     return sorted(found, key=lambda trial: (lineage_s(trials, trial), trial.number))
 
 
@@ -113,7 +105,7 @@ def lineage_s(trials: Sequence[Trial], trial: Trial) -> float:
         trials: All trials.
         trial: The trial of the policy.
     """
-    return sum(run.wall_s for each in lineage(trials, trial) for run in each.raced().values())
+    return sum(run.wall_s for each in lineage(trials, trial) for run in each.runs)
 
 
 def score(trial: Trial) -> float | None:
@@ -122,7 +114,7 @@ def score(trial: Trial) -> float | None:
     Args:
         trial: A trial of a population.
     """
-    return next((run.success for run in trial.raced().values() if run.outcome in _WITH_A_POLICY), None)
+    return next((run.success for run in trial.runs if run.outcome in _WITH_A_POLICY), None)
 
 
 _WITH_A_POLICY = (Outcome.REACHED, Outcome.MISSED)
@@ -152,54 +144,72 @@ def ranked_members(declaration: SearchDeclaration, generation: Sequence[Trial]) 
         generation: Its trials.
     """
     nobody_succeeds = not any(score(trial) for trial in generation)
-    has_same_rewards = not any(is_override(each.name) for each in declaration.space.parameters)
+    has_same_rewards = not any(is_override(each.name) for each in declaration.parameters)
 
     def rank(trial: Trial) -> Rank:
         success = score(trial)
         if success is None:
             return Rank(False, 0.0, -math.inf)
-        returns = [run.mean_return for run in trial.raced().values() if run.mean_return is not None]
+        returns = [run.mean_return for run in trial.runs if run.mean_return is not None]
         counts = nobody_succeeds and has_same_rewards
         return Rank(True, success, max(returns, default=-math.inf) if counts else 0.0)
 
     return sorted(((trial, rank(trial)) for trial in generation), key=lambda each: each[1], reverse=True)
 
 
-def _start(situation: Situation, number: int, before: Sequence[Trial], started: Sequence[Trial]) -> Decision:
+def _started(generation: Sequence[Trial]) -> int:
+    """Return how many members of a generation have begun to train."""
+    return sum(bool(trial.runs) for trial in generation)
+
+
+def _start(situation: Situation, number: int, before: Sequence[Trial], stored: Sequence[Trial]) -> Decision:
     """Start the stage of the next member of a generation.
 
     Args:
         situation: What the decision depends on.
         number: Number of the generation.
         before: Trials of the generation before; none for the first generation.
-        started: Trials of this generation, not of all members.
+        stored: Trials of this generation that are stored; not all have begun to train.
     """
     declaration = situation.declaration
-    members = {member_of(declaration, trial.number) for trial in started}
-    missing = [member for member in range(1, declaration.members + 1) if member not in members]
-    cap_s = situation.share_s(len(missing))
+    slowest_s = max((run.wall_s for each in before for run in each.runs if run.outcome in _WITH_A_POLICY), default=None)
+    if slowest_s is not None and not _started(stored):
+        needed = declaration.members * situation.from_budget(slowest_s)
+        if needed > situation.left:
+            unit = declaration.unit
+            return End(f"the rest of the budget does not buy another generation, which takes about {needed:.3g} {unit}")
+    cap_s = situation.share_s(declaration.members - _started(stored))
     if cap_s <= 0:
         if situation.is_under_way:
             return Wait("the trainings under way may use up the budget")
         return End(f"the budget is used up in generation {number}: raise it")
-    if (slowest_s := _slowest_s(before)) is not None:
-        cap_s = min(cap_s, _CAP_RATIO * slowest_s)
-    trial = trial_of(declaration, number, missing[0])
-    parent = heir_of(declaration, before, missing[0]) if before else None
+    trial = next((each for each in stored if not each.runs), None) or _new_trial(situation, before)
     return Start(
-        place=Place(trial),
-        values=_values(situation, trial, parent),
-        seed=declaration.search_seeds[missing[0] - 1],
-        cap_s=cap_s,
-        begins_with=situation.training_of(None if parent is None else parent.number),
-        iterations=declaration.iterations,
+        trial=trial.number,
+        values=trial.values,
+        seed=declaration.file.search_seeds[member_of(declaration, trial.number) - 1],
+        cap_s=cap_s if slowest_s is None else min(cap_s, _CAP_RATIO * slowest_s),
+        begins_with=trial.parent,
     )
 
 
-def _slowest_s(generation: Sequence[Trial]) -> float | None:
-    """Return the time of the slowest stage of a generation that was trained to its end [s]."""
-    runs = [run for trial in generation for run in trial.raced().values()]
-    return max((run.wall_s for run in runs if run.outcome in _WITH_A_POLICY), default=None)
+def _new_trial(situation: Situation, before: Sequence[Trial]) -> Trial:
+    """Store the next stage: with the values that its member had, with changed ones of another member, or random ones.
+
+    Args:
+        situation: What is known of the search.
+        before: Trials of the generation before; none for the first generation.
+    """
+    declaration, number = situation.declaration, len(situation.trials)
+    member = member_of(declaration, number)
+    parent = heir_of(declaration, before, member) if before else None
+    if parent is not None and member_of(declaration, parent.number) == member:
+        values = parent.values
+    else:
+        proposals = _proposals(declaration, {} if parent is None else parent.values, number)
+        values = first_accepted(declaration, proposals, situation.refuses)
+    parent_number = None if parent is None else parent.number
+    return Trial(number=situation.store.add(values, parent_number), values=values, parent=parent_number)
 
 
 def heir_of(declaration: SearchDeclaration, before: Sequence[Trial], member: int) -> Trial:
@@ -213,10 +223,8 @@ def heir_of(declaration: SearchDeclaration, before: Sequence[Trial], member: int
         before: The trials of the generation before, which has ended; one of them has a policy to go on with.
         member: The member.
     """
-    settings = declaration.population
-    assert settings is not None
     ranked = ranked_members(declaration, before)
-    count = max(1, round(settings.replaced * declaration.members))
+    count = max(1, round(_settings(declaration).replaced * declaration.members))
     best = [each for each in ranked[:count] if each[1].can_go_on]
     own = next(place for place, (trial, _) in enumerate(ranked) if member_of(declaration, trial.number) == member)
     trial, rank = ranked[own]
@@ -227,38 +235,32 @@ def heir_of(declaration: SearchDeclaration, before: Sequence[Trial], member: int
     return drawn[0] if drawn[1] > rank else trial
 
 
-def _values(situation: Situation, trial: int, parent: Trial | None) -> Values:
-    """Return the values of a new trial: random ones, those that its member had, or changed ones of another member."""
-    declaration = situation.declaration
-    if parent is not None and member_of(declaration, parent.number) == member_of(declaration, trial):
-        return parent.values
-    place = (generation_of(declaration, trial), member_of(declaration, trial))
-    copied = {} if parent is None else parent.values
-    proposals = (_drawn(declaration, copied, *place, turn) for turn in itertools.count())
-    return first_accepted(declaration, proposals, situation.refuses)
-
-
-def _drawn(declaration: SearchDeclaration, of: Values, *place: object) -> Values:
-    """Draw the values of a member.
+def _proposals(declaration: SearchDeclaration, of: Values, trial: int) -> Iterator[Values]:
+    """Draw values of a member, again and again.
 
     Args:
         declaration: The search.
         of: Values of the copied member; a value that is missing is drawn from its whole range.
-        place: Where the values are used, and the number of the draw.
+        trial: Number of the new trial.
     """
-    settings = declaration.population
-    assert settings is not None
-    values: dict[str, Value] = {}
-    for each in declaration.space.parameters:
-        if not each.is_active(values):
-            continue
-        kind, amount = (_random(declaration, *place, each.name, what) for what in ("kind", "amount"))
-        if each.name not in of or kind < DRAWN_ANEW:
-            values[each.name] = each.at(amount)
-        else:
-            factor = settings.factors[int(amount * len(settings.factors))]
-            values[each.name] = each.changed(of[each.name], factor)
-    return values
+    factors = _settings(declaration).factors
+    for turn in itertools.count():
+        values: dict[str, Value] = {}
+        for each in declaration.parameters:
+            if not each.is_active(values):
+                continue
+            kind, amount = (_random(declaration, trial, turn, each.name, what) for what in ("kind", "amount"))
+            if each.name not in of or kind < DRAWN_ANEW:
+                values[each.name] = each.at(amount)
+            else:
+                values[each.name] = each.changed(of[each.name], factors[int(amount * len(factors))])
+        yield values
+
+
+def _settings(declaration: SearchDeclaration) -> Population:
+    """Return the table ``[population]``."""
+    assert declaration.file.population is not None
+    return declaration.file.population
 
 
 def _random(declaration: SearchDeclaration, *place: object) -> float:

@@ -7,15 +7,11 @@ sum passes that of the incumbent on the same seeds, but at most twice the incumb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
-from ledger_lab.studies.search.charges import Charges
-from ledger_lab.studies.search.decisions import Decision, End, Situation, Start, Wait
-from ledger_lab.studies.search.declaration import SearchDeclaration
-from ledger_lab.studies.search.proposals import propose
-from ledger_lab.studies.search.trials import STOCK, Outcome, Place, Trial
+from ledger_lab.studies.search.situation import Decision, End, Situation, Start, Wait
+from ledger_lab.studies.search.trials import STOCK, Outcome, Trial
 
 CAP_RATIO: Final = 2.0
 """Largest cap ÷ the incumbent's largest charge of a seed."""
@@ -33,137 +29,95 @@ def decide_race(situation: Situation) -> Decision:
     """Decide what comes next in the race.
 
     Args:
-        situation: What the decision depends on.
+        situation: What the decision depends on. A new trial is stored.
 
     Raises:
-        UserError: If no proposal is accepted, or Optuna is not installed.
+        UserError: If no proposal is accepted.
     """
-    if interrupted := situation.interrupted():
-        return interrupted
-    if decision := _stock(situation):
+    if decision := situation.interrupted() or _stock(situation):
         return decision
-    best = incumbent(situation.declaration, situation.trials, situation.charges) or situation.stock
-    return _race(situation, best)
+    best = incumbent(situation) or situation.stock
+    start = _next_seed(situation, best)
+    if start is None:
+        cap_s = situation.seconds(_cap(situation, best, {}, situation.declaration.file.search_seeds[0]))
+        if (refused := situation.cannot_pay(cap_s)) is None:
+            situation.store.tell(situation.positions())
+            number = situation.store.propose(situation.refuses)
+            new = Trial(number=number, values=situation.store.stored()[number].values)
+            return _next_seed(replace(situation, trials=[*situation.trials, new]), best) or Wait("nothing to start")
+    else:
+        refused = situation.cannot_pay(start.cap_s or 0.0)
+    if isinstance(refused, End) and len(situation.trials) == 1:
+        return End(f"the budget does not buy one trial besides the stock recipe: {refused.reason}")
+    return refused or start or Wait("nothing to start")
 
 
-def incumbent(declaration: SearchDeclaration, trials: Sequence[Trial], charges: Charges) -> Trial | None:
+def incumbent(situation: Situation) -> Trial | None:
     """Return the best trial that has run all seeds; ``None`` before there is one.
 
     Fewer seeds without the target are better; then a smaller sum; then the older trial.
 
     Args:
-        declaration: The search.
-        trials: Its trials.
-        charges: Their charges.
+        situation: What is known of the search.
     """
-    whole = [trial for trial in trials if charges.by_trial[trial.number].keys() == set(declaration.search_seeds)]
-    return min(
-        whole,
-        key=lambda trial: (_misses(trial), sum(charges.by_trial[trial.number].values()), trial.number),
-        default=None,
-    )
+    seeds = {*situation.declaration.file.search_seeds}
+    whole = [trial for trial in situation.trials if situation.charges(trial).keys() == seeds]
+    return min(whole, key=lambda each: (-each.reached, sum(situation.charges(each).values())), default=None)
+
+
+def finalists(situation: Situation, most: int = 3) -> list[Trial]:
+    """Return the best trials that reached the target on all search seeds, best first.
+
+    Args:
+        situation: What is known of the search.
+        most: Most of them.
+    """
+    seeds = len(situation.declaration.file.search_seeds)
+    found = [trial for trial in situation.trials if trial.number != STOCK and trial.reached == seeds]
+    return sorted(found, key=lambda each: (situation.mean(each), each.number))[:most]
 
 
 def _stock(situation: Situation) -> Decision | None:
     """Decide about the stock recipe; ``None`` if it has run all seeds, so that other trials can start."""
-    runs = situation.stock.raced()
-    for seed, run in sorted(runs.items()):
+    runs = situation.stock.runs
+    for run in runs:
         if run.outcome in _BAD_STOCK:
             what, way_out = _BAD_STOCK[run.outcome]
-            return End(f"the stock recipe {what} on seed {seed}, so there is nothing to compare with: {way_out}")
-    missing = [seed for seed in situation.declaration.search_seeds if seed not in runs]
+            return End(f"the stock recipe {what} on seed {run.seed}, so there is nothing to compare with: {way_out}")
+    missing = [seed for seed in situation.declaration.file.search_seeds if seed not in situation.stock.seeds]
     if missing:
         cap_s = situation.share_s(len(missing))
         if cap_s <= 0:
             return End("the budget does not buy all seeds of the stock recipe: raise it")
-        return Start(place=Place(STOCK), values={}, seed=missing[0], cap_s=cap_s)
-    if not all(run.outcome.is_final for run in runs.values()):
+        return Start(trial=STOCK, values={}, seed=missing[0], cap_s=cap_s)
+    if not all(run.outcome.is_final for run in runs):
         return Wait("the stock recipe has not run all search seeds yet")
     return None
 
 
-def _race(situation: Situation, best: Trial) -> Decision:
-    """Decide between a control, the next seed of a trial, and a new trial."""
-    declaration, trials, charges = situation.declaration, situation.trials, situation.charges
-    caps = _Caps(declaration, best, charges)
-    runs = situation.race_runs
-    controls = sum(run.repeat > 0 for run in runs)
-    others = len(runs) - controls - len(declaration.search_seeds)
-    first = declaration.search_seeds[0]
-    if others // declaration.control_every > controls:
-        place = Place(best.number, 1 + max((run.repeat for run in best.runs), default=0))
-        start = Start(place=place, values=best.values, seed=first, cap_s=charges.seconds(caps.slowest))
-    elif (survivor := _survivor(declaration, trials, caps)) is not None:
-        trial, seed, cap = survivor
-        start = Start(place=Place(trial.number), values=trial.values, seed=seed, cap_s=charges.seconds(cap))
-    else:
-        cap_s = charges.seconds(caps.of({}, first))
-        if (refused := _cannot_pay(situation, cap_s)) is not None:
-            return refused
-        number = 1 + max((*(trial.number for trial in trials), *situation.skipped))
-        values = propose(declaration, trials, charges, number, situation.refuses)
-        return Start(place=Place(number), values=values, seed=first, cap_s=cap_s)
-    return _cannot_pay(situation, start.cap_s or 0.0) or start
-
-
-@dataclass(frozen=True)
-class _Caps:
-    """Caps of trainings, as charges; they follow from the incumbent."""
-
-    declaration: SearchDeclaration
-    best: Trial
-    charges: Charges
-
-    @property
-    def slowest(self) -> float:
-        """Largest cap of any training."""
-        return CAP_RATIO * max(self.charges.by_trial[self.best.number].values())
-
-    def of(self, own: dict[int, float], seed: int) -> float:
-        """Return the cap of a trial's next training; not positive if the trial is behind the incumbent.
-
-        Args:
-            own: Charges of the trial's earlier seeds.
-            seed: The seed of the training.
-        """
-        theirs = self.charges.by_trial[self.best.number]
-        ahead = sum(theirs[each] for each in (*own, seed)) - sum(own.values())
-        return min(self.slowest, ahead) if sum(own.values()) < sum(theirs[each] for each in own) or not own else 0.0
-
-
-def _survivor(declaration: SearchDeclaration, trials: Sequence[Trial], caps: _Caps) -> tuple[Trial, int, float] | None:
-    """Return the first trial that is ahead of the incumbent, with its next seed and the cap of that training."""
-    for trial in trials:
-        runs = trial.raced()
-        missing = [seed for seed in declaration.search_seeds if seed not in runs]
-        if not missing or any(run.outcome is not Outcome.REACHED for run in runs.values()):
+def _next_seed(situation: Situation, best: Trial) -> Start | None:
+    """Return the next training of the first trial that has run no seed, or is ahead of the incumbent."""
+    for trial in situation.trials:
+        missing = [seed for seed in situation.declaration.file.search_seeds if seed not in trial.seeds]
+        if not missing or trial.reached < len(trial.runs):
             continue
-        cap = caps.of(caps.charges.by_trial[trial.number], missing[0])
+        cap = _cap(situation, best, situation.charges(trial), missing[0])
         if cap > 0:
-            return trial, missing[0], cap
+            return Start(trial=trial.number, values=trial.values, seed=missing[0], cap_s=situation.seconds(cap))
     return None
 
 
-def _cannot_pay(situation: Situation, cap_s: float) -> Wait | End | None:
-    """Tell whether the rest of the budget does not buy a training up to its cap.
+def _cap(situation: Situation, best: Trial, own: dict[int, float], seed: int) -> float:
+    """Return the cap of a trial's next training, as a charge; 0 if the trial is behind the incumbent.
 
-    Returns:
-        To wait for trainings under way, which may take less than their caps; without any, the end of the race; ``None``
-        if the budget is enough.
+    Args:
+        situation: What is known of the search.
+        best: The incumbent.
+        own: Charges of the trial's earlier seeds.
+        seed: The seed of the training.
     """
-    needed = situation.charges.from_budget(situation.declaration, cap_s)
-    if needed <= situation.left:
-        return None
-    if situation.is_under_way:
-        return Wait("the trainings under way may use up the budget")
-    unit = situation.unit
-    if len(situation.trials) == 1:
-        return End(
-            f"the budget does not buy one trial besides the stock recipe: its training takes up to {needed:.3g} {unit}"
-        )
-    return End(f"the rest of the budget does not buy a training of up to {needed:.3g} {unit}")
-
-
-def _misses(trial: Trial) -> int:
-    """Return the number of seeds on which a trial did not reach the target."""
-    return sum(run.outcome is not Outcome.REACHED for run in trial.raced().values())
+    theirs = situation.charges(best)
+    spent = sum(own.values())
+    if own and spent >= sum(theirs[each] for each in own):
+        return 0.0
+    return min(CAP_RATIO * max(theirs.values()), sum(theirs[each] for each in (*own, seed)) - spent)

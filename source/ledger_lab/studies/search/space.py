@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.libraries import LIBRARIES
@@ -25,55 +26,56 @@ LIBRARY, NUM_ENVS = "rl_library", "num_envs"
 _KNOWN = (*FIELDS, NUM_ENVS, LIBRARY)
 _OVERRIDE = "env."
 _OVERRIDE_NAME = re.compile(r"env(?:\.\w+)+")
-_RANGE_KEYS, _CHOICE_KEYS = ("type", "low", "high", "log", "when"), ("type", "choices", "when")
 _DIGITS = 6
 """Significant digits of numbers. A number is then read back from a command line as it was proposed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """A parameter: a range of numbers, or a choice between values."""
+class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A parameter: a range of numbers, or a choice between values. In a search file, its table has all but the name."""
 
     name: str
-    low: float | int | None = None
-    """Lower end of a range, inclusive; an ``int`` for a range of whole numbers; ``None`` for a choice."""
-    high: float | int | None = None
-    """Upper end of a range, inclusive; ``None`` for a choice."""
+    type: Literal["float", "int", "choice"]
+    low: int | float = 0
+    """Lower end of a range, inclusive."""
+    high: int | float = 0
+    """Upper end of a range, inclusive."""
     log: bool = False
     """Whether the range has a logarithmic scale."""
     choices: tuple[Value, ...] = ()
-    """Values of a choice; empty for a range."""
-    when: Mapping[str, tuple[Value, ...]] | None = None
-    """Values that earlier parameters must have for this one to matter; ``None`` if it always does."""
+    """Values of a choice."""
+    when: dict[str, tuple[Value, ...]] = {}
+    """Values that earlier parameters must have for this one to matter."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is a range of whole numbers."""
-        return type(self.low) is int
+    def __post_init__(self) -> None:
+        """Check the range or the choices.
+
+        Raises:
+            ValueError: If the table describes no range and no choice, or a value is wrong.
+        """
+        require_name(self.name)
+        if self.type == "choice":
+            if len({text_of(each) for each in self.choices}) < max(2, len(self.choices)):
+                raise ValueError("choices must list at least two values, each once")
+            values = self.choices
+        else:
+            if self.type == "int" and not (type(self.low) is int and type(self.high) is int):
+                raise ValueError("low and high must be whole numbers")
+            if self.low >= self.high or not math.isfinite(self.high - self.low) or (self.log and self.low <= 0):
+                raise ValueError("low must be smaller than high, both finite, and positive if log = true")
+            number = int if self.type == "int" else float
+            values = (number(self.low), number(self.high))
+        for value in values:
+            if wrong := rule_of(self.name)(value):
+                raise ValueError(f"{value!r}: {wrong}")
 
     def is_active(self, values: Values) -> bool:
         """Tell whether it matters, given the values of earlier parameters."""
-        return all(values.get(name) in allowed for name, allowed in (self.when or {}).items())
-
-    def admits(self, value: Value) -> bool:
-        """Tell whether it can have a value."""
-        if self.low is None or self.high is None:
-            return any(type(value) is type(each) and value == each for each in self.choices)
-        kinds = (int,) if self.is_whole else (int, float)
-        return type(value) in kinds and self.low <= value <= self.high  # type: ignore[operator]
+        return all(values.get(name) in allowed for name, allowed in self.when.items())
 
     def nearest(self, number: float) -> int | float:
-        """Return the value of a range that is nearest to a number: within the range, and rounded.
-
-        Args:
-            number: The number.
-
-        Raises:
-            ValueError: If this is a choice.
-        """
-        if self.low is None or self.high is None:
-            raise ValueError(f"{self.name} is a choice, not a range")
-        return min(max(round(number) if self.is_whole else float(f"{number:.{_DIGITS}g}"), self.low), self.high)
+        """Return the value of a range that is nearest to a number: within the range, and rounded."""
+        rounded = round(number) if self.type == "int" else float(f"{number:.{_DIGITS}g}")
+        return min(max(rounded, self.low), self.high)
 
     def at(self, share: float) -> Value:
         """Return the value at a share of the range, or of the choices. Equal shares are equally probable values.
@@ -81,9 +83,9 @@ class Parameter:
         Args:
             share: The share, in [0, 1).
         """
-        if self.low is None or self.high is None:
+        if self.choices:
             return self.choices[int(share * len(self.choices))]
-        low, high = (self.low - 0.5, self.high + 0.5) if self.is_whole else (self.low, self.high)
+        low, high = (self.low - 0.5, self.high + 0.5) if self.type == "int" else (self.low, self.high)
         return self.nearest(low * (high / low) ** share if self.log else low + (high - low) * share)
 
     def changed(self, value: Value, factor: float) -> Value:
@@ -98,77 +100,71 @@ class Parameter:
         """
         step = 1 if factor > 1 else -1
         if self.choices:
-            place = self.choices.index(value) + step
-            return self.choices[min(max(place, 0), len(self.choices) - 1)]
+            return self.choices[min(max(self.choices.index(value) + step, 0), len(self.choices) - 1)]
         assert isinstance(value, int | float)
         moved = self.nearest(value * factor)
-        return self.nearest(value + step) if self.is_whole and moved == value else moved
+        return self.nearest(value + step) if self.type == "int" and moved == value else moved
 
 
-@dataclass(frozen=True, kw_only=True)
-class Space:
-    """All parameters of a search, in the order of its file."""
-
-    parameters: tuple[Parameter, ...]
-
-    def check(self, values: Values) -> str | None:
-        """Return what is wrong with the values of a trial; ``None`` if nothing is."""
-        active = {each.name for each in self.parameters if each.is_active(values)}
-        if odd := sorted(values.keys() ^ active):
-            return f"{odd[0]} {'is not part of the space' if odd[0] in values else 'is missing'}"
-        for each in self.parameters:
-            if each.name in values and not each.admits(values[each.name]):
-                return f"{each.name} {values[each.name]!r} is outside the space"
-        return None
-
-
-def read_space(where: str, found: object) -> Space:
+def read_space(where: str, tables: Mapping[str, Mapping[str, Any]]) -> tuple[Parameter, ...]:
     """Check the tables of a search file that describe the space.
 
     Args:
         where: Place in the file, for messages.
-        found: The tables by the names of their parameters.
+        tables: The tables by the names of their parameters.
 
     Raises:
         UserError: If a name is no parameter, or a table describes no range and no choice.
     """
-    if not isinstance(found, dict) or not found:
-        raise UserError(f"{where}: a search needs at least one table like [space.learning_rate]")
-    parameters: dict[str, Parameter] = {}
-    for name, table in found.items():
-        parameters[name] = _parameter(f"{where}.{name}", name, table, parameters)
-    return Space(parameters=tuple(parameters.values()))
+    choices: dict[str, tuple[Value, ...]] = {}
+    parameters = []
+    for name, table in tables.items():
+        try:
+            parameter = msgspec.convert({**table, "name": name}, Parameter)
+        except ValueError as error:
+            raise UserError(f"{where}.{name}: {error}") from error
+        for earlier, allowed in parameter.when.items():
+            if not allowed or not set(allowed) <= set(choices.get(earlier, ())):
+                raise UserError(f"{where}.{name}: when: {earlier!r} must be a choice above this table, with its values")
+        choices[name] = parameter.choices
+        parameters.append(parameter)
+    return tuple(parameters)
 
 
-def read_values(where: str, found: object) -> Values:
+def check_stock(where: str, values: Values) -> None:
     """Check the table ``[stock]`` of a search file.
 
     Args:
         where: Place in the file, for messages.
-        found: The values by their names.
+        values: The values by their names.
 
     Raises:
         UserError: If a name is no field of a recipe, or a value is wrong.
     """
-    if not isinstance(found, dict):
-        raise UserError(f"{where}: must be a table of values, like learning_rate = 3e-4")
-    values: dict[str, Value] = {}
-    for name, value in found.items():
+    for name, value in values.items():
         if name == LIBRARY:
             raise UserError(f'{where}: {LIBRARY}: write arguments = ["--rl_library", "{value}"] instead')
-        _require_name(f"{where}.{name}", name)
-        if wrong := _rule(name)(as_value(value)):
+        try:
+            require_name(name)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from error
+        if wrong := rule_of(name)(value):
             raise UserError(f"{where}.{name} {value!r}: {wrong}")
-        values[name] = as_value(value)
-    return values
 
 
-def as_value(found: object) -> Any:  # noqa: ANN401 - checked by the rule of its parameter
-    """Return a value of a TOML or JSON file as a value of a parameter: lists become tuples."""
-    return tuple(found) if isinstance(found, list) else found
+def require_name(name: str) -> None:
+    """Refuse what is neither a field of a recipe nor a setting of the task.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if name not in _KNOWN and not _OVERRIDE_NAME.fullmatch(name):
+        raise ValueError(f"a recipe has no {name!r}: {nearest(name, _KNOWN)} (or an override, env.PATH)")
+    if name == f"{_OVERRIDE}scene.{NUM_ENVS}":
+        raise ValueError(f"name it {NUM_ENVS}")
 
 
-def as_text(value: Value) -> str:
+def text_of(value: Value) -> str:
     """Return a value as text that tells values apart: ``1``, ``1.0`` and ``"1"`` differ."""
     return json.dumps(value)
 
@@ -178,108 +174,19 @@ def is_override(name: str) -> bool:
     return name.startswith(_OVERRIDE)
 
 
-def override_text(value: Value) -> str:
-    """Return a value as text of an override. Different values may have the same text."""
-    return str(value) if isinstance(value, str | float) else as_text(value)
+def overrides_of(values: Values) -> list[str]:
+    """Return those values that are settings of the task, as overrides."""
+    return [
+        f"{name}={value if isinstance(value, str | float) else text_of(value)}"
+        for name, value in values.items()
+        if is_override(name)
+    ]
 
 
-def _parameter(where: str, name: str, table: object, earlier: Mapping[str, Parameter]) -> Parameter:
-    """Check one parameter."""
-    _require_name(where, name)
-    kind = table.get("type") if isinstance(table, dict) else None
-    if not isinstance(table, dict) or kind not in ("float", "int", "choice"):
-        raise UserError(f'{where}: give type = "float", "int" or "choice"')
-    keys = _CHOICE_KEYS if kind == "choice" else _RANGE_KEYS
-    if unknown := next((key for key in table if key not in keys), None):
-        raise UserError(f"{where}: unknown key {unknown!r}: {nearest(unknown, keys)}")
-    when = _condition(where, table["when"], earlier) if "when" in table else None
-    if kind == "choice":
-        return Parameter(name=name, choices=_choices(where, name, table.get("choices")), when=when)
-    low, high, log = table.get("low"), table.get("high"), table.get("log", False)
-    number = int if kind == "int" else float
-    for end, value in (("low", low), ("high", high)):
-        if type(value) not in ({int} if kind == "int" else {int, float}) or finite(value):
-            raise UserError(f"{where}: {end} must be a {'whole' if kind == 'int' else 'finite'} number, not {value!r}")
-        if wrong := _rule(name)(number(value)):  # type: ignore[arg-type]  # checked above
-            raise UserError(f"{where}: {end} {value!r}: {wrong}")
-    if not isinstance(log, bool):
-        raise UserError(f"{where}: log must be true or false")
-    if not low < high:  # type: ignore[operator]  # checked above
-        raise UserError(f"{where}: low must be smaller than high, not {low!r} and {high!r}")
-    if not math.isfinite(high - low):  # type: ignore[operator]
-        raise UserError(f"{where}: the range from {low!r} to {high!r} is too wide to draw numbers from: narrow it")
-    if log and low <= 0:  # type: ignore[operator]
-        raise UserError(f"{where}: low must be positive if log = true, not {low!r}")
-    return Parameter(name=name, low=number(low), high=number(high), log=log, when=when)  # type: ignore[arg-type]
-
-
-def _require_name(where: str, name: str) -> None:
-    """Refuse what is neither a field of a recipe nor a setting of the task."""
-    if name not in _KNOWN and not _OVERRIDE_NAME.fullmatch(name):
-        raise UserError(f"{where}: a recipe has no {name!r}: {nearest(name, _KNOWN)} (or an override, env.PATH)")
-    if name == f"{_OVERRIDE}scene.{NUM_ENVS}":
-        raise UserError(f"{where}: name it {NUM_ENVS}")
-
-
-def _choices(where: str, name: str, found: object) -> tuple[Value, ...]:
-    """Check the values of a choice."""
-    if not isinstance(found, list) or len(found) < 2:
-        raise UserError(f"{where}: choices must list at least two values")
-    values = tuple(map(as_value, found))
-    for value in values:
-        if wrong := _rule(name)(value):
-            raise UserError(f"{where}: choice {value!r}: {wrong}")
-    text = override_text if is_override(name) else as_text
-    if len({text(value) for value in values}) != len(values):
-        raise UserError(f"{where}: choices: list each value once")
-    return values
-
-
-def _condition(where: str, found: object, earlier: Mapping[str, Parameter]) -> Mapping[str, tuple[Value, ...]]:
-    """Check the condition under which a parameter matters."""
-    if not isinstance(found, dict) or not found:
-        raise UserError(f'{where}: when must be a table like {{ schedule = ["adaptive"] }}')
-    for name, values in found.items():
-        if name not in earlier or not earlier[name].choices:
-            raise UserError(f"{where}: when: {name!r} must be a choice that stands above this table")
-        if not isinstance(values, list) or not values:
-            raise UserError(f"{where}: when: {name} must be a list of values")
-        if odd := [each for each in values if not earlier[name].admits(as_value(each))]:
-            raise UserError(f"{where}: when: {odd[0]!r} is none of the choices of {name}")
-    return {name: tuple(map(as_value, values)) for name, values in found.items()}
-
-
-def _rule(name: str) -> Rule:
+def rule_of(name: str) -> Rule:
     """Return the rule for the values of a parameter."""
     if name == LIBRARY:
         return one_of(*LIBRARIES)
     if is_override(name):
-        return _plain
-    return RULES.get(name, _switch)
-
-
-def _switch(value: Any) -> str | None:  # noqa: ANN401
-    """Accept truth values."""
-    return None if isinstance(value, bool) else "must be true or false"
-
-
-def _plain(value: Any) -> str | None:  # noqa: ANN401
-    """Accept values of overrides."""
-    if isinstance(value, bool | str):
-        return None
-    return finite(value) and "must be a finite number, text, true or false"
-
-
-def canonical(space: Space) -> Sequence[Mapping[str, object]]:
-    """Return a space as plain values, whose JSON text is the same for all files that mean the same."""
-    return [
-        {
-            "name": each.name,
-            "low": each.low,
-            "high": each.high,
-            "log": each.log,
-            "choices": each.choices,
-            "when": dict(sorted(each.when.items())) if each.when else None,
-        }
-        for each in space.parameters
-    ]
+        return lambda value: None if isinstance(value, bool | str) else finite(value)
+    return RULES.get(name, lambda value: None if isinstance(value, bool) else "must be true or false")

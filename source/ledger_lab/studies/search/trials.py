@@ -1,14 +1,12 @@
-"""Trials of a search, and what the ledger says of their trainings."""
+"""Trials of a search, and how their trainings stand."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-from ledger_lab.errors import UserError
 from ledger_lab.ledger.rows import Status
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.space import Values
@@ -17,10 +15,6 @@ MOST_ATTEMPTS: Final = 5
 """Attempts in a row without a saved state, after which a training that still did not end counts as hung."""
 STOCK: Final = 0
 """Number of the trial that trains the stock recipe."""
-_COHORT = re.compile(
-    r"(?:t(?P<trial>\d{4,9})|g(?!00-)(?P<generation>\d{2,5})-m(?P<member>\d{2,5}))"
-    r"(?:-(?:r(?P<repeat>[1-9]\d{0,5})|(?P<sealed>sealed)))?"
-)
 
 
 class Outcome(StrEnum):
@@ -45,6 +39,11 @@ class Outcome(StrEnum):
     def is_final(self) -> bool:
         """Whether it has ended, and is not resumed."""
         return self not in (Outcome.INTERRUPTED, Outcome.RUNNING)
+
+    @property
+    def has_result(self) -> bool:
+        """Whether it tells something about its recipe: it was trained to its end, or to its cap."""
+        return self in (Outcome.REACHED, Outcome.MISSED, Outcome.CAPPED)
 
 
 _FINAL: Mapping[str, Outcome] = {
@@ -83,17 +82,9 @@ class SeedRun:
     """Time of its declaration, in seconds since 1970 [s]."""
     ended_s: float = 0.0
     """Time of its last row, in seconds since 1970 [s]."""
-    machine: str = ""
-    """Where it ran; drift is corrected within a machine."""
-    step_s: float | None = None
-    """Seconds of the training phases per environment step, which tells the speed of the machine."""
-    repeat: int = 0
-    """Number of the control, from 1; 0 for a training that is no control."""
-    sealed: bool = False
-    """Whether it is a training of the final comparison, on a sealed seed."""
     success: float | None = None
-    """In a search with a population: success rate of its last policy on the panel, in [0, 1]; ``None`` if it has no
-    valid score, or if no other training can begin with this policy."""
+    """In a population: success rate of its last policy on the panel, in [0, 1]; ``None`` if it has no valid score, or
+    if no other training can begin with this policy."""
     mean_return: float | None = None
     """In a population: mean return of the training episodes at its end; ``None`` if unknown."""
 
@@ -113,43 +104,29 @@ class Trial:
     number: int
     values: Values
     runs: tuple[SeedRun, ...] = ()
+    """In the order of their seeds in the search file."""
     parent: int | None = None
-    """In a population: the trial whose last policy it began with; ``None`` for random networks."""
+    """In a population: the trial whose last policy it begins with; ``None`` for random networks."""
 
     @property
     def is_stock(self) -> bool:
         """Whether it is the stock recipe."""
         return self.number == STOCK
 
-    def raced(self) -> dict[int, SeedRun]:
-        """Return its trainings of the race by seed, without controls."""
-        return {run.seed: run for run in self.runs if not run.repeat and not run.sealed}
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that have been started."""
+        return tuple(run.seed for run in self.runs)
 
-    def sealed(self, seed: int) -> SeedRun | None:
-        """Return its training on a sealed seed; ``None`` if there is none."""
-        return next((run for run in self.runs if run.sealed and run.seed == seed), None)
+    @property
+    def reached(self) -> int:
+        """Number of seeds on which it reached the target."""
+        return sum(run.outcome is Outcome.REACHED for run in self.runs)
 
-
-@dataclass(frozen=True)
-class Place:
-    """What a training of a search is run for: a trial in the race, a control, or the final comparison."""
-
-    trial: int
-    repeat: int = 0
-    sealed: bool = False
-
-
-@dataclass(frozen=True)
-class SearchTraining:
-    """One training of a search: its place, and its seed."""
-
-    place: Place
-    seed: int
-
-
-def trial_of(declaration: SearchDeclaration, generation: int, member: int) -> int:
-    """Return the number of the trial of a member of a population in one generation; both count from 1."""
-    return (generation - 1) * declaration.members + member
+    @property
+    def has_ended(self) -> bool:
+        """Whether all trainings that were started have ended, and there is one."""
+        return bool(self.runs) and all(run.outcome.is_final for run in self.runs)
 
 
 def generation_of(declaration: SearchDeclaration, trial: int) -> int:
@@ -162,117 +139,36 @@ def member_of(declaration: SearchDeclaration, trial: int) -> int:
     return (trial - 1) % declaration.members + 1
 
 
-def short_name(declaration: SearchDeclaration, trial: int) -> str:
-    """Return the name of a trial in cohorts and files: its number, or its generation and member in a population."""
-    if declaration.population is None or trial == STOCK:
-        return f"t{trial:04d}"
-    return f"g{generation_of(declaration, trial):02d}-m{member_of(declaration, trial):02d}"
+def seeds_of(declaration: SearchDeclaration, trial: int) -> tuple[int, ...]:
+    """Return the search seeds of a trial: all of them; in a population, that of the member."""
+    seeds = declaration.file.search_seeds
+    if declaration.is_race:
+        return seeds
+    return () if trial == STOCK else (seeds[member_of(declaration, trial) - 1],)
 
 
-def cohort_of(declaration: SearchDeclaration, place: Place) -> str:
-    """Return the cohort of a training: the search, the beginning of its digest, the trial, and what it is run for."""
-    suffix = "-sealed" if place.sealed else f"-r{place.repeat}" if place.repeat else ""
-    return f"{declaration.cohort_stem}-{short_name(declaration, place.trial)}{suffix}"
+def cohort_of(declaration: SearchDeclaration, trial: int) -> str:
+    """Return the cohort of a trial: the search, the beginning of its digest, and the number."""
+    return f"{declaration.cohort_stem}-t{trial:04d}"
 
 
-def place_of(declaration: SearchDeclaration, cohort: str | None) -> Place | None:
-    """Return the place of a run in a search.
-
-    Args:
-        declaration: The search.
-        cohort: Cohort of the run.
-
-    Returns:
-        Its place; ``None`` if the run is not from this search.
-    """
-    stem, dash, rest = (cohort or "").rpartition(f"{declaration.cohort_stem}-")
-    found = _COHORT.fullmatch(rest)
-    if stem or not dash or found is None:
-        return None
-    trial = found["trial"] or trial_of(declaration, int(found["generation"]), int(found["member"]))
-    place = Place(int(trial), int(found["repeat"] or 0), found["sealed"] is not None)
-    return place if cohort_of(declaration, place) == cohort else None
+def trial_words(declaration: SearchDeclaration, trial: int) -> str:
+    """Return the name of a trial."""
+    if trial == STOCK:
+        return "the stock recipe"
+    if declaration.is_race:
+        return f"trial {trial}"
+    return f"member {member_of(declaration, trial)} in generation {generation_of(declaration, trial)}"
 
 
-class Record(NamedTuple):
-    """What is known of one training: its place, the values of its trial, and how it stands."""
+def values_words(values: Values) -> str:
+    """Return values of a trial in one line."""
 
-    place: Place
-    values: Values
-    run: SeedRun
-    parent: int | None = None
-    """As in :class:`Trial`; ``None`` for trainings on sealed seeds."""
+    def word(value: object) -> str:
+        if isinstance(value, tuple):
+            return "×".join(map(str, value))
+        if isinstance(value, float):
+            return f"{value:.3g}"
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
-
-def gather(declaration: SearchDeclaration, records: Iterable[Record]) -> tuple[Trial, ...]:
-    """Return the trials that the trainings of a search belong to. The order of the records does not matter.
-
-    Args:
-        declaration: The search.
-        records: What is known of each training.
-
-    Returns:
-        The trials by number.
-
-    Raises:
-        UserError: If two trainings contradict each other, or the search can't have started one of them.
-    """
-    values: dict[int, Values] = {}
-    parents: dict[int, int | None] = {}
-    runs: dict[int, dict[tuple[int, int, bool], SeedRun]] = {}
-    for place, found, run, parent in records:
-        where = f"search {declaration.name}, trial {place.trial}"
-        if values.setdefault(place.trial, found) != found:
-            raise UserError(
-                f"{where}: its trainings have different values: move away those that the search did not start"
-            )
-        wrong = (
-            declaration.space.check(found) if place.trial != STOCK else f"{min(found)} is changed" if found else None
-        )
-        if wrong:
-            raise UserError(f"{where}: {wrong}: move its runs away, because the search can't have started them")
-        if place.sealed != (run.seed in declaration.sealed_seeds):
-            raise UserError(f"{where}: seed {run.seed} is {'not ' if place.sealed else ''}sealed: move this run away")
-        if not place.sealed:
-            if run.seed not in declaration.seeds_of(place.trial):
-                raise UserError(f"{where}: seed {run.seed} is none of its seeds: move this run away")
-            if wrong := _wrong_parent(declaration, place.trial, parent):
-                raise UserError(f"{where}: {wrong}: move this run away")
-            parents[place.trial] = parent
-        key = (run.seed, place.repeat, place.sealed)
-        if key in runs.setdefault(place.trial, {}):
-            raise UserError(f"{where}: seed {run.seed} was trained twice: move one of the runs away")
-        runs[place.trial][key] = run
-    for number, before in parents.items():
-        if before is not None and before not in parents:
-            raise UserError(
-                f"search {declaration.name}, trial {number}: it began with a policy of trial {before}, whose run is "
-                "missing: restore it"
-            )
-    return tuple(
-        Trial(
-            number=number,
-            values=values[number],
-            runs=tuple(run for _, run in sorted(runs[number].items())),
-            parent=parents.get(number),
-        )
-        for number in sorted(values)
-    )
-
-
-def _wrong_parent(declaration: SearchDeclaration, trial: int, parent: int | None) -> str | None:
-    """Return what is wrong with the trial that a training of the race began with; ``None`` if nothing is."""
-    before = 0 if declaration.population is None else generation_of(declaration, trial) - 1
-    if before == 0:
-        return None if parent is None else "it did not begin with random networks"
-    if parent is None or generation_of(declaration, parent) != before:
-        return f"it did not begin with a policy of generation {before}"
-    return None
-
-
-def in_order(trials: Iterable[Trial]) -> Sequence[Trial]:
-    """Return trials by number, each with its trainings in an order that depends on the trainings only."""
-    return [
-        replace(trial, runs=tuple(sorted(trial.runs, key=lambda run: (run.seed, run.repeat, run.sealed))))
-        for trial in sorted(trials, key=lambda trial: trial.number)
-    ]
+    return ", ".join(f"{name} {word(value)}" for name, value in values.items())

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, Row, Run, SchedulerJob, read_ledger
-from ledger_lab.studies.commands.search_runs import _machine
-from ledger_lab.studies.commands.search_scores import last_return, last_success
+from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, Row, Run, read_ledger
+from ledger_lab.studies.search.runs import last_return, last_success
 from tests.fakes.ledgers import SECOND, confirmed, result, sha256_of, window, write_confirmed, write_run
 
 
@@ -25,21 +24,6 @@ def continued(directory: Path, attempt: int, *rows: Row) -> None:
         )
         for row in rows:
             journal.append(row)
-
-
-@pytest.mark.parametrize(
-    ("engine", "nodes", "machine"),
-    [
-        ("kubernetes", ["node-3"], "node-3"),
-        ("kubernetes", [], "pod-8"),
-        ("slurm", ["n1"], "pod-8"),
-        (None, [], "pod-8"),
-    ],
-)
-def test_pods_of_one_node_are_one_machine(engine: str | None, nodes: list[str], machine: str) -> None:
-    job = None if engine is None else SchedulerJob(engine=engine, job="1", index=0, restarts=0, nodes=nodes)
-    start = AttemptStarted(run_id="aa", attempt=1, rank=0, pid=1, host="pod-8", wall_ns=0, job=job)
-    assert _machine(start) == machine
 
 
 def test_the_last_policy_counts_and_not_the_best_one(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs import load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
-from ledger_lab.studies.commands.batches import batches_of
-from ledger_lab.studies.commands.study_clusters import StudyClusters
-from ledger_lab.studies.commands.study_requests import request_of
+from ledger_lab.studies.batches import batches_of
 from ledger_lab.studies.declared import Arm, Scaling, Size, Study
+from ledger_lab.studies.elsewhere import StudyClusters
+from ledger_lab.studies.requests import request_of
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.recipe import library_of
 from ledger_lab.training.request import TrainRequest
@@ -126,7 +126,7 @@ def check_machines(study: Study, clusters: StudyClusters, extra: Sequence[str]) 
         UserError: If a machine has no price, or ``train.py`` would refuse the arguments of an arm.
     """
     for arm in study.arms if study.machines else ():
-        request, site = request_of(arm, extra), clusters.of(arm).site
+        request, site = request_of(arm, extra), clusters.of(arm)[1]
         instance = request.instance
         if (instance, request.usd_per_hour) == (None, None):
             instance = site.instance

@@ -1,0 +1,324 @@
+"""A search with its ledger and its cluster: what comes next, and how trainings are started."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from ledger_lab.clusters.engine import load_site
+from ledger_lab.clusters.plans import Plan
+from ledger_lab.clusters.submission_folders import new_folder
+from ledger_lab.clusters.submit import hand_over, planned_training, show_files
+from ledger_lab.errors import UserError
+from ledger_lab.ledger.costs import billable_usd, load_price_book, resolve_price
+from ledger_lab.ledger.libraries import PPO, algorithm_of, dialect_of, require_library
+from ledger_lab.ledger.redaction import Redactor
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
+from ledger_lab.studies.batches import batches_of, configuration_of
+from ledger_lab.studies.search.declaration import SearchDeclaration
+from ledger_lab.studies.search.population import decide_population
+from ledger_lab.studies.search.race import decide_race
+from ledger_lab.studies.search.recipe import recipe_arguments, recipe_text, search_folder
+from ledger_lab.studies.search.runs import read_trials
+from ledger_lab.studies.search.situation import Decision, Situation, Start
+from ledger_lab.studies.search.space import LIBRARY, Values, is_override, overrides_of
+from ledger_lab.studies.search.store import TrialStore
+from ledger_lab.studies.search.trials import MOST_ATTEMPTS, STOCK, Trial, cohort_of, trial_words
+from ledger_lab.studies.train_here import train_command, train_here
+from ledger_lab.studies.trainings import Key, Trainings, has_state, name_of, repeated_flags
+from ledger_lab.tasks.recipes.recipe_file import check_recipe
+from ledger_lab.training.launch import requested_processes
+from ledger_lab.training.minibatches import cannot_split
+from ledger_lab.training.recipe import library_of, with_recipe
+from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.task_batches import ask_simulations
+
+_PATIENCE, _LEAST_PATIENCE_S = 1.5, 120.0
+"""A training on this machine that runs for so many times its cap hangs, and is asked to end; but not before so many
+seconds after the cap [s]."""
+_FILE = "trials.log"
+"""Optuna's file in the folder of a search."""
+
+
+class Search:
+    """A search with its ledger, and the cluster that trains for it."""
+
+    def __init__(self, declaration: SearchDeclaration, log_root: Path, on: str | None = None) -> None:
+        """Check the arguments of its trainings, and find their price.
+
+        Args:
+            declaration: The search.
+            log_root: Root of the ledger; the file of a cluster has its own.
+            on: Name or path of the file of a cluster; ``None`` to train on this machine.
+
+        Raises:
+            UserError: If ``train.py`` would refuse the arguments, or the price is unknown.
+        """
+        self.declaration = declaration
+        self.cluster = None if on is None else load_site(on)
+        self.log_root = log_root if self.cluster is None else self.cluster[1].log_root
+        self._processes, own = requested_processes(declaration.common_arguments)
+        self._request = TrainRequest.parse(own)
+        self._usd_per_s = self._price()
+        self._starts: Counter[tuple[Key, int]] = Counter()
+        """Starts of this program, by training and the number of its attempts so far."""
+
+    @property
+    def _gpus(self) -> int:
+        """GPUs of a training on the cluster."""
+        return 0 if self.cluster is None else self.cluster[1].gpus_per_node
+
+    def _price(self) -> float | None:
+        """Return the price of a second of a long training [USD/s]; ``None`` if neither budget nor objective needs it.
+
+        It contains the energy of the user's own machine by its nominal power.
+        """
+        declaration, request = self.declaration, self._request
+        if declaration.file.budget_usd is None and declaration.file.objective == "time":
+            return None
+        instance = request.instance
+        if self.cluster is not None and (instance, request.usd_per_hour) == (None, None):
+            instance = self.cluster[1].instance
+        book = load_price_book(request.prices)
+        price = resolve_price(instance, request.usd_per_hour, book, today=datetime.date.today())
+        processes = self._processes or 1
+        if processes > 1 and not self._gpus and request.device is None:
+            raise UserError(
+                f"search {declaration.name}: the price of {processes} processes depends on where they run: add "
+                "--device cuda or --device cpu to arguments"
+            )
+        on_gpus = (request.device or "cpu").startswith("cuda")
+        devices = self._gpus or (processes if on_gpus else 1)
+        long_s = 1e6
+        usd = billable_usd([long_s], price, devices=devices, machines=1)
+        if not usd:
+            raise UserError(
+                f"search {declaration.name}: {price.instance} has no price, or costs nothing: add --instance, "
+                '--usd_per_hour or --prices to arguments, or give budget_h and objective = "time"'
+            )
+        return usd / long_s
+
+    def require_possible(self) -> None:
+        """Refuse a search whose stock recipe or first trial can't be trained, before the stock recipe costs anything.
+
+        Raises:
+            UserError: If one of them can't be trained, or Optuna is not installed.
+        """
+        request, declaration = self._request, self.declaration
+        where = f"search {declaration.name}: arguments"
+        for is_set, name in ((request.no_eval, "no_eval"), (not request.stop_at_target, "no-stop_at_target")):
+            if is_set:
+                raise UserError(f"{where}: --{name}: no training would end at a proven target: leave it out")
+        if request.rl_library is not None:
+            require_library(request.rl_library)
+        if (request.algorithm or algorithm_of(library_of(request), request.agent)) != PPO:
+            raise UserError(f"{where}: a recipe holds fields of {PPO}: leave --algorithm and --agent out")
+        declaration.require_seeds_for(self._processes or max(1, self._gpus))
+        if reason := self.refuses({}):
+            raise UserError(f"search {declaration.name}: the stock recipe can't be trained: {reason}")
+        in_memory = TrialStore(declaration)
+        if declaration.is_race:
+            in_memory.propose(self.refuses)
+        else:
+            decide_population(self._situation([Trial(number=STOCK, values={})], in_memory))
+        self._require_settings()
+
+    def _require_settings(self) -> None:
+        """Refuse settings that the task does not have, that are of another type, or that change the panel.
+
+        Of each parameter, the first and the last value are tried; only where Isaac Lab is installed.
+
+        Raises:
+            UserError: If there is one.
+        """
+        tried: dict[tuple[str, ...], str] = {}
+        for each in self.declaration.parameters:
+            if is_override(each.name):
+                values = each.choices or (each.low, each.high)
+                for value in (values[0], values[-1]):
+                    tried.setdefault(self._configuration({each.name: value}), each.name)
+        if not tried and not overrides_of(self.declaration.file.stock):
+            return
+        name = self.declaration.name
+        try:
+            simulations = ask_simulations([self._configuration({}), *tried])
+        except UserError as error:
+            raise UserError(f"search {name}: a trial can't be trained: {error}") from error
+        stock, *others = simulations or [""]
+        if changed := [name for name, other in zip(tried.values(), others, strict=False) if other != stock]:
+            raise UserError(
+                f"search {name}: {changed[0]} changes the environment that policies are scored in, so its values can't "
+                "be compared: leave it out"
+            )
+
+    def _configuration(self, values: Values) -> tuple[str, ...]:
+        """Return the arguments that configure a task with some values of a trial."""
+        overrides = overrides_of(self.declaration.recipe(values))
+        return configuration_of(replace(self._request, overrides=(*self._request.overrides, *overrides)))
+
+    def refuses(self, values: Values) -> str | None:
+        """Return why the values of a trial can't be trained with; ``None`` if they can."""
+        asked = replace(self._request, rl_library=str(values.get(LIBRARY, library_of(self._request))))
+        try:
+            require_library(library_of(asked))
+            file = check_recipe(Path("the recipe"), tomllib.loads(recipe_text(self.declaration.recipe(values), "")))
+            if (data := file.to_data()) != {"fields": {}, "num_envs": None, "overrides": []}:
+                if Redactor().value(data) != data:
+                    return f"the ledger would replace a value by [redacted], because it looks like a secret: {data}"
+                asked = with_recipe(asked, file, dialect_of(library_of(asked)))
+            batch = batches_of({"trial": asked}).get("trial")
+        except UserError as error:
+            return str(error)
+        return None if batch is None else cannot_split(asked.num_envs or batch.own_num_envs, batch.plan)
+
+    def trainings(self) -> Trainings:
+        """Read the ledger, and ask the cluster.
+
+        Raises:
+            UserError: If the cluster does not answer.
+        """
+        stem = self.declaration.cohort_stem
+        return Trainings(stem, lambda cohort: cohort.startswith(f"{stem}-t"), self.log_root)
+
+    def look(self, trainings: Trainings | None = None) -> Situation:
+        """Return how the search stands.
+
+        Args:
+            trainings: Its trainings; ``None`` to read them now.
+
+        Raises:
+            UserError: If the cluster does not answer, or trainings can't be compared.
+        """
+        store = self.store()
+        return self._situation(read_trials(self.declaration, store, trainings or self.trainings()), store)
+
+    def store(self) -> TrialStore:
+        """Return the stored trials; in memory before the first one."""
+        folder = search_folder(self.declaration, self.log_root)
+        return TrialStore(self.declaration, folder / _FILE if folder.is_dir() else None)
+
+    def _situation(self, trials: Sequence[Trial], store: TrialStore) -> Situation:
+        """Return what decisions depend on."""
+        return Situation(
+            declaration=self.declaration, trials=trials, store=store, usd_per_s=self._usd_per_s, refuses=self.refuses
+        )
+
+    def decide(self, situation: Situation) -> Decision:
+        """Decide what comes next."""
+        return decide_race(situation) if self.declaration.is_race else decide_population(situation)
+
+    def arguments(self, start: Start, trainings: Trainings) -> list[str]:
+        """Return the arguments of ``train.py`` that start or resume a training, and write its recipe file.
+
+        Args:
+            start: The training.
+            trainings: The trainings of the search.
+
+        Raises:
+            UserError: If the recipe file can't be written, or the run is missing whose policy it begins with.
+        """
+        declaration, cohort = self.declaration, cohort_of(self.declaration, start.trial)
+        earlier = trainings.runs.get((cohort, start.seed), [])
+        if start.resumes and earlier and has_state(earlier[-1]):
+            return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
+        recipe = recipe_arguments(declaration, self.log_root, start.trial, start.values)
+        arguments = [*declaration.common_arguments, *recipe]
+        if declaration.file.population is not None:
+            arguments += ["--max_iterations", str(declaration.file.population.iterations)]
+        if start.begins_with is not None:
+            before = cohort_of(declaration, start.begins_with)
+            run = next((run for run in reversed(trainings.all_runs()) if run.cohort == before), None)
+            if run is None:
+                raise UserError(f"search {declaration.name}: the run of cohort {before} is missing: restore it")
+            arguments += ["--checkpoint", run.run_id]
+        if start.cap_s is not None:
+            left_s = start.cap_s - sum(summarize_run(run).wall_s for run in earlier)
+            arguments += ["--limit_s", f"{max(left_s, 1.0):.3f}"]
+        return [*arguments, "--seed", str(start.seed), "--cohort", cohort]
+
+    def words(self, start: Start) -> str:
+        """Return the name of a training."""
+        return f"{trial_words(self.declaration, start.trial)} on seed {start.seed}"
+
+    def show_command(self, start: Start, trainings: Trainings, console: Console) -> None:
+        """Print the command of a training, or the files that would be submitted for it."""
+        arguments = self.arguments(start, trainings)
+        if self.cluster is None:
+            console.print(shlex.join(train_command(arguments, self.log_root)), soft_wrap=True)
+        else:
+            folder = new_folder(self.log_root, self.declaration.cohort_stem)
+            show_files(*self.cluster, self._plan(start, arguments), console, folder)
+
+    def start(self, start: Start, trainings: Trainings, console: Console, kept: Sequence[int]) -> bool:
+        """Start a training; on this machine, wait for its end.
+
+        Args:
+            start: The training.
+            trainings: The trainings of the search.
+            console: Where to print.
+            kept: Descriptors that a training on this machine inherits.
+
+        Returns:
+            Whether it is trained: ``train.py`` did not refuse the values of its trial.
+
+        Raises:
+            UserError: If the training or its submission is refused for another reason.
+        """
+        key = (cohort_of(self.declaration, start.trial), start.seed)
+        before = trainings.submitted.get(key)
+        if before is not None and before.submission.is_refused(before.index) and not trainings.runs.get(key):
+            self._refused(start, f"see {before.submission.output(before.index)}", trainings, console)
+            return False
+        attempts = sum(len(run.attempts) for run in trainings.runs.get(key, ()))
+        self._starts[key, attempts] += 1
+        if self._starts[key, attempts] > MOST_ATTEMPTS:
+            where = "" if before is None else f": {before.ending()}"
+            raise UserError(
+                f"search {self.declaration.name}: {self.words(start)} was started {MOST_ATTEMPTS} times, and did not "
+                f"begin{where}: correct the cause, and start again"
+            )
+        arguments = self.arguments(start, trainings)
+        if self.cluster is not None:
+            folder = new_folder(self.log_root, self.declaration.cohort_stem)
+            submission = hand_over(*self.cluster, self._plan(start, arguments), folder)
+            console.print(f"submitted to {submission.site} as job {submission.job} ({folder})", soft_wrap=True)
+            return True
+        assert start.cap_s is not None
+        longest_s = max(_PATIENCE * start.cap_s, start.cap_s + _LEAST_PATIENCE_S)
+        status = train_here(train_command(arguments, self.log_root), longest_s, keeps=kept)
+        if status == EXIT_USER_ERROR:
+            self._refused(start, "see the message above", self.trainings(), console)
+        return status != EXIT_USER_ERROR
+
+    def _refused(self, start: Start, where: str, trainings: Trainings, console: Console) -> None:
+        """Leave a trial out because ``train.py`` refuses its values.
+
+        Raises:
+            UserError: If its values may not be the reason: it is the stock recipe, has been trained before, or is a
+                member of a population, whose values are checked before it is started.
+        """
+        declaration = self.declaration
+        cohort = cohort_of(declaration, start.trial)
+        if start.trial == STOCK or not declaration.is_race or any(run[0] == cohort for run in trainings.runs):
+            raise UserError(
+                f"search {declaration.name}: {self.words(start)} was refused ({where}): correct the cause, and start "
+                "again"
+            )
+        self.store().refuse(start.trial)
+        said = f"trial {start.trial} is left out, because train.py refuses its values ({where})"
+        console.print(said, soft_wrap=True)
+
+    def _plan(self, start: Start, arguments: Sequence[str]) -> Plan:
+        """Return the plan of one training."""
+        assert self.cluster is not None
+        what = name_of((cohort_of(self.declaration, start.trial), start.seed))
+        planned = planned_training(self.cluster[1], what, arguments, nodes=1)
+        return Plan(name=self.declaration.cohort_stem, trainings=(planned,))
