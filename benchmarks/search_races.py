@@ -213,7 +213,7 @@ LANDSCAPES = {
     "moving": Landscape(spread=0.2, steepness=1.0, falls=3.0),
     "flat": Landscape(spread=0.3, steepness=0.0),
 }
-"""Landscapes. On the moving one, the best recipe is hardly better than the stock recipe. On the flat one, nothing is."""
+"""Landscapes. On the moving one, no recipe is much better than the stock recipe; on the flat one, none is."""
 
 
 @dataclass(frozen=True, kw_only=True)

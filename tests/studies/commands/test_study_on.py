@@ -154,7 +154,7 @@ def test_a_study_here_asks_about_trainings_on_a_cluster_and_does_not_guess(
     (submission,) = read_submissions(tmp_path / "ledger", "s")
     noted = submission.folder / "submission.json"
     noted.write_text(noted.read_text().replace(submission.job, "elsewhere:1:1"))
-    with pytest.raises(UserError, match="001 was submitted to cluster here: .* runs on elsewhere: ask there"):
+    with pytest.raises(UserError, match="001 runs on elsewhere: ask there"):
         run_study([asked(4)[0], "--log_root", str(tmp_path / "ledger")])
 
 
