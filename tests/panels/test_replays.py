@@ -135,6 +135,23 @@ def test_the_starts_of_a_panel_cover_states_parameters_and_gravity() -> None:
     assert {"gravity", "joint_position of 'robot'", "joint_velocity of 'robot'", "body_mass of 'robot'"} <= set(starts)
 
 
+def test_contacts_that_the_engine_drops_beside_wild_slots_hide_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.panels.rehearsal import Rehearsal
+    from ledger_lab.panels.slots import HeldOutSlots
+
+    played, dropped = Rehearsal._played, [False]
+
+    def drop_contacts(self: Any, *arguments: Any, wild: bool) -> Any:
+        seen = played(self, *arguments, wild=wild)
+        dropped[0] = wild and arguments[2] > 0
+        return {name: value + 1.0 for name, value in seen.items()} if dropped[0] else seen
+
+    monkeypatch.setattr(Rehearsal, "_played", drop_contacts)
+    monkeypatch.setattr(HeldOutSlots, "overflowed", lambda _: dropped[0])
+    with pytest.raises(UserError, match="the training has changed what held-out episodes share"):
+        play(trial("early_gain"), 2, before=50)
+
+
 @pytest.mark.parametrize("kind", ["early_help", "early_gain", "early_reward"])
 def test_what_changes_once_before_the_first_panel_is_found(kind: str) -> None:
     """Replays don't find it: all panels of the training are equal, but evaluate.py plays other episodes."""

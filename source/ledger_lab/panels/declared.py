@@ -30,13 +30,13 @@ from ledger_lab.panels.streams import SlotStreams
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-_FREE = frozenset(
+_COMPARED_ELSEWHERE = frozenset(
     ("actions", "commands", "curriculum", "events", "log_dir", "observations", "recorders", "rewards", "terminations")
     + ("video_recorders", "viewer")
 )
 """Parts of a task's configuration that may change, or that are compared term by term."""
 
-_HARMLESS = ("isaaclab.envs.mdp.events", "isaaclab.envs.mdp.rewards", "ledger_lab.tasks.")
+_CHANGE_NOTHING_SHARED = ("isaaclab.envs.mdp.events", "isaaclab.envs.mdp.rewards", "ledger_lab.tasks.")
 """Prefixes of modules whose events and curricula change only training slots, states, rewards and event parameters."""
 
 
@@ -51,7 +51,7 @@ class Declared:
             first: The first held-out slot.
         """
         self._base, self._first = base, first
-        self._watches = any(not _is_harmless(call) for call in _calls_of_training(base))
+        self._watches = any(not _changes_nothing_shared(call) for call in _calls_of_training(base))
         self.parameters = ParameterRows(base, first)
         self.parameters.restore()
         self.events = OwnEvents(base, first)
@@ -168,7 +168,7 @@ class Declared:
     def _now(self) -> dict[str, Any]:
         """Return the shared part of the configuration, by the names of its values."""
         base = self._base
-        shared = {f"env.cfg.{name}": part for name, part in vars(base.cfg).items() if name not in _FREE}
+        shared = {f"env.cfg.{name}": part for name, part in vars(base.cfg).items() if name not in _COMPARED_ELSEWHERE}
         shared |= {f"action {name!r}": term.cfg for name, term in base.action_manager._terms.items()}
         for name in base.termination_manager.active_terms:
             shared[f"termination {name!r}"] = base.termination_manager.get_term_cfg(name)
@@ -218,12 +218,12 @@ def _calls_of_training(base: ManagerBasedRLEnv) -> Iterator[Any]:
             yield from (term.func for term in terms)
 
 
-def _is_harmless(call: Any) -> bool:  # noqa: ANN401 - a function or an object
+def _changes_nothing_shared(call: Any) -> bool:  # noqa: ANN401 - a function or an object
     """Tell whether an event or a curriculum is known to change nothing that held-out episodes share."""
     from isaaclab.envs.mdp import modify_reward_weight
 
     kind = call if hasattr(call, "__qualname__") else type(call)
-    return kind is modify_reward_weight or kind.__module__.startswith(_HARMLESS)
+    return kind is modify_reward_weight or kind.__module__.startswith(_CHANGE_NOTHING_SHARED)
 
 
 def _flat(value: Any, place: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any value

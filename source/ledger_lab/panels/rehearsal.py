@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import warp as wp
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
@@ -27,10 +28,12 @@ from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.surroundings import other_surroundings
-from ledger_lab.panels.whole_simulation import refresh_properties, settle_properties, whole_simulation
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+    from ledger_lab.panels.capture import Capture
+    from ledger_lab.panels.slots import HeldOutSlots
 
 _STEPS, _PHYSICS_STEPS, _LEAST_STEPS = 16, 64, 2
 """Steps of each play, if the engine repeats episodes bit for bit; fewer if they take more physics steps than this, so
@@ -46,35 +49,19 @@ places in the world."""
 _WILD = 10.0
 """How much larger the actions of the other slots are in the second play."""
 
+_AT_START, _FAR = " at the start", " in a state far from the start"
+"""Moments of a play, besides its steps."""
 
-class Stage(Protocol):
-    """The held-out slots, as a rehearsal needs them."""
-
-    def start(self, order: NDArray[np.int64]) -> None:
-        """Start an episode in each slot.
-
-        Args:
-            order: Number of the episode for each slot; shape (slots,).
-        """
-
-    def start_one(self) -> None:
-        """Start an episode in a single slot, to refuse draws whose row count equals that of the slots by chance."""
-
-    def play(self, actions: torch.Tensor) -> None:
-        """Step all slots of the environment.
-
-        Args:
-            actions: Shape (num_envs, actions).
-        """
-
-    def succeeds(self) -> torch.Tensor:
-        """Return the value of the success function now; boolean tensor of shape (num_envs,)."""
-
-    def overflowed(self) -> bool:
-        """Tell whether the physics engine dropped contacts or constraints since the last call."""
-
-    def on_interval_events(self, dt: float) -> None:
-        """Run the interval events of held-out slots."""
+_SOLVER = frozenset(
+    {
+        *("time", "qpos", "qvel", "act", "history", "qacc_warmstart"),
+        *("ctrl", "qfrc_applied", "xfrc_applied", "eq_active", "mocap_pos", "mocap_quat", "userdata"),
+        *("tree_asleep", "tree_awake", "body_awake", "body_awake_ind", "dof_awake_ind"),
+        *("ntree_awake", "nbody_awake", "nv_awake"),
+    }
+)
+"""MuJoCo's integration state, as its documentation calls it: the inputs of a step. Each step recomputes all other
+arrays."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +108,18 @@ class Rehearsal:
         self._bitwise = exactness(base.cfg) == "bitwise"
         fitting = max(_LEAST_STEPS, min(_STEPS, _PHYSICS_STEPS // base.cfg.decimation))
         self._steps = fitting if self._bitwise else 0
-        self._declared: _Recording | None = None
-        """A play before the training."""
+        self._declared: _Recording = {}
+        """A play before the training, in which the engine dropped nothing."""
+        self._declared_steps = 0
+        """Its steps."""
+        self._overflowed = False
+        """Whether the engine dropped contacts or constraints in the last pair of plays."""
 
-    def require_own_episodes(self, stage: Stage, success_name: str) -> None:
+    def require_own_episodes(self, slots: HeldOutSlots, success_name: str) -> None:
         """Refuse a task whose episodes depend on more than their seeds. Training draws the same numbers after it.
 
         Args:
-            stage: The held-out slots, attached.
+            slots: The held-out slots, attached.
             success_name: What a message calls the success function.
 
         Raises:
@@ -136,25 +127,25 @@ class Rehearsal:
                 difference if one alone does, and what the episode depends on.
         """
         with self._left_as_it_was():
-            stage.start_one()
+            slots.start_one()
             # The first pair finds what terms remember since their first call, which the second play makes anew.
             for steps, forgets in ((0, True), (self._steps, False)):
-                differs = functools.partial(self._difference, stage, success_name, steps, forgets)
+                differs = functools.partial(self._difference, slots, success_name, steps, forgets)
                 found = differs(_Circumstances())
-                if found is not None and steps and stage.overflowed():  # the engine drops contacts of other slots, too
-                    differs = functools.partial(self._difference, stage, success_name, 0, forgets)
-                    found, self._declared = differs(_Circumstances()), None
+                if found is not None and self._overflowed:  # the engine drops contacts of other slots, too
+                    differs = functools.partial(self._difference, slots, success_name, 0, forgets)
+                    found = differs(_Circumstances())
                 if found is not None:
                     raise UserError(self._describe(found, differs))
 
-    def require_unchanged(self, stage: Stage, success_name: str, count: int) -> None:
+    def require_unchanged(self, slots: HeldOutSlots, success_name: str, count: int) -> None:
         """Refuse episodes that are no longer those of :meth:`require_own_episodes`, before a panel begins.
 
         Replays don't find what changes only once before the first panel, nor what changes few episodes, such as a
         termination far from the start. Engines that don't repeat episodes bit for bit are not checked.
 
         Args:
-            stage: The held-out slots, attached.
+            slots: The held-out slots, attached.
             success_name: What a message calls the success function.
             count: Number of slots, from the first, that still have the same episodes.
 
@@ -162,15 +153,17 @@ class Rehearsal:
             UserError: If an episode differs. The message names the first quantity that differs.
         """
         declared = self._declared
-        if declared is None or not self._first or not self._bitwise:
+        if not declared or not self._first or not self._bitwise:
             return
         # Tensors that were made in inference mode can be written only there.
         observed = itertools.chain.from_iterable(_tensors(group) for group in self._base.obs_buf.values())
         with torch.inference_mode(any(each.is_inference() for each in observed)), self._left_as_it_was():
-            now = self._played(stage, success_name, self._steps, self._slots, wild=False)
-            changed = (name for name, value in now.items() if not same_numbers(value[:count], declared[name][:count]))
-            found = next(changed, None)
-            if found is not None and not stage.overflowed():
+            now = self._played(slots, success_name, self._declared_steps, self._slots, wild=False)
+            changed = [name for name, value in now.items() if not same_numbers(value[:count], declared[name][:count])]
+            if slots.overflowed():  # what follows from the engine's steps proves nothing
+                changed = [name for name in changed if name.endswith(_AT_START)]
+            found = next(iter(changed), None)
+            if found is not None:
                 raise UserError(
                     f"the training has changed what held-out episodes share with it: the same episode now differs in "
                     f"{found}. Something that a curriculum, an event or a reward has changed lasts longer than an "
@@ -216,49 +209,54 @@ class Rehearsal:
         )
 
     def _difference(
-        self, stage: Stage, success_name: str, steps: int, forgets: bool, second: _Circumstances
+        self, slots: HeldOutSlots, success_name: str, steps: int, forgets: bool, second: _Circumstances
     ) -> str | None:
         """Play the episodes twice; return the first quantity that differs."""
         base, order = self._base, self._order if second.company else self._slots
         if forgets:
             self._memory.restore()
-        self._declared = expected = self._played(stage, success_name, steps, self._slots, wild=False)
+        slots.overflowed()  # forget what was before
+        expected = self._played(slots, success_name, steps, self._slots, wild=False)
+        self._overflowed = slots.overflowed()
+        if not self._overflowed and steps >= self._declared_steps:
+            self._declared, self._declared_steps = expected, steps
         if forgets:
             self._memory.restore()
         else:
-            self._look_elsewhere(stage, success_name)
+            self._look_elsewhere(slots, success_name)
         surroundings: AbstractContextManager[None] = nullcontext()
         if second.surroundings:
             surroundings = other_surroundings(base, self._modules)
         with surroundings:
-            found = self._played(stage, success_name, steps, order, wild=second.company)
+            found = self._played(slots, success_name, steps, order, wild=second.company)
+        self._overflowed |= slots.overflowed()
         compared = np.flatnonzero(self._kept) if second.company else self._slots
         rows, then = (torch.as_tensor(each, device=base.device) for each in (compared, order[compared]))
         same = same_numbers if self._bitwise else functools.partial(same_values, tolerance=_ROUNDING)
         return next((name for name, value in found.items() if not same(value[rows], expected[name][then])), None)
 
     def _played(
-        self, stage: Stage, success_name: str, steps: int, order: NDArray[np.int64], *, wild: bool
+        self, slots: HeldOutSlots, success_name: str, steps: int, order: NDArray[np.int64], *, wild: bool
     ) -> _Recording:
         """Play episodes, and return what there was to see: at the start, in each step, and in scattered states."""
         base, recording = self._base, _Recorder(self._rows)
         base.scene.write_data_to_sim()  # Isaac Lab publishes limits of joint velocities, which resets read, only here
         _write(base, self._before)  # scattered robots of training slots would take many times as long to simulate
-        stage.start(order)
+        slots.start(order)
         base.command_manager.compute(dt=base.step_dt)  # some commands are in the robot's frame
-        recording.add(" at the start", start_quantities(base, self._rows, is_relative=not self._bitwise))
+        recording.add(_AT_START, start_quantities(base, self._rows, is_relative=not self._bitwise))
         probes = self._probes(steps, order, wild=wild)
-        with self._held(stage, success_name, recording):
+        with self._held(slots, success_name, recording):
             for step in range(steps):
                 recording.when = f" in step {step + 1}"
-                stage.play(probes[step])
+                slots.play(probes[step])
                 recording.add(recording.when, itertools.chain(start_quantities(base, self._rows), self._observed()))
         _scatter(base, self._before, self._first, order, self._kept if wild else None)
-        recording.add(" in a state far from the start", self._look(stage, success_name))
+        recording.add(_FAR, self._look(slots, success_name))
         return recording.seen
 
     @contextmanager
-    def _held(self, stage: Stage, success_name: str, recording: _Recorder) -> Iterator[None]:
+    def _held(self, slots: HeldOutSlots, success_name: str, recording: _Recorder) -> Iterator[None]:
         """Record the terminations and successes of steps; within the context, no slot resets, and training waits.
 
         Curricula and interval events of training slots don't run.
@@ -268,22 +266,22 @@ class Rehearsal:
 
         def compute_terminations() -> torch.Tensor:
             done: torch.Tensor = compute()
-            recording.add(recording.when, self._judged(stage, success_name))
+            recording.add(recording.when, self._judged(slots, success_name))
             return torch.zeros_like(done)
 
         def apply_events(mode: str, **arguments: Any) -> None:  # noqa: ANN401 - what Isaac Lab passes
             if mode == "interval":
-                stage.on_interval_events(arguments["dt"])
+                slots.on_interval_events(arguments["dt"])
 
         with ExitStack() as undo:
             replace_until(undo, base.termination_manager, "compute", compute_terminations)
             replace_until(undo, base.event_manager, "apply", apply_events)
             yield
 
-    def _judged(self, stage: Stage, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    def _judged(self, slots: HeldOutSlots, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the success and the terminations of the step."""
         manager = self._base.termination_manager
-        yield success_name, stage.succeeds()[self._rows]
+        yield success_name, slots.succeeds()[self._rows]
         for name in manager.active_terms:
             yield f"termination {name!r}", manager.get_term(name)[self._rows]
 
@@ -300,13 +298,13 @@ class Rehearsal:
                 seen = dict(zip(names, parts, strict=True))
             yield from ((f"observation {name!r}", part[self._rows]) for name, part in seen.items())
 
-    def _look(self, stage: Stage, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    def _look(self, slots: HeldOutSlots, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Compute rewards, success, terminations and observations of the present state; yield all but the rewards."""
         base = self._base
         for name in base.reward_manager.active_terms:
             term = base.reward_manager.get_term_cfg(name)
             term.func(base, **term.params)
-        yield success_name, stage.succeeds()[self._rows]
+        yield success_name, slots.succeeds()[self._rows]
         for name in base.termination_manager.active_terms:
             term = base.termination_manager.get_term_cfg(name)
             yield f"termination {name!r}", term.func(base, **term.params)[self._rows]
@@ -315,13 +313,13 @@ class Rehearsal:
             for name, term in zip(manager.active_terms[group], terms, strict=True):
                 yield f"observation {name!r}", term.func(base, **term.params)[self._rows]
 
-    def _look_elsewhere(self, stage: Stage, success_name: str) -> None:
+    def _look_elsewhere(self, slots: HeldOutSlots, success_name: str) -> None:
         """Call all terms with states far from the start, late in an episode; twice, in case a term alternates."""
         base = self._base
         for _ in range(2):
             _scatter(base, self._before, self._first, self._order, self._kept)
             base.episode_length_buf.fill_(base.max_episode_length - 1)
-            for _ in self._look(stage, success_name):
+            for _ in self._look(slots, success_name):
                 pass
 
     def _probes(self, steps: int, order: NDArray[np.int64], *, wild: bool) -> torch.Tensor:
@@ -365,15 +363,8 @@ class _Memory:
             base: The environment, unwrapped.
             functions: The functions and objects of all terms.
         """
-        from ledger_lab.panels.capture import Capture  # starts Warp, which prints a warning where no GPU is
-
         self._base, self._bitwise = base, exactness(base.cfg) == "bitwise"
-        if self._bitwise:
-            settle_properties()
-            self._capture = whole_simulation(base, {}, {})
-        else:
-            entities = [base.scene[name] for name in base.scene.keys()]  # noqa: SIM118 - no dict
-            self._capture = Capture({"env": base}, closed=[base.sim, *entities])
+        self._capture = _whole_simulation(base) if self._bitwise else _without_physics(base)
         self._values = self._capture.take()
         objects = [base, *(each for each in functions if not isinstance(each, FunctionType))]
         self._attributes = [(vars(each), set(vars(each))) for each in objects if hasattr(each, "__dict__")]
@@ -392,7 +383,52 @@ class _Memory:
         for names, values in self._globals:
             names.update(values)
         if self._bitwise:
-            refresh_properties()
+            _refresh_properties()
+
+
+def _whole_simulation(base: ManagerBasedRLEnv) -> Capture:
+    """Return what copies and restores everything that the next step depends on, with MuJoCo in a Newton scene.
+
+    Newton's solver hears now about changed physical properties, so that what is copied is complete.
+    """
+    from isaaclab.physics import PhysicsManager
+    from isaaclab_newton.physics import NewtonManager
+    from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
+    from mujoco_warp import Data
+    from newton import ModelBuilder
+
+    from ledger_lab.mujoco_cpu.step import Stepper
+    from ledger_lab.panels.capture import Capture
+
+    with wp.ScopedDevice(PhysicsManager._device):
+        for change in list(NewtonManager._model_changes):
+            NewtonManager._solver.notify_model_changed(change)
+    NewtonManager._model_changes = set()
+    physics = {kind.__name__: kind for kind in (PhysicsManager, NewtonManager, NewtonMJWarpManager)}
+    model = NewtonManager.backend.model
+    # Skip its tables of pairs and labels: they are longer than everything else, and never change.
+    short = frozenset(name for name, value in vars(model).items() if not isinstance(value, (dict, list, set, tuple)))
+    only = {Data: _SOLVER, type(model): short, ModelBuilder: frozenset[str]()}
+    only[Stepper] = frozenset({"status"})  # the rest is memory of its threads, or belongs to MuJoCo-Warp
+    return Capture({"env": base, **physics}, only=only)
+
+
+def _without_physics(base: ManagerBasedRLEnv) -> Capture:
+    """Return what copies and restores everything but the physics, on engines that don't expose their state."""
+    from ledger_lab.panels.capture import Capture
+
+    entities = [base.scene[name] for name in base.scene.keys()]  # noqa: SIM118 - no dict
+    return Capture({"env": base}, closed=[base.sim, *entities])
+
+
+def _refresh_properties() -> None:
+    """Tell MuJoCo's C code that physical properties have been restored."""
+    from isaaclab_newton.physics import NewtonManager
+
+    NewtonManager._model_changes = set()  # of what has been replaced
+    stepper = getattr(NewtonManager._solver, "stepper", None)
+    if stepper is not None:
+        stepper.refresh()
 
 
 def _is_plain(value: Any) -> bool:  # noqa: ANN401 - any value

@@ -79,7 +79,10 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
             if kind in type(entity).__name__:
                 yield f"scene entity {name!r} ({type(entity).__name__})"
         if num_spawn_variants(getattr(entity, "spawn", None)) > 1:
-            yield f"choice among variants of scene entity {name!r} ({type(entity.spawn).__name__})"
+            yield (
+                f"choice among variants of scene entity {name!r} ({type(entity.spawn).__name__}; choose one "
+                "of them, with presets=NAME if the task has presets)"
+            )
     if len(env_cfg.scene.clone_cfg.clone_combinations) > 1:
         yield "choice among env.scene.clone_cfg.clone_combinations"
     for part in ("actions", "commands", "events", "observations", "terminations"):
