@@ -12,8 +12,7 @@ from pathlib import Path
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.figures import Drawing, save_drawings
-from ledger_lab.studies.figures.ledger import draw_ledger
-from ledger_lab.studies.figures.studies import draw_published
+from ledger_lab.studies.figures.scaling import draw_ledger, draw_published
 from ledger_lab.studies.scaling.published import read_published
 
 _RECORDS = Path(__file__).parents[1] / "records"

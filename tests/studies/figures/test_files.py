@@ -10,7 +10,7 @@ from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.studies.figures.ledger import draw_ledger
+from ledger_lab.studies.figures.scaling import draw_ledger
 from tests.conftest import script
 from tests.fakes.ledgers import write_further_rank, write_run
 

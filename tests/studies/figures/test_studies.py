@@ -17,9 +17,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs import pareto_front
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.figures import Drawing, save_drawings
-from ledger_lab.studies.figures.money import PricedSize, medians
-from ledger_lab.studies.figures.phase_shares import PHASE_LOOKS
-from ledger_lab.studies.figures.studies import draw_published, draw_studies
+from ledger_lab.studies.figures.scaling import PHASE_LOOKS, PricedSize, draw_published, draw_studies
 from ledger_lab.studies.scaling import Figure, ScaledRun, find_studies
 from ledger_lab.studies.scaling.published import read_published
 from tests.fakes.scaled import HORIZON, scaled
@@ -147,17 +145,17 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 def test_sizes_that_another_size_beats_are_not_on_the_front() -> None:
-    def size(label: str, time_s: float | None, usd: float | None) -> PricedSize:
-        return PricedSize(series="s", label=label, runs=(), median_time_s=time_s, median_usd=usd)
+    def size(label: str, *medians: float) -> PricedSize:
+        return PricedSize(series="s", label=label, runs=(), medians=medians or None)  # type: ignore[arg-type]
 
     sizes = [
         size("slow", 9, 1),
         size("beaten", 9, 2),
         size("fast", 1, 5),
-        size("half missed", None, None),
+        size("half missed"),
         size("as good", 1, 5),
     ]
-    assert [each.label for each in pareto_front(sizes, medians)] == ["fast", "as good", "slow"]
+    assert [each.label for each in pareto_front(sizes, lambda size: size.medians)] == ["fast", "as good", "slow"]
 
 
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:

@@ -9,7 +9,7 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.studies.figures.ledger import draw_ledger
+from ledger_lab.studies.figures.scaling import draw_ledger
 
 
 def write_figures(folder: Path, contents: Contents, price: Price | None) -> None:

@@ -9,7 +9,7 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.reports.figures import can_draw
 from ledger_lab.reports.page.pictures import PictureGroup, ScalingPart, picture_of
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.studies.figures.ledger import draw_ledger
+from ledger_lab.studies.figures.scaling import draw_ledger
 
 MOST_PICTURES = 40
 """Pictures on a page at most. Each takes a fraction of a second to draw."""
