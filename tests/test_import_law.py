@@ -26,7 +26,6 @@ LIGHT = [
     "ledger_lab.training.runners",
     "ledger_lab.cli.report",
     "ledger_lab.cli.export",
-    "ledger_lab.cli.import_prices",
     "ledger_lab.training.launch.inline",
     "ledger_lab.reports.mirrors.program",
     "ledger_lab.studies.commands.study",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import pkgutil
 import re
 import shlex
 import shutil
@@ -16,6 +17,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from ledger_lab.cli.export import export_ledger
+from ledger_lab.cli.programs import COMMANDS
 from ledger_lab.panels.panel import load_panel
 from ledger_lab.studies.declared import load_study
 from ledger_lab.tasks import pretrained
@@ -51,22 +53,11 @@ def _commands() -> list[tuple[str, str]]:
 
 
 def _parser_of(script: str) -> argparse.ArgumentParser | None:
-    """Return the parser of a program that imports heavy modules only later, with the launcher's flags; else None."""
-    public = {
-        "train": ("ledger_lab.training.request", "TrainRequest"),
-        "evaluate": ("ledger_lab.training.evaluation.request", "EvaluateRequest"),
-        "play": ("ledger_lab.training.checkpoints.request", "PlayRequest"),
-        "profile_run": ("ledger_lab.training.profiling.request", "ProfileRequest"),
-        "export_policy": ("ledger_lab.training.checkpoints.request", "ExportRequest"),
-        "ship_policy": ("ledger_lab.training.evaluation.request", "ShipRequest"),
-        "new_panel": ("ledger_lab.training.evaluation.request", "NewPanelRequest"),
-        "list_envs": ("ledger_lab.cli.request", "ListRequest"),
-        "doctor": ("ledger_lab.cli.doctor.program", "DoctorRequest"),
-    }
-    if script not in public:
+    """Return the parser of a command that imports heavy modules only later, with the launcher's flags; else None."""
+    request = "ledger_lab.cli.doctor.program:DoctorRequest" if script == "doctor" else COMMANDS[script].request
+    if request is None:
         return None
-    module, name = public[script]
-    parser: argparse.ArgumentParser = getattr(importlib.import_module(module), name).parser()
+    parser: argparse.ArgumentParser = pkgutil.resolve_name(request).parser()
     parser.add_argument("--device")
     parser.add_argument("--viz", "--visualizer")
     return parser
@@ -74,12 +65,7 @@ def _parser_of(script: str) -> argparse.ArgumentParser | None:
 
 def _program_of(script: str) -> Callable[[list[str]], object]:
     """Return the function that a script runs."""
-    text = (ROOT / "scripts" / f"{script}.py").read_text(encoding="utf-8")
-    function = re.search(r"run_script\((\w+)\)", text)
-    assert function, script
-    module = re.search(rf"from (\S+) import {function[1]}$", text, re.M)
-    assert module, script
-    program: Callable[[list[str]], object] = getattr(importlib.import_module(module[1]), function[1])
+    program: Callable[[list[str]], object] = pkgutil.resolve_name(COMMANDS[script].target)
     return program
 
 

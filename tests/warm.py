@@ -10,6 +10,7 @@ import atexit
 import importlib
 import json
 import os
+import pkgutil
 import resource
 import runpy
 import socket
@@ -21,6 +22,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
+
+from ledger_lab.cli.programs import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
@@ -183,21 +186,29 @@ def _import_libraries() -> None:
 
 def _import_scripts() -> None:
     """Import what all scripts import before they read their command lines."""
-    places = list(sys.path)
-    for path in SCRIPTS:
-        runpy.run_path(str(path), run_name="imported")
-    sys.path[:] = places  # doctor.py adds one
+    for command in COMMANDS.values():
+        pkgutil.resolve_name(command.request or command.target)
+    _import_starts()
 
 
 def _import_first_looks() -> None:
     """Import what scripts import that refuse a request before they import libraries, where these are missing."""
     for name in (*HEAVY, "numpy"):
         sys.modules[name] = None  # type: ignore[assignment]
-    for path in SCRIPTS:
-        if "first_look" in path.read_text():
-            runpy.run_path(str(path), run_name="imported")
+    for command in COMMANDS.values():
+        if command.request is not None:
+            pkgutil.resolve_name(command.request)
+    _import_starts()
     for name in (*HEAVY, "numpy"):
         del sys.modules[name]
+
+
+def _import_starts() -> None:
+    """Import what a script that simulates imports to start another process, or a job."""
+    import ledger_lab.cli.first_look
+    import ledger_lab.clusters.submit
+    import ledger_lab.training.launch.inline
+    import ledger_lab.training.supervision.start  # noqa: F401
 
 
 def _become(asked: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:

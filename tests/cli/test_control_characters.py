@@ -134,7 +134,7 @@ def test_exports_and_file_names_show_control_characters(tmp_path: Path, capsys: 
 def test_all_other_output_goes_through_the_console() -> None:
     """Data for other programs, and lines without a foreign text, are all that goes around the console."""
     around = {
-        "cli/import_prices.py",  # a price file
+        "__main__.py",  # names of commands, before anything is imported
         "cli/doctor/program.py",  # made visible, without the console, whose package may be broken
         "clusters/ray_job.py",  # runs in Ray, where LedgerLab need not be installed
         "ledger/find.py",  # made visible

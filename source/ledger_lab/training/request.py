@@ -313,7 +313,7 @@ class TrainRequest(TaskRequest):
     prices: Path | None = flag(
         None,
         "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, your "
-        "entry is used. scripts/import_prices.py can write a price file.",
+        "entry is used.",
         group=_LEDGER,
         metavar="FILE",
     )

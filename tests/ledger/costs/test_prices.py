@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.costs import LOCAL, Price, load_price_book, load_prices, price_file, resolve_price
+from ledger_lab.ledger.costs import LOCAL, Price, load_price_book, load_prices, resolve_price
 
 TODAY = datetime.date(2026, 1, 2)
 
@@ -181,15 +181,6 @@ def test_a_users_price_file_overrides_the_shipped_prices(tmp_path: Path) -> None
         name: price for name, price in load_price_book(None).items() if name != "aws-g5.xlarge"
     }
     assert load_price_book(None) == load_prices()
-
-
-def test_a_written_price_file_reads_the_same(tmp_path: Path) -> None:
-    prices = load_prices() | load_prices(write_prices(tmp_path, OWNED))
-    odd = 'a"b\\c\x7f\u00e9\U0001f600 \t.x'
-    prices[odd] = dataclasses.replace(prices["test.8x"], instance=odd, note="line\nbreak")
-    path = tmp_path / "written.toml"
-    path.write_text(price_file(prices, "two\nlines"), encoding="utf-8")
-    assert load_prices(path) == prices
 
 
 def test_a_dotted_name_without_quotes_gets_a_hint(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from ledger_lab.ledger.costs.model import (
 )
 from ledger_lab.ledger.costs.pareto import pareto_front
 from ledger_lab.ledger.costs.permutation import least_p_value
-from ledger_lab.ledger.costs.price_file import price_file
 from ledger_lab.ledger.costs.prices import LOCAL, OWNED, Price, load_price_book, load_prices, resolve_price
 from ledger_lab.ledger.costs.time_to_target import (
     MedianTime,
@@ -61,7 +60,6 @@ __all__ = [
     "median_time_to_target",
     "pareto_front",
     "percentile_levels",
-    "price_file",
     "resolve_price",
     "restricted_mean_time",
     "sum_if_known",

@@ -17,7 +17,7 @@ from ledger_lab.studies.recommend.estimates import Estimate
 from ledger_lab.studies.recommend.options import Basis, Option
 
 SUFFIX = "-spot"
-"""End of the name of a spot entry. The rest is the name of the on-demand entry, as in scripts/import_prices.py."""
+"""End of the name of a spot entry. The rest is the name of the on-demand entry."""
 
 _DRAWS = 4000
 

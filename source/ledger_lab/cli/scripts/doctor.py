@@ -5,7 +5,7 @@ from pathlib import Path
 
 if sys.version_info < (3, 12):  # noqa: UP036 - the other modules do not even compile
     sys.exit(f"fail  Python        {sys.version.split()[0]}: Isaac Lab 3.0 needs Python 3.12 → use ./isaaclab.sh -p")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "source"))  # LedgerLab may not be installed
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # LedgerLab may not be installed
 
 from ledger_lab.cli.doctor.program import examine_machine  # noqa: E402
 

@@ -1,0 +1,6 @@
+"""List the tasks with their physics and their panels."""
+
+from ledger_lab.cli.programs import run
+
+if __name__ == "__main__":
+    run("list_envs")

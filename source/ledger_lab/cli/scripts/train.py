@@ -1,0 +1,6 @@
+"""Train a task until a policy is proven to reach its target, and write what it cost into the ledger."""
+
+from ledger_lab.cli.programs import run
+
+if __name__ == "__main__":
+    run("train")
