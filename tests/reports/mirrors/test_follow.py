@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import os
 import socket
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -116,7 +116,8 @@ def test_only_the_first_process_and_the_supervisor_are_followed(tmp_path: Path) 
         assert follower.status is Status.KILLED
 
 
-def test_a_run_whose_process_is_gone_is_lost(tmp_path: Path) -> None:
+def test_a_run_whose_process_is_gone_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledger_lab.reports.mirrors.follow._QUIET", timedelta(0))
     follower = RunFollower(write_run(tmp_path, "aa", status=None))
     follower.poll()
     assert follower.status is Status.LOST

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
-import socket
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 
 from ledger_lab.files import naming
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, Row, Status, SupervisionStarted
+from ledger_lab.ledger import AttemptEnded, Row, Status, read_ledger
 from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
-from ledger_lab.ledger.listing import COMPRESSED
-from ledger_lab.ledger.liveness import is_alive
-from ledger_lab.ledger.runs import silence_limit
 
 _FOLLOWED = re.compile(r"(journal-(\d+)-(?:0|supervisor|telemetry)\.jsonl)(?:\.gz)?")
 """Journals that are followed: of each attempt, the first process's, its supervisor's, and its telemetry."""
+
+_QUIET = timedelta(seconds=10)
+"""Time without a row after which the ledger is asked whether the run goes on, which reads all of its rows."""
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 """Largest number of bytes to read of a journal at once, so that catching up with a long run needs little memory."""
@@ -56,7 +55,7 @@ class JournalTail:
         """Whether the last reading left whole rows for the next reading."""
         self.latest = datetime.min.replace(tzinfo=UTC)
         """Latest time of the rows read so far; it never goes back, even if the clock was set back."""
-        self._offset = self._sequence = self._read_to = 0
+        self._offset = self._sequence = 0
         self._previous = GENESIS
 
     def read(self) -> list[JournalEntry]:
@@ -75,7 +74,6 @@ class JournalTail:
         except OSError as error:
             naming(error, self.path)
             raise
-        self._read_to = self._offset + len(data)
         entries = []
         for line in data.split(b"\n")[:-1]:
             if b"\0" in line:
@@ -84,15 +82,6 @@ class JournalTail:
             self._offset += len(line) + 1
         self.behind = bool(entries) and len(data) >= _CHUNK_BYTES
         return entries
-
-    def has_grown(self) -> bool:
-        """Tell whether the file is longer than it was at the last reading; a compressed one never is."""
-        if self.path.suffix == COMPRESSED:
-            return False
-        try:
-            return self.path.stat().st_size > self._read_to
-        except FileNotFoundError:
-            return False
 
     def _entry(self, line: bytes) -> JournalEntry:
         """Verify and decode a line."""
@@ -113,9 +102,9 @@ class RunFollower:
         """
         self._run_dir = run_dir
         self._tails: dict[str, JournalTail] = {}
-        self._first: dict[str, JournalEntry] = {}
-        self._last: dict[str, JournalEntry] = {}
         self._ended: dict[int, AttemptEnded] = {}
+        self._newest = 0
+        self._last_row_at = datetime.min.replace(tzinfo=UTC)
 
     def poll(self) -> list[JournalEntry]:
         """Return new rows by time, attempt by attempt, with each journal in its own order.
@@ -145,39 +134,21 @@ class RunFollower:
         return [entry for _, entry in placed]
 
     def _note(self, entry: JournalEntry) -> None:
-        """Keep the rows that the run's status depends on."""
-        if isinstance(entry.row, AttemptStarted | SupervisionStarted):
-            self._first[entry.journal] = entry
-        elif isinstance(entry.row, AttemptEnded):
+        """Keep what the run's status depends on."""
+        if isinstance(entry.row, AttemptEnded):
             self._ended.setdefault(entry.attempt, entry.row)
-        self._last[entry.journal] = entry
-
-    @property
-    def ended(self) -> AttemptEnded | None:
-        """The row that ended the newest attempt; ``None`` if it wrote none yet."""
-        return self._ended.get(max((_attempt(name) for name in self._last), default=0))
+        self._newest = max(self._newest, entry.attempt)
+        self._last_row_at = entry.time
 
     @property
     def status(self) -> Status:
-        """Recorded status of the newest attempt; before its end, ``running`` or ``lost`` by signs of life."""
-        if self.ended is not None:
-            return self.ended.status
-        newest = max((_attempt(name) for name in self._last), default=0)
-        names = [name for name in self._last if _attempt(name) == newest]
-        found = [
-            is_alive(entry.row.pid, entry.time, entry.row.process)
-            for name in names
-            if (entry := self._first.get(name)) is not None
-            and isinstance(entry.row, AttemptStarted | SupervisionStarted)
-            and entry.row.host == socket.gethostname()
-        ]
-        if known := [alive for alive in found if alive is not None]:
-            # If it has ended after the last reading, the end is among the rows that are not read yet.
-            lives = any(known) or any(self._tails[name].has_grown() for name in names)
-            return Status.RUNNING if lives else Status.LOST
-        silent = datetime.now(UTC) - max((self._last[name].time for name in names), default=datetime.now(UTC))
-        supervised = any(isinstance(self._first[name].row, SupervisionStarted) for name in names if name in self._first)
-        return Status.RUNNING if silent < silence_limit(supervised=supervised) else Status.LOST
+        """Status of the newest attempt: what its rows say, else what the ledger says of a run without new rows."""
+        if (ended := self._ended.get(self._newest)) is not None:
+            return ended.status
+        if datetime.now(UTC) - self._last_row_at < _QUIET:
+            return Status.RUNNING
+        (run,) = read_ledger(self._run_dir).runs
+        return run.attempts[-1].status if run.attempts else Status.RUNNING
 
 
 def _attempt(journal: str) -> int:
