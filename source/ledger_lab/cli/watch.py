@@ -30,6 +30,8 @@ EXIT_ALERTS = 3
 
 _MINUTE_S = 60.0
 _THRESHOLDS = FlagGroup("thresholds")
+_LIMITS = ("hung_after", "idle_after", "queue_after", "forget_after")
+"""Flags of the thresholds, whose fields in :class:`~ledger_lab.reports.watch.Limits` end with ``_s``."""
 _LEAST_FOLLOW_S, _MOST_FOLLOW_S = 1.0, 86_400.0
 _MOST_MIN = 5_256_000.0
 """Ten years [min]."""
@@ -121,7 +123,7 @@ class WatchRequest(Request):
         Raises:
             UserError: If a number is out of range, or two flags contradict each other.
         """
-        for name in ("hung_after", "idle_after", "queue_after", "forget_after"):
+        for name in _LIMITS:
             if not 0 < (value := getattr(self, name)) <= _MOST_MIN:
                 raise UserError(f"--{name} {value:g}: must be a number of minutes above 0, and at most {_MOST_MIN:g}")
         if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow <= _MOST_FOLLOW_S:
@@ -133,12 +135,7 @@ class WatchRequest(Request):
 
     def limits(self) -> Limits:
         """Return the thresholds."""
-        return Limits(
-            hung_after_s=self.hung_after * _MINUTE_S,
-            idle_after_s=self.idle_after * _MINUTE_S,
-            queue_after_s=self.queue_after * _MINUTE_S,
-            forget_after_s=self.forget_after * _MINUTE_S,
-        )
+        return Limits(**{f"{name}_s": _MINUTE_S * getattr(self, name) for name in _LIMITS})
 
 
 def watch(argv: Sequence[str]) -> int:
