@@ -11,23 +11,18 @@ from ledger_lab.ledger import AttemptStarted, Journal, Status, declare_cohort, r
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.watch import Spend, State, Watch, watch_ledger
-from ledger_lab.studies.declared import load_study
 from tests.fakes.ledgers import SECOND, window
-from tests.fakes.watched import G6, make_run
+from tests.fakes.watched import G6, StudyPlan, make_run
 
-STUDY = 'version = 1\nseeds = [1, 2, 3]\narguments = ["--task", "T"]\n'
+STUDY = StudyPlan(seeds=(1, 2, 3))
 
 
-def look(root: Path, study: str | None = None) -> Watch:
-    studies = []
-    if study is not None:
-        (root.parent / "s.toml").write_text(study)
-        studies = [load_study(str(root.parent / "s.toml"))]
+def look(root: Path, *studies: StudyPlan) -> Watch:
     return watch_ledger(read_ledger(root), now=datetime.now(UTC), studies=studies)
 
 
-def the_study(root: Path, study: str = STUDY) -> Spend:
-    (found,) = look(root, study).studies
+def the_study(root: Path) -> Spend:
+    (found,) = look(root, STUDY).studies
     return found
 
 
