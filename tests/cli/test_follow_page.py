@@ -110,13 +110,6 @@ def test_a_ledger_that_cannot_be_read_for_a_while_ends_no_follower(script: str, 
             process.kill()
 
 
-def test_no_ledger_is_refused_at_once(tmp_path: Path) -> None:
-    with following(tmp_path / "none", tmp_path / "page.html") as process:
-        _, err = process.communicate(timeout=60)
-    assert (process.returncode, len(err.splitlines())) == (2, 1)
-    assert not (tmp_path / "page.html").exists()
-
-
 @pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a small disk of its own")
 def test_a_full_disk_takes_one_line_and_the_page_goes_on_when_there_is_space(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import os
 import socket
-from datetime import datetime, timedelta, tzinfo
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -28,16 +28,6 @@ def ended(status: Status) -> AttemptEnded:
     )
 
 
-class SetClock:
-    """A wall clock that somebody sets: the seconds that it shows, one after the other."""
-
-    def __init__(self, seconds: list[int]) -> None:
-        self._seconds = iter(seconds)
-
-    def now(self, tz: tzinfo) -> datetime:
-        return datetime(2026, 1, 1, 0, 0, next(self._seconds), tzinfo=tz)
-
-
 def test_rows_are_returned_once_and_an_incomplete_row_is_left(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
         follower = RunFollower(tmp_path)
@@ -54,34 +44,6 @@ def test_rows_are_returned_once_and_an_incomplete_row_is_left(tmp_path: Path) ->
         (event,) = follower.poll()
         assert (event.sequence, event.row.env_steps) == (2, 40)  # type: ignore[attr-defined]
         assert follower.status is Status.RUNNING
-
-
-def test_a_long_journal_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ledger_lab.reports.mirrors.follow._CHUNK_BYTES", 300)
-    run_dir = write_run(tmp_path, "aa")
-    follower = RunFollower(run_dir)
-    events = []
-    while part := follower.poll():
-        events += part
-    assert [event.sequence for event in events] == list(range(len(events)))
-    assert len(events) == len((run_dir / "journal-1-0.jsonl").read_text().splitlines())
-    assert follower.status is Status.COMPLETED
-
-
-def test_a_clock_that_is_set_back_leaves_each_journal_in_its_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ledger_lab.ledger.journal.datetime", SetClock([10, 10, 20, 5, 6, 7]))
-    with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        journal.append(declared("aa"))
-        journal.append(started(2**22 + 1))
-        for iteration in (1, 2, 3):
-            journal.append(window(iteration, 40 * iteration, {"learn": SECOND}, iteration * SECOND))
-    events = RunFollower(tmp_path).poll()
-    assert [event.sequence for event in events] == [0, 1, 2, 3, 4]
-    batch = Translator().translate(events, {})
-    assert batch.cursor == {"journal-1-0.jsonl": 5}
-    assert [point.values["train/env_steps_per_s"] for point in batch.points] == [40.0] * 3
 
 
 def test_all_rows_of_an_attempt_come_before_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from ledger_lab.reports import CohortSummary, RunSummary, render_report, summari
 from ledger_lab.reports.page import build_model, render_page
 from tests.fakes.browser import open_browser, visit
 from tests.fakes.hostile import HostileField, write_hostile_runs
-from tests.fakes.ledgers import write_run
 
 TEXT = (
     '"><meta http-equiv="refresh" content="0;url=https://FIELD.invalid/"></bdi></script><script>alert("FIELD")</script>'
@@ -83,13 +81,3 @@ def test_no_field_starts_a_script_or_leaves_the_page(shown: list[Shown], tmp_pat
             )
             assert page.title() == f"LedgerLab: {TEXT}"
             page.context.close()
-
-
-def test_a_seed_that_is_no_number_stays_text(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa")
-    (run,) = read_ledger(tmp_path).runs
-    declared = dataclasses.replace(run.declared, seed=TEXT)  # type: ignore[arg-type]
-    run = dataclasses.replace(run, declared=declared)
-    page = render_page(build_model([run], [summarize_run(run)], [], source="logs", created_at="today"))
-    assert "seed &#34;&gt;&lt;meta http-equiv=&#34;refresh&#34;" in page
-    assert '<meta http-equiv="refresh"' not in page

@@ -29,7 +29,7 @@ from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import PageModel, build_model
 from ledger_lab.reports.page.episodes import SHORT, SUCCESS, collect_outcomes
 from ledger_lab.reports.page.series import return_curve, telemetry_series
-from tests.fakes.ledgers import SECOND, declared, outcomes, result, write_run
+from tests.fakes.ledgers import SECOND, declared, result, write_run
 
 
 def model_of(root: Path) -> PageModel:
@@ -133,19 +133,6 @@ def test_scores_carry_their_counts_and_intervals(tmp_path: Path) -> None:
     assert (last.wall_s, last.confirmation_successes, last.confirmation_episodes, last.confirmed) == (8.0, 9, 10, True)
     assert model.runs[0].summary.wall_to_target_s == 9.0
     assert (model.yardsticks[0].task, model.yardsticks[0].episodes) == ("T", 10)
-
-
-def test_a_confirmation_has_its_own_number_of_episodes(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=8)
-    proof = dataclasses.replace(result("aa", "model_2.pt", 9, "p1-more", "confirmation"), outcomes=outcomes(19, 20))
-    later = result("aa", "model_2.pt", 5, "p1-again", "confirmation")
-    with Journal(run_dir / "journal-2-0.jsonl") as journal:
-        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=0))
-        journal.append(proof)
-        journal.append(later)  # what is proven stays proven
-    last = model_of(tmp_path).runs[0].scores[-1]
-    assert (last.heldout_successes, last.heldout_episodes) == (9, 10)
-    assert (last.confirmation_successes, last.confirmation_episodes, last.confirmed) == (19, 20, True)
 
 
 def test_cohorts_without_a_run_and_runs_left_out_are_counted(tmp_path: Path) -> None:

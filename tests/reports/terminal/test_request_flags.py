@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.terminal.flags import TERMS, Program
+from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import (
     FlagGroup,
     Named,
@@ -85,22 +85,6 @@ def test_help_shows_flags_in_their_groups() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Several(Request):
-    """A request that must name at least one thing, and how to take it."""
-
-    program = Program(name="several.py", description="Do it.", examples=("several.py FILE --kind x",))
-    files: tuple[Path, ...] = flag(MISSING, "Files.", metavar="FILE", positional=True)
-    kind: Literal["x", "y"] = flag(MISSING, "Of which kind.")
-
-
-def test_what_has_no_default_must_be_given() -> None:
-    assert Several.parse(["a", "b", "--kind", "y"]) == Several(files=(Path("a"), Path("b")), kind="y")
-    for argv, missing in ((["--kind", "x"], "FILE"), (["a"], "--kind")):
-        with pytest.raises(UserError, match=f"required: {missing}"):
-            Several.parse(argv)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plain(Request):
     """A request that opens no simulation."""
 
@@ -161,13 +145,6 @@ def test_help_explains_overrides_only_where_a_program_takes_them(capsys: pytest.
         assert print_help(request, ["--help"])
         shown[request] = "overrides:" in capsys.readouterr().out
     assert shown == {Fixed: False, Changed: True}
-
-
-def test_help_defines_the_terms_of_a_program() -> None:
-    described = Program(name="plain.py", description="Score a panel.", examples=(), terms=("panel", "run"))
-    assert all(TERMS[name] in described.parser().format_help() for name in ("panel", "run"))
-    without = Program(name="plain.py", description="Score a panel.", examples=())
-    assert "terms" not in without.parser().format_help()
 
 
 def test_headless_is_accepted_and_changes_nothing(

@@ -92,25 +92,12 @@ def test_a_lost_run_is_told_until_it_is_resumed_made_again_or_old(tmp_path: Path
     assert [each.run_id for each in look(tmp_path).runs] == ["bb"]
 
 
-def test_a_copied_ledger_tells_no_old_losses(tmp_path: Path) -> None:
-    directory = make_run(tmp_path, "aa", ago_s=30 * 3600.0)
-    for path in directory.iterdir():
-        os.utime(path)
-    assert look(tmp_path).alerts == () and look(tmp_path).runs == ()
-
-
 def test_a_lost_run_whose_job_has_just_started_again_is_resumed(tmp_path: Path) -> None:
     directory = make_run(tmp_path, "aa", ago_s=1000.0)
     assert not look(tmp_path, [queued(directory, ago_s=60.0)]).alerts
     alert = one(tmp_path, [queued(directory, ago_s=1000.0)])
     assert (alert.kind, alert.severity, alert.subject) == (AlertKind.SILENT, Severity.CRITICAL, "77_0")
     assert alert.way_out.endswith("end it: scancel 77")
-
-
-def test_a_lost_run_is_told_if_its_job_does_not_say_when_it_started(tmp_path: Path) -> None:
-    directory = make_run(tmp_path, "aa", ago_s=1000.0)
-    assert one(tmp_path, [queued(directory, started_at=None)]).kind is AlertKind.LOST
-    assert not look(tmp_path, [queued(directory, runs=False)]).alerts, "it waits, and will resume the run"
 
 
 def test_a_run_that_is_only_declared_starts_and_is_then_lost(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.time_left import ForecastScenario, Scenario, bench_time_left, cover, cover_forecast
-from ledger_lab.errors import UserError
+from benchmarks.time_left import ForecastScenario, Scenario, cover, cover_forecast
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.ledger.costs import RunTime
 from ledger_lab.reports.watch.estimates import (
@@ -111,8 +110,3 @@ def test_intervals_hold_what_a_study_takes_in_the_end() -> None:
     scenario = ForecastScenario(ended=5, missing=5, spread=0.3, misses=0.0)
     found = cover_forecast(scenario, 300, np.random.default_rng(1))
     assert 0.75 <= found.covered / found.studies <= 0.87
-
-
-def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(UserError, match="--cohorts must be at least 1"):
-        bench_time_left(["--cohorts", "0"])

@@ -14,13 +14,12 @@ from xml.etree import ElementTree
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.costs import pareto_front
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.figures import Drawing, save_drawings
-from ledger_lab.studies.figures.scaling import PHASE_LOOKS, PricedSize, draw_published, draw_studies
+from ledger_lab.studies.figures.scaling import PHASE_LOOKS, draw_published, draw_studies
 from ledger_lab.studies.scaling import Figure, ScaledRun, find_studies
 from ledger_lab.studies.scaling.published import read_published
-from tests.fakes.scaled import HORIZON, scaled
+from tests.fakes.scaled import HORIZON
 from tests.fakes.scaling_studies import noisy_run, weak_and_strong
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -144,20 +143,6 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         assert not re.search(r"[\x00-\x08\x1b\u202e]", path.read_text(encoding="utf-8"))
 
 
-def test_sizes_that_another_size_beats_are_not_on_the_front() -> None:
-    def size(label: str, *medians: float) -> PricedSize:
-        return PricedSize(series="s", label=label, runs=(), medians=medians or None)  # type: ignore[arg-type]
-
-    sizes = [
-        size("slow", 9, 1),
-        size("beaten", 9, 2),
-        size("fast", 1, 5),
-        size("half missed"),
-        size("as good", 1, 5),
-    ]
-    assert [each.label for each in pareto_front(sizes, lambda size: size.medians)] == ["fast", "as good", "slow"]
-
-
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
     runs = [replace(noisy_run(n, 8, 1, reached=False), billable_usd=None, fps_total=None) for n in (1, 2)]
     names = [drawing.name for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
@@ -217,16 +202,6 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
     with pytest.raises(UserError, match=re.escape("pip install 'ledger_lab[figures]'")):
         save_drawings(tmp_path / "new", [drawing])
     assert not (tmp_path / "new").exists()
-
-
-def test_a_missing_law_of_the_batch_is_told_and_machines_are_named() -> None:
-    """Two sizes of equally many processes differ in their machines."""
-    runs = [scaled(1, 64), scaled(4, 64, machines=1, run_id="one"), scaled(4, 64, machines=2, run_id="two")]
-    groups = draw_studies(find_studies(runs))
-    notes = [note for group in groups for note in group.notes]
-    assert any(note.startswith("not fitted: samples to the target need 3 batches") for note in notes)
-    (money,) = (each for group in groups for each in group.drawings if "cost-against" in each.name)
-    assert b"4 \xc3\x97 64 on 2 machines" in money.render("svg")
 
 
 def test_cautions_and_the_noise_scale_stand_below_the_figures_that_they_concern() -> None:
