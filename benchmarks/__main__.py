@@ -37,7 +37,7 @@ BENCHMARKS = {
     "recommend": "how often `report.py --recommend` chooses the best machine, and its intervals hold the true figures",
     "replay": "size and speed of the replay memory, compared with SKRL's, and time to save it",
     "reward_hacking": "how often the health event of this name is reported, with and without a cause",
-    "scaling_fits": "how often intervals of contention, coherency and critical batch hold the true figures",
+    "scaling_fits": "how often intervals of contention and critical batch hold the true figures",
     "search_races": "how good the recipes are that searches find",
     "shared_ledger": "time to report on a ledger on a shared file system, compared with a local disk",
     "startup": "processor time of the start and the end of a training",

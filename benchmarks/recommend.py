@@ -89,8 +89,7 @@ class Truth:
             ),
             status="target_reached", reached=True, env_steps=steps, limit_steps=10 * steps, wall_s=wall_s,
             cost_to_target_usd=time_s / 3600 * self.usd_per_hour(size),
-            billable_usd=wall_s / 3600 * self.usd_per_hour(size), peak_gpu_memory_gb=None, peak_host_memory_gb=None,
-            peak_device_memory_gb=(), mean_power_w=(), mean_utilization=(), waits=(),
+            billable_usd=wall_s / 3600 * self.usd_per_hour(size),
         )  # fmt: skip
         return PricedRun(run=run, price=price)
 

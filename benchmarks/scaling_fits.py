@@ -59,7 +59,7 @@ def bench_scaling_fits(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks scaling_fits",
-        description="Simulate runs whose contention, coherency, critical batch and gradient noise are known, fit the "
+        description="Simulate runs whose contention, critical batch and gradient noise are known, fit the "
         "laws to them, and count how often the 95 % intervals hold the true figures. Each size has three runs. Some "
         "runs end short of their target.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks scaling_fits --trials 100",
@@ -102,10 +102,6 @@ def _rates() -> Iterator[Estimate]:
         for law in (Law.AMDAHL, Law.GUSTAFSON):
             about = f"{law}, up to {largest} processes, spread {percent(spread, 0)}"
             yield f"contention: {about}", contention, rate_of(law, sizes, contention, 0.0, spread, _contention)
-    for coherency, spread in itertools.product((0.0, 0.001, 0.01), _SPREADS):
-        about = f"{Law.UNIVERSAL}, up to 64 processes, spread {percent(spread, 0)}"
-        for name, truth, read in (("contention", 0.05, _contention), ("coherency", coherency, _coherency)):
-            yield f"{name}: {about}", truth, rate_of(Law.UNIVERSAL, _sizes(64), 0.05, coherency, spread, read)
 
 
 def _sizes(largest: int) -> list[int]:
@@ -115,10 +111,6 @@ def _sizes(largest: int) -> list[int]:
 
 def _contention(fit: RateFit) -> Figure | None:
     return fit.contention
-
-
-def _coherency(fit: RateFit) -> Figure | None:
-    return fit.coherency
 
 
 def rate_of(

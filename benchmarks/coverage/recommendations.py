@@ -43,8 +43,7 @@ def _run(machine: int, seed: int, time_s: float, limit_s: float) -> PricedRun:
         ),
         status="target_reached" if reached else "interrupted", reached=reached, env_steps=steps,
         limit_steps=10**6 * steps if reached else steps, wall_s=wall_s, cost_to_target_usd=None,
-        billable_usd=wall_s / 100, peak_gpu_memory_gb=None, peak_host_memory_gb=None, peak_device_memory_gb=(),
-        mean_power_w=(), mean_utilization=(), waits=(), interrupted=not reached,
+        billable_usd=wall_s / 100, interrupted=not reached,
     )  # fmt: skip
     return PricedRun(run=run, price=price)
 

@@ -51,9 +51,6 @@ def scaled(
         "status": "target_reached" if reached else "completed", "reached": reached, "env_steps": steps,
         "limit_steps": 2 * steps if reached else steps, "wall_s": time_s,
         "cost_to_target_usd": time_s / 1000 if reached else None, "billable_usd": time_s / 1000,
-        "peak_gpu_memory_gb": None, "peak_host_memory_gb": None, "peak_device_memory_gb": (), "mean_power_w": (),
-        "mean_utilization": (),
-        "waits": (),
     }  # fmt: skip
     return ScaledRun(**{**fields, **changes})
 

@@ -27,7 +27,7 @@ from ledger_lab.reports.compare import require_pooled, select_side
 from ledger_lab.reports.yardsticks import by_yardstick
 from ledger_lab.studies.recommend.options import PricedRun, measured_options
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick
-from ledger_lab.studies.reports.scaled_runs import scaled_runs
+from ledger_lab.studies.scaling.scaled_runs import scaled_runs
 from ledger_lab.studies.scaling.studies import find_studies
 from tests.fakes.ledgers import declared, write_run
 

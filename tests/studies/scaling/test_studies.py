@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.studies.scaling import Kind, ScalingPoint, find_studies
+from ledger_lab.studies.scaling import BatchFit, Kind, RateFit, Refusal, ScalingPoint, find_studies
 from ledger_lab.studies.scaling.studies import efficiency
 from tests.fakes.scaled import scaled
 
@@ -66,40 +66,35 @@ def test_steps_to_the_target_are_fitted_over_all_sizes_with_misses_as_censored()
     missed = scaled(1, 512, steps=250_000, reached=False)
     crashed = scaled(1, 512, steps=0, reached=False, status="crashed")
     for study in find_studies([*some, missed, crashed]):
-        fit = study.batch_fit
-        assert fit is not None and study.batch_refusal is None
+        fit = study.batch_law
+        assert isinstance(fit, BatchFit)
         assert (fit.runs, fit.censored) == (9, 1), "a run that never trained tells nothing"
         assert fit.critical_batch.value == pytest.approx(critical, rel=0.05)
     last_step = replace(scaled(1, 64, steps=1024), limit_steps=1024)
-    assert find_studies([last_step])[0].batch_refusal is not None, "reached with its last step: nothing contradictory"
+    assert isinstance(find_studies([last_step])[0].batch_law, Refusal), (
+        "reached with its last step: nothing contradictory"
+    )
     replaying = [replace(run, minibatches=None) for run in some]
     for study in find_studies(replaying):
-        assert study.batch_fit is None and study.batch_refusal is not None
-        assert "with a replay memory" in study.batch_refusal.reason
+        assert isinstance(study.batch_law, Refusal) and "with a replay memory" in study.batch_law.reason
 
 
 def test_a_missing_fit_says_why() -> None:
     weak = find_studies([scaled(1, 64), scaled(2, 64)])[0]
-    assert [refusal.reason for refusal in weak.refusals] == [
-        "Gustafson's law needs 3 sizes, and there are 2",
-        "universal scalability law needs 3 sizes, and there are 2",
-    ]
+    assert weak.rate_law == Refusal("Gustafson's law needs 3 sizes, and there are 2")
     other = find_studies([scaled(1, 64), scaled(1, 128)])[0]
-    assert "neither the environments in all nor those of a process" in other.refusals[0].reason
+    assert isinstance(other.rate_law, Refusal)
+    assert "neither the environments in all nor those of a process" in other.rate_law.reason
 
 
 def test_rates_of_equally_many_processes_on_different_machines_are_not_fitted_together() -> None:
     sizes = [(1, 1), (2, 1), (4, 1), (4, 2)]
     runs = [scaled(n, 64, machines=machines, run_id=f"{n}-{machines}") for n, machines in sizes]
     (mixed,) = find_studies(runs)
-    assert mixed.rate_fits == () and [str(refusal.reason) for refusal in mixed.refusals] == [
+    assert mixed.rate_law == Refusal(
         "4 processes ran on 1 and on 2 machines, and a law has one rate for each number of processes: name the runs or "
         "cohorts of one of them"
-    ]
+    )
     for left_out in ("4-1", "4-2"):
         (study,) = find_studies([run for run in runs if run.run_id != left_out])
-        assert {fit.sizes for fit in study.rate_fits} == {(1, 2, 4)}
-        assert [fit.full_name for fit in study.rate_fits] == [
-            "Gustafson's law",
-            "universal scalability law without coherency",
-        ]
+        assert isinstance(study.rate_law, RateFit) and study.rate_law.sizes == (1, 2, 4)

@@ -21,7 +21,7 @@ from ledger_lab.studies.recommend.options import PricedRun
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend
 from ledger_lab.studies.recommend.spot import SpotHistory
 from ledger_lab.studies.recommend.view import recommendation_json, render_notes, render_recommendation
-from ledger_lab.studies.reports.scaled_runs import scaled_runs
+from ledger_lab.studies.scaling.scaled_runs import scaled_runs
 
 
 def show_recommendation(

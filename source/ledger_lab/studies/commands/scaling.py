@@ -13,10 +13,10 @@ from ledger_lab.reports import render_repricing
 from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.terminal.console import make_console, write_json
-from ledger_lab.studies.reports.scaled_runs import scaled_runs
-from ledger_lab.studies.reports.scaling_view import published_json, render_published, render_studies, studies_json
 from ledger_lab.studies.scaling import find_studies
 from ledger_lab.studies.scaling.published import read_published
+from ledger_lab.studies.scaling.scaled_runs import scaled_runs
+from ledger_lab.studies.scaling.view import published_json, render_published, render_studies, studies_json
 
 
 def show_scaling(

@@ -33,15 +33,15 @@ from ledger_lab.reports.figures.look import (
     time_unit,
 )
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.studies.reports.scaled_runs import scaled_runs
-from ledger_lab.studies.reports.scaling_words import cautions, noise_line, price_line, refusal_line, setting_line
 from ledger_lab.studies.scaling import find_studies
 from ledger_lab.studies.scaling.batch import BatchFit
 from ledger_lab.studies.scaling.laws import Figure, RateFit
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.studies.scaling.published import PublishedStudy
-from ledger_lab.studies.scaling.rates import Kind, SizeRates
+from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates
+from ledger_lab.studies.scaling.scaled_runs import scaled_runs
 from ledger_lab.studies.scaling.studies import Efficiency, efficiency
+from ledger_lab.studies.scaling.words import cautions, law_lines, noise_line, price_line, setting_line
 from ledger_lab.units import percent, quantity, target_share, usd
 
 if TYPE_CHECKING:
@@ -163,10 +163,9 @@ def draw_published(study: PublishedStudy) -> Drawing:
     Args:
         study: The rates of one task.
     """
-    fits, _ = study.fit()
     runs = [(f"published-{rates.processes}", rates) for rates in study.points]
     title = f"{shown(study.task)} · {shown(study.hardware)} · {study.kind} scaling, as published"
-    return _draw_rates(f"published-{_slug(study.task)}-{study.kind}", title, runs, fits)
+    return _draw_rates(f"published-{_slug(study.task)}-{study.kind}", title, runs, study.rate_law)
 
 
 def _target_group(settings: dict[Setting, list[ScalingStudy]]) -> list[DrawingGroup]:
@@ -200,12 +199,11 @@ def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[D
     every = [run for point in _points(studies) for run in point.runs]
     runs = [run for run in every if run.identity.steps]
     if len({run.batch for run in runs}) > 1:
-        drawing = _draw_steps(
-            f"{name}-steps-against-batch", f"{words}: steps to the target", runs, studies[0].batch_fit
-        )
+        law = studies[0].batch_law
+        drawing = _draw_steps(f"{name}-steps-against-batch", f"{words}: steps to the target", runs, law)
         notes = [setting_line(setting)]
-        if (missing := studies[0].batch_refusal) is not None:
-            notes.append(refusal_line(missing))
+        if isinstance(law, Refusal):
+            notes += law_lines(law)
         if untrained := len(every) - len(runs):
             notes.append(f"not drawn: {untrained} of the runs, because they ended before their first iteration")
         notes += [] if (noise := noise_line(runs)) is None else [noise]
@@ -218,17 +216,16 @@ def _study_group(study: ScalingStudy, name: str, title: str) -> DrawingGroup:
     drawings = []
     if any(run.fps_total for run in study.runs):
         runs = [(run.run_id, run) for run in study.runs]
-        drawings.append(_draw_rates(f"{name}-rate", f"{title}: rate", runs, study.rate_fits))
+        drawings.append(_draw_rates(f"{name}-rate", f"{title}: rate", runs, study.rate_law))
     if any(run.identity.time_s > 0 for run in study.runs):
         drawings.append(_draw_times(f"{name}-time", f"{title}: time to the target", study.points))
     if any(sum(run.phases.values()) > 0 for run in study.runs):
         drawings.append(_draw_phases(f"{name}-phases", f"{title}: phases", study.points))
-    notes = [setting_line(study.setting), *cautions(study), *map(refusal_line, study.refusals)]
-    notes += [
-        f"not drawn: {fit.full_name} does not fit the runs (p = {fit.misfit_p_value:.2g})"
-        for fit in study.rate_fits
-        if not fit.fits
-    ]
+    law, notes = study.rate_law, [setting_line(study.setting), *cautions(study)]
+    if isinstance(law, Refusal):
+        notes += law_lines(law)
+    elif not law.fits:
+        notes.append(f"not drawn: {law.law.full_name} does not fit the runs (p = {law.misfit_p_value:.2g})")
     notes += [] if (noise := noise_line(study.runs)) is None else [noise]
     return DrawingGroup(title=title, drawings=tuple(drawings), notes=tuple(notes))
 
@@ -290,10 +287,10 @@ def _missed(runs: Iterable[ScaledRun]) -> frozenset[str]:
     return frozenset(run.run_id for run in runs if not run.reached)
 
 
-def _draw_rates(name: str, title: str, runs: Sequence[tuple[str, Rates]], fits: Sequence[RateFit]) -> Drawing:
-    """Draw rates and efficiency of runs with several numbers of processes, with the ideal line and the fitted laws."""
+def _draw_rates(name: str, title: str, runs: Sequence[tuple[str, Rates]], law: RateFit | Refusal) -> Drawing:
+    """Draw rates and efficiency of runs with several numbers of processes, with the ideal line and the fitted law."""
     sizes = sorted({rates.processes for _, rates in runs})
-    usable = [fit for fit in fits if fit.fits]
+    usable = [law] if isinstance(law, RateFit) and law.fits else []
 
     def paint(canvas: figure.Figure) -> None:
         left, right = canvas.subplots(1, 2)
@@ -374,9 +371,7 @@ def _paint_law(axes: Axes, fit: RateFit, place: int, divisor: Callable[[float], 
 
 def _law_words(fit: RateFit) -> list[str]:
     """Return a law and its coefficients."""
-    words = [fit.full_name, f"contention {_with_interval(fit.contention, '{:.2g}'.format)}"]
-    if fit.coherency is not None:
-        words.append(f"coherency {_with_interval(fit.coherency, '{:.2g}'.format)}")
+    words = [fit.law.full_name, f"contention {_with_interval(fit.contention, '{:.2g}'.format)}"]
     if fit.misfit_p_value is None:  # then no test tells whether it may be right
         words.append(f"largest deviation of a size {percent(fit.largest_deviation, 0)}")
     return words
@@ -396,10 +391,10 @@ def _medians(series: Sequence[tuple[str, int, float]]) -> dict[int, float]:
     return {size: statistics.median(value for _, n, value in series if n == size) for size in sizes}
 
 
-def _draw_steps(name: str, title: str, runs: Sequence[ScaledRun], fit: BatchFit | None) -> Drawing:
+def _draw_steps(name: str, title: str, runs: Sequence[ScaledRun], law: BatchFit | Refusal) -> Drawing:
     """Draw the environment steps to the target against the batch, with the law that was fitted to them, if any."""
     batches = sorted({run.batch for run in runs})
-    missed = _missed(runs)
+    missed, fit = _missed(runs), None if isinstance(law, Refusal) else law
 
     def paint(canvas: figure.Figure) -> None:
         axes = canvas.subplots()

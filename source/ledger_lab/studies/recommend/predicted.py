@@ -17,8 +17,8 @@ from scipy.stats import f as f_distribution
 from ledger_lab.ledger.costs import FEWEST_RUNS, Price, billable_usd, billed_instances, cost_draws
 from ledger_lab.studies.recommend.estimates import FREE, Estimate, Z, samples_to_target
 from ledger_lab.studies.recommend.options import Basis, Configuration, Option, PricedRun, configuration_of
-from ledger_lab.studies.reports.scaling_rows import size_name
-from ledger_lab.studies.scaling import Figure, Kind, ScalingPoint, ScalingStudy, find_studies
+from ledger_lab.studies.scaling import BatchFit, Figure, Kind, RateFit, ScalingPoint, ScalingStudy, find_studies
+from ledger_lab.studies.scaling.table import size_name
 
 _DRAWS = 4000
 _DIFFER = 0.05
@@ -181,8 +181,8 @@ def _predicted(
     """
     runs = study.runs
     reached = [run for run in runs if run.reached]
-    law = next((fit for fit in study.rate_fits if fit.fits), None)
-    if law is None or not reached or len(runs) < FEWEST_RUNS:
+    law = study.rate_law
+    if not isinstance(law, RateFit) or not law.fits or not reached or len(runs) < FEWEST_RUNS:
         return None
     try:
         rate = law.at(configuration.processes)
@@ -198,7 +198,7 @@ def _predicted(
     low, high = (start_up_s + training_s * math.exp(sign * reach) for sign in (-1, 1))
     time = Estimate(value=start_up_s + training_s, interval=(low, high), run_spread=_spread(study))
     cost = _cost(time, study, price, configuration, confidence)
-    notes = [f"{law.full_name} from {len(law.sizes)} sizes, {behind}"]
+    notes = [f"{law.law.full_name} from {len(law.sizes)} sizes, {behind}"]
     if cost is None:
         notes.append(f"no cost: {_why_no_cost(study, price)}")
     notes += ["nothing was measured on this machine"] if elsewhere else []
@@ -227,13 +227,13 @@ def _samples(study: ScalingStudy, configuration: Configuration) -> tuple[float, 
         measured = samples_to_target(same)
         return measured.value, measured.deviation, "samples of runs with this batch"
     except ValueError:
-        if study.batch_fit is None:
+        if not isinstance(study.batch_law, BatchFit):
             raise
-    fitted = study.batch_fit.at(batch)
+    fitted = study.batch_law.at(batch)
     deviation = _deviation(fitted)
     if deviation is None:
         raise ValueError("the spread between runs is unknown")
-    return fitted.value, deviation, f"samples by the law of {len(study.batch_fit.batches)} batches"
+    return fitted.value, deviation, f"samples by the law of {len(study.batch_law.batches)} batches"
 
 
 def _cost(

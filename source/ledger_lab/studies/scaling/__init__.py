@@ -2,7 +2,7 @@
 
 from ledger_lab.studies.scaling.batch import BatchFit, TargetRun
 from ledger_lab.studies.scaling.laws import Figure, Law, RateFit
-from ledger_lab.studies.scaling.points import Identity, RankWait, ScaledRun, ScalingPoint, ScalingStudy, Setting
+from ledger_lab.studies.scaling.points import Identity, ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates
 from ledger_lab.studies.scaling.studies import find_studies
 
@@ -12,7 +12,6 @@ __all__ = [
     "Identity",
     "Kind",
     "Law",
-    "RankWait",
     "RateFit",
     "Refusal",
     "ScaledRun",

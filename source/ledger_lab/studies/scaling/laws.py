@@ -1,10 +1,9 @@
-"""Laws of how a rate grows with the number of processes: Amdahl's, Gustafson's, and the universal scalability law.
+"""Laws of how a rate grows with the number of processes: Amdahl's and Gustafson's.
 
-With ``X(N)`` the environment steps per second of N processes, ``λ = X(1)``, contention ``σ`` and coherency ``κ``:
+With ``X(N)`` the environment steps per second of N processes, ``λ = X(1)`` and contention ``σ``:
 
 - Amdahl (1967): ``X(N) = λ N / (1 + σ (N - 1))``, for a problem whose size stays the same (strong scaling).
 - Gustafson (1988): ``X(N) = λ (N - σ (N - 1))``, for a problem that grows with N (weak scaling).
-- Universal scalability law (Gunther 1993): ``X(N) = λ N / (1 + σ (N - 1) + κ N (N - 1))``. With few sizes, κ is 0.
 
 In each law, a time per unit of work or a rate is a sum with coefficients of at least 0.
 """
@@ -21,15 +20,11 @@ from ledger_lab.studies.scaling.positive_fit import Floats, PositiveFit, fit_pos
 
 FEWEST_SIZES = 3
 """Fewest sizes for a law with contention alone: with two sizes, every such law fits exactly."""
-FEWEST_SIZES_OF_COHERENCY = 6
-"""Fewest sizes for coherency. With fewer, it can't be told from contention."""
 MISFIT_P_VALUE = 0.01
 """p-value below which a law does not fit: its deviations are too large for the spread between runs of the same size."""
 
 _DRAWS = 2000
 _LEVELS = (0.025, 0.975)
-_NEGLIGIBLE = 1e-3
-"""Share of the time at the largest size below which a term may as well be 0; a fitted one is never quite 0."""
 
 
 class Law(StrEnum):
@@ -37,12 +32,11 @@ class Law(StrEnum):
 
     AMDAHL = "Amdahl"
     GUSTAFSON = "Gustafson"
-    UNIVERSAL = "universal scalability"
 
     @property
     def full_name(self) -> str:
         """Its name in a sentence."""
-        return f"{self} law" if self is Law.UNIVERSAL else f"{self}'s law"
+        return f"{self}'s law"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +53,7 @@ class RateFit:
 
     It predicts nothing beyond the measured sizes. Other laws fit the same runs as well, but differ there by more than
     the interval, and the test for lack of fit does not tell them apart. For example, with four sizes, a spread of 10 %
-    between runs, and coherency that the law does not contain, at least half of the wrong laws would pass the test, and
+    between runs, and a term that the law does not contain, at least half of the wrong laws would pass the test, and
     hardly any interval would contain the rate at twice the largest size.
     """
 
@@ -81,7 +75,6 @@ class RateFit:
             raise ValueError("each run needs a size of at least 1 and a positive rate")
         if len(self.sizes) < FEWEST_SIZES:
             raise ValueError(f"{law.full_name} needs {FEWEST_SIZES} sizes, and there are {len(self.sizes)}")
-        self._has_coherency = law is Law.UNIVERSAL and len(self.sizes) >= FEWEST_SIZES_OF_COHERENCY
         counts, speeds = np.asarray(sizes, float), np.asarray(rates, float)
         measured = speeds if law is Law.GUSTAFSON else counts / speeds
         terms = self._terms(counts)
@@ -93,14 +86,6 @@ class RateFit:
             float(np.expm1(abs((logs - fitted)[counts == size].mean()))) for size in self.sizes
         )
         """Largest relative deviation of a size from the law, by the geometric mean of its runs."""
-        self._without = RateFit(Law.AMDAHL, sizes, rates, seed=seed) if self._coherency_may_be_0() else None
-        """The same law without coherency; ``None`` if there is none, or it is surely above 0."""
-
-    @property
-    def full_name(self) -> str:
-        """The law's name in a sentence, and whether its coherency is left out."""
-        left_out = self.law is Law.UNIVERSAL and not self._has_coherency
-        return f"{self.law.full_name}{' without coherency' if left_out else ''}"
 
     @property
     def fits(self) -> bool:
@@ -117,23 +102,12 @@ class RateFit:
 
     @property
     def contention(self) -> Figure:
-        """σ: the share of the work that does not become faster with more processes.
-
-        Coherency can't be below 0, so it takes a part of the contention where there is none. If it may be 0, the
-        interval also contains that of the law without coherency.
-        """
-        share = self._share(0 if self.law is Law.GUSTAFSON else 1)
-        without = None if self._without is None else self._without.contention.interval
-        if share.interval is None or without is None:
-            return share
-        return Figure(
-            value=share.value, interval=(min(share.interval[0], without[0]), max(share.interval[1], without[1]))
-        )
-
-    @property
-    def coherency(self) -> Figure | None:
-        """κ: the additional time per pair of processes; ``None`` for laws without it, and with too few sizes."""
-        return self._share(2) if self._has_coherency else None
+        """σ: the share of the work that does not become faster with more processes."""
+        term = 0 if self.law is Law.GUSTAFSON else 1
+        single = self._terms(np.ones(1))[0]
+        of_draws = self._fit.draws[:, term] / (self._fit.draws @ single)
+        value = self._fit.coefficients[term] / (self._fit.coefficients @ single)
+        return Figure(value=float(value), interval=self._interval(of_draws))
 
     def at(self, processes: int) -> Figure:
         """Return the fitted rate of a number of processes.
@@ -145,7 +119,7 @@ class RateFit:
             ValueError: If the law does not fit, or the size is outside of the measured ones.
         """
         if not self.fits:
-            raise ValueError(f"{self.full_name} does not fit the runs (p = {self.misfit_p_value:.2g})")
+            raise ValueError(f"{self.law.full_name} does not fit the runs (p = {self.misfit_p_value:.2g})")
         smallest, largest = self.sizes[0], self.sizes[-1]
         if not smallest <= processes <= largest:
             raise ValueError(f"{processes} processes are outside of the measured sizes, {smallest} to {largest}")
@@ -159,13 +133,6 @@ class RateFit:
         sums = coefficients @ self._terms(np.array([processes]))[0]
         return sums if self.law is Law.GUSTAFSON else processes / sums
 
-    def _share(self, term: int) -> Figure:
-        """Return a coefficient relative to one process."""
-        single = self._terms(np.ones(1))[0]
-        of_draws = self._fit.draws[:, term] / (self._fit.draws @ single)
-        value = self._fit.coefficients[term] / (self._fit.coefficients @ single)
-        return Figure(value=float(value), interval=self._interval(of_draws))
-
     def _interval(self, draws: Floats) -> tuple[float, float] | None:
         """Return the interval of a figure; ``None`` if nothing is known about the spread between runs."""
         if self.misfit_p_value is None:
@@ -173,20 +140,10 @@ class RateFit:
         low, high = np.quantile(draws, _LEVELS)
         return float(low), float(high)
 
-    def _coherency_may_be_0(self) -> bool:
-        """Whether the draws do not tell the coherency from 0."""
-        if not self._has_coherency:
-            return False
-        largest = self._terms(np.array([float(self.sizes[-1])]))[0]
-        shares = self._fit.draws[:, 2] * largest[2] / (self._fit.draws @ largest)
-        return float(np.quantile(shares, _LEVELS[0])) < _NEGLIGIBLE
-
     def _terms(self, processes: Floats) -> Floats:
         """Return the terms of the law's sum; shape (sizes, terms)."""
-        ones, others = np.ones_like(processes), processes - 1
-        if self.law is Law.GUSTAFSON:
-            return np.stack([ones, processes], axis=1)
-        return np.stack([ones, others, *([processes * others] if self._has_coherency else [])], axis=1)
+        ones = np.ones_like(processes)
+        return np.stack([ones, processes if self.law is Law.GUSTAFSON else processes - 1], axis=1)
 
 
 def _misfit(measured: Floats, fitted: Floats, sizes: Floats, fit: PositiveFit) -> float | None:

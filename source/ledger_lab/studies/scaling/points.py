@@ -1,6 +1,6 @@
 """Trainings as points of a scaling study: how large, how fast, how many steps to the target, how long, how much.
 
-Everything here is plain figures. :mod:`ledger_lab.studies.reports.scaled_runs` reads them from a ledger, and
+Everything here is plain figures. :mod:`ledger_lab.studies.scaling.scaled_runs` reads them from a ledger, and
 :mod:`ledger_lab.studies.scaling.published` from tables that others published.
 """
 
@@ -13,17 +13,6 @@ from dataclasses import dataclass, field
 from ledger_lab.studies.scaling.batch import BatchFit
 from ledger_lab.studies.scaling.laws import Figure, RateFit
 from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankWait:
-    """How long one process waited for the others."""
-
-    rank: int
-    host: str
-    synchronize_share: float
-    """Seconds of ``synchronize`` ÷ seconds of the process's training phases, in [0, 1]. The others wait for the rank
-    with the smallest share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,17 +132,6 @@ class ScaledRun:
     """What the time to the target costs at the run's price [USD]; ``None`` without target or price."""
     billable_usd: float | None
     """What the whole run cost [USD]."""
-    peak_gpu_memory_gb: float | None
-    """Peak of the process with the largest peak [GB]."""
-    peak_host_memory_gb: float | None
-    peak_device_memory_gb: tuple[float | None, ...]
-    """Peak memory in use on each metered accelerator, by all programs [GB]."""
-    mean_power_w: tuple[float | None, ...]
-    """Mean power of each metered accelerator [W]."""
-    mean_utilization: tuple[float | None, ...]
-    """Share of the time in which a kernel ran, of each metered accelerator, in [0, 1]."""
-    waits: tuple[RankWait, ...]
-    """By rank; empty for a run of one process."""
     interrupted: bool = False
     """Whether something outside of it ended it short of the target."""
     repeated: bool = False
@@ -300,14 +278,11 @@ class ScalingStudy:
     kind: Kind
     points: tuple[ScalingPoint, ...]
     """In ascending order of size; at least one."""
-    rate_fits: tuple[RateFit, ...] = field(default=(), compare=False)
-    """Fits of the total rate."""
-    refusals: tuple[Refusal, ...] = ()
-    """Why further fits of the rate are missing."""
-    batch_fit: BatchFit | None = field(default=None, compare=False)
-    """Fit of the steps to the target against the batch, to *all* runs of this setting: also those of other studies."""
-    batch_refusal: Refusal | None = None
-    """Why :attr:`batch_fit` is missing."""
+    rate_law: RateFit | Refusal = field(compare=False)
+    """The law of the total rate, fitted to its runs; or why there is none."""
+    batch_law: BatchFit | Refusal = field(compare=False)
+    """The law of the steps to the target against the batch, fitted to *all* runs of this setting, also those of other
+    studies; or why there is none."""
 
     @property
     def runs(self) -> Sequence[ScaledRun]:

@@ -10,7 +10,7 @@ import msgspec
 from ledger_lab.documents import read_toml
 from ledger_lab.paths import config_root
 from ledger_lab.studies.scaling.laws import RateFit
-from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates, fit_rates
+from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates, fit_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,10 @@ class PublishedStudy:
     points: tuple[SizeRates, ...]
     """In ascending order of size; at least one."""
 
-    def fit(self) -> tuple[tuple[RateFit, ...], tuple[Refusal, ...]]:
-        """Fit the laws of the total rate.
-
-        Returns:
-            The fits; and why further laws are missing.
-        """
-        return fit_rates(self.kind, [(each.processes, each.fps_total) for each in self.points if each.fps_total])
+    @property
+    def rate_law(self) -> RateFit | Refusal:
+        """The law of the total rate; or why there is none."""
+        return fit_rate(self.kind, [(each.processes, each.fps_total) for each in self.points if each.fps_total])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ledger_lab.studies.scaling.laws import FEWEST_SIZES_OF_COHERENCY, Law, RateFit
+from ledger_lab.studies.scaling.laws import Law, RateFit
 
 
 class Kind(StrEnum):
@@ -54,12 +54,10 @@ class Growth:
     """Rate per process ÷ rate per process of the smallest size."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Refusal:
-    """Why a fit is missing."""
+    """Why a law is not fitted."""
 
-    fit: str
-    """What would have been fitted."""
     reason: str
 
 
@@ -80,35 +78,21 @@ def growth(processes: int, rate: float | None, base_processes: int, base_rate: f
     return Growth(speed_up=rate / base_rate, efficiency=rate / base_rate * base_processes / processes)
 
 
-def fit_rates(kind: Kind, measured: Sequence[tuple[int, float]]) -> tuple[tuple[RateFit, ...], tuple[Refusal, ...]]:
-    """Fit the laws that suit a kind of scaling: the one with contention alone, and the universal scalability law.
-
-    Without coherency, which needs many sizes, the universal scalability law is Amdahl's, and is not fitted twice.
+def fit_rate(kind: Kind, measured: Sequence[tuple[int, float]]) -> RateFit | Refusal:
+    """Fit the law that suits a kind of scaling.
 
     Args:
         kind: The kind.
         measured: Processes and rate of each run, or of each size.
 
     Returns:
-        The fits; and why the other laws are missing.
+        The fit; or why there is none.
     """
     if kind.law is None:
-        reason = "neither the environments in all nor those of a process are the same for several numbers of processes"
-        return (), (Refusal(fit="laws of the rate", reason=reason),)
+        return Refusal("neither the environments in all nor those of a process are the same for several sizes")
     if not measured:
-        return (), (Refusal(fit="laws of the rate", reason="no run has trained an iteration"),)
-    fits: list[RateFit] = []
-    refusals: list[Refusal] = []
-    sizes = len({size for size, _ in measured})
-    for law in (kind.law, Law.UNIVERSAL):
-        if law is Law.UNIVERSAL and kind.law is Law.AMDAHL and sizes < FEWEST_SIZES_OF_COHERENCY:
-            reason = (
-                f"the coherency of the {law.full_name} needs {FEWEST_SIZES_OF_COHERENCY} sizes, and there are {sizes}"
-            )
-            refusals.append(Refusal(fit=law.full_name, reason=reason))
-            continue
-        try:
-            fits.append(RateFit(law, [size for size, _ in measured], [rate for _, rate in measured]))
-        except ValueError as error:
-            refusals.append(Refusal(fit=law.full_name, reason=str(error)))
-    return tuple(fits), tuple(refusals)
+        return Refusal("no run has trained an iteration")
+    try:
+        return RateFit(kind.law, [size for size, _ in measured], [rate for _, rate in measured])
+    except ValueError as error:
+        return Refusal(str(error))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ledger_lab.studies.scaling.batch import BatchFit, TargetRun
 from ledger_lab.studies.scaling.laws import RateFit
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
-from ledger_lab.studies.scaling.rates import Kind, Refusal, fit_rates, growth
+from ledger_lab.studies.scaling.rates import Kind, Refusal, fit_rate, growth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def efficiency(point: ScalingPoint, base: ScalingPoint) -> Efficiency:
 def _studies_of(setting: Setting, runs: Sequence[ScaledRun]) -> list[ScalingStudy]:
     """Return the studies of one setting."""
     points = _points(runs)
-    batch_fit, no_batch_fit = _fit_batch(runs)
+    batch_law = _fit_batch(runs)
     found: list[tuple[Kind, list[ScalingPoint]]] = []
     totals = sorted({point.num_envs * point.processes for point in points})
     found += [(Kind.STRONG, [p for p in points if p.num_envs * p.processes == total]) for total in totals]
@@ -80,37 +80,25 @@ def _studies_of(setting: Setting, runs: Sequence[ScaledRun]) -> list[ScalingStud
     covered = {id(point) for _, members in found for point in members}
     if rest := [point for point in points if id(point) not in covered]:
         found.append((Kind.OTHER, rest))
-    studies = []
-    for kind, members in found:
-        fits, refusals = _fit_rates(kind, members)
-        studies.append(
-            ScalingStudy(
-                setting=setting,
-                kind=kind,
-                points=tuple(members),
-                rate_fits=fits,
-                refusals=refusals,
-                batch_fit=batch_fit,
-                batch_refusal=no_batch_fit,
-            )
-        )
-    return studies
+    return [
+        ScalingStudy(setting=setting, kind=kind, points=tuple(own), rate_law=_fit_rate(kind, own), batch_law=batch_law)
+        for kind, own in found
+    ]
 
 
-def _fit_rates(kind: Kind, points: Sequence[ScalingPoint]) -> tuple[tuple[RateFit, ...], tuple[Refusal, ...]]:
-    """Fit the laws of the rate, unless equally many processes ran on different numbers of machines."""
+def _fit_rate(kind: Kind, points: Sequence[ScalingPoint]) -> RateFit | Refusal:
+    """Fit the law of the rate, unless equally many processes ran on different numbers of machines."""
     machines: dict[int, set[int]] = {}
     for point in points:
         if point.machines is not None:
             machines.setdefault(point.processes, set()).add(point.machines)
     if several := next((size for size, counts in machines.items() if len(counts) > 1), None):
         counts = " and on ".join(map(str, sorted(machines[several])))
-        reason = (
+        return Refusal(
             f"{several} processes ran on {counts} machines, and a law has one rate for each number of processes: name "
             "the runs or cohorts of one of them"
         )
-        return (), (Refusal(fit="laws of the rate", reason=reason),)
-    return fit_rates(kind, [(run.processes, run.fps_total) for each in points for run in each.runs if run.fps_total])
+    return fit_rate(kind, [(run.processes, run.fps_total) for each in points for run in each.runs if run.fps_total])
 
 
 def _points(runs: Iterable[ScaledRun]) -> list[ScalingPoint]:
@@ -124,15 +112,13 @@ def _points(runs: Iterable[ScaledRun]) -> list[ScalingPoint]:
     ]
 
 
-def _fit_batch(runs: Sequence[ScaledRun]) -> tuple[BatchFit | None, Refusal | None]:
+def _fit_batch(runs: Sequence[ScaledRun]) -> BatchFit | Refusal:
     """Fit the steps to the target against the batch; runs that missed it, or were interrupted, count as censored."""
     trained = [run for run in runs if run.identity.steps and not run.repeated]
-    law = "law of the steps to the target"
     if any(run.minibatches is None for run in trained):
-        reason = "with a replay memory, the size of a gradient step does not follow from the environments"
-        return None, Refusal(fit=law, reason=reason)
+        return Refusal("with a replay memory, the size of a gradient step does not follow from the environments")
     try:
-        fit = BatchFit(
+        return BatchFit(
             [
                 TargetRun(
                     batch=run.batch,
@@ -145,5 +131,4 @@ def _fit_batch(runs: Sequence[ScaledRun]) -> tuple[BatchFit | None, Refusal | No
             ]
         )
     except ValueError as error:
-        return None, Refusal(fit=law, reason=str(error))
-    return fit, None
+        return Refusal(str(error))

@@ -13,37 +13,25 @@ from rich.text import Text
 
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.terminal_table import table_lines
-from ledger_lab.studies.reports.scaling_rows import (
-    EfficiencyRow,
-    IdentityRow,
-    LoadRow,
-    PointFacts,
-    RateRow,
-    SizeFacts,
-    TargetRow,
-    size_name,
-)
-from ledger_lab.studies.reports.scaling_words import (
-    apart_line,
-    batch_fit_lines,
-    cautions,
-    code_line,
-    differing_line,
-    few_iterations_line,
-    identity_lines,
-    noise_line,
-    phase_line,
-    price_line,
-    rate_fit_lines,
-    refusal_line,
-    setting_line,
-    wait_line,
-)
 from ledger_lab.studies.scaling.batch import BatchFit
 from ledger_lab.studies.scaling.laws import Figure, RateFit
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy
 from ledger_lab.studies.scaling.published import Published
 from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates
+from ledger_lab.studies.scaling.table import IdentityRow, SizeFacts, SizeRow, size_name
+from ledger_lab.studies.scaling.words import (
+    apart_line,
+    cautions,
+    code_line,
+    differing_line,
+    few_iterations_line,
+    identity_lines,
+    law_lines,
+    noise_line,
+    phase_line,
+    price_line,
+    setting_line,
+)
 from ledger_lab.units import percent, quantity
 
 
@@ -70,7 +58,7 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
         blocks += [Text(note, style="yellow") for note in notes if note is not None]
         for study in own:
             blocks += _study(study, width)
-        blocks += _batch(own[0])
+        blocks += map(Text, law_lines(own[0].batch_law))
         if (noise := noise_line(runs)) is not None:
             blocks.append(Text(noise, style="dim"))
         blocks += _identity(runs, width)
@@ -90,10 +78,9 @@ def render_published(published: Published, width: int) -> Group:
     """
     blocks = [Text(published.about, style="bold"), Text(f"source: {published.source}"), Text()]
     for study in published.studies:
-        fits, refusals = study.fit()
         blocks.append(Text(f"task {study.task} · {study.hardware} · {_kind_words(study.kind, study.points[0])}"))
-        blocks += _rates(study.points, study.points[0], width)
-        blocks += _fits(fits, refusals)
+        rows = [summarize(SizeRow, SizeFacts(each, study.points[0])) for each in study.points]
+        blocks += [*table_lines(SizeRow, rows, width), *map(Text, law_lines(study.rate_law))]
         blocks.append(Text())
     if published.machines:
         best = max(machine.fps_total for machine in published.machines)
@@ -128,9 +115,8 @@ def studies_json(studies: Sequence[ScalingStudy]) -> list[dict[str, Any]]:
             "setting": asdict(study.setting),
             "kind": str(study.kind),
             "sizes": [_size_json(point, _base(study)) for point in study.points],
-            **_rate_fits_json(study.rate_fits, study.refusals),
-            "batch_fit": None if study.batch_fit is None else _batch_fit_json(study.batch_fit),
-            "batch_refusal": None if study.batch_refusal is None else asdict(study.batch_refusal),
+            "rate_law": _law_json(study.rate_law),
+            "batch_law": _law_json(study.batch_law),
             "cautions": cautions(study),
         }
         for study in studies
@@ -143,59 +129,38 @@ def published_json(published: Published) -> dict[str, Any]:
     Args:
         published: The rates.
     """
-    studies = []
-    for study in published.studies:
-        fits, refusals = study.fit()
-        studies.append(
-            {
-                "task": study.task,
-                "hardware": study.hardware,
-                "kind": str(study.kind),
-                "sizes": [
-                    {**asdict(each), **asdict(summarize(RateRow, SizeFacts(each, study.points[0])))}
-                    for each in study.points
-                ],
-                **_rate_fits_json(fits, refusals),
-            }
-        )
+    studies = [
+        {
+            "task": study.task,
+            "hardware": study.hardware,
+            "kind": str(study.kind),
+            "sizes": [
+                {**asdict(each), **asdict(summarize(SizeRow, SizeFacts(each, study.points[0])))}
+                for each in study.points
+            ],
+            "rate_law": _law_json(study.rate_law),
+        }
+        for study in published.studies
+    ]
     return {**asdict(published), "fewest_envs": published.fewest_envs, "studies": studies}
 
 
 def _study(study: ScalingStudy, width: int) -> Iterator[Text]:
     """Yield what belongs to one study."""
     base = _base(study)
-    rates = [point.rates for point in study.points]
-    yield Text(_kind_words(study.kind, rates[0]), style="italic")
-    yield from _rates(rates, None if base is None else rates[0], width)
-    for point in study.points:
-        name = size_name(point.processes, point.num_envs, point.machines)
+    yield Text(_kind_words(study.kind, study.points[0].rates), style="italic")
+    rows = [summarize(SizeRow, SizeFacts.of(point, base)) for point in study.points]
+    yield from table_lines(SizeRow, rows, width)
+    for point, row in zip(study.points, rows, strict=True):
         if (few := few_iterations_line(point)) is not None:
-            yield Text(f"{name}: {few}", style="yellow")
-        yield Text(f"{name}: {phase_line(point)}", style="dim")
-        if (waits := wait_line(point)) is not None:
-            yield Text(f"{name}: {waits}", style="dim")
-    facts = [PointFacts(point, base) for point in study.points]
-    yield from table_lines(LoadRow, [summarize(LoadRow, each) for each in facts], width)
-    yield from table_lines(TargetRow, [summarize(TargetRow, each) for each in facts], width)
-    if base is not None:
-        yield from table_lines(EfficiencyRow, [summarize(EfficiencyRow, each) for each in facts], width)
-    yield from _fits(study.rate_fits, study.refusals)
+            yield Text(f"{row.size}: {few}", style="yellow")
+        yield Text(f"{row.size}: {phase_line(point)}", style="dim")
+    yield from map(Text, law_lines(study.rate_law))
 
 
 def _base(study: ScalingStudy) -> ScalingPoint | None:
     """Return the size that speed-up and efficiency refer to; ``None`` if there is no strong or weak scaling."""
     return None if study.kind is Kind.OTHER else study.points[0]
-
-
-def _rates(rates: Sequence[SizeRates], base: SizeRates | None, width: int) -> list[Text]:
-    """Return the table of rates by size."""
-    return table_lines(RateRow, [summarize(RateRow, SizeFacts(each, base)) for each in rates], width)
-
-
-def _fits(fits: Sequence[RateFit], refusals: Sequence[Refusal]) -> list[Text]:
-    """Return the fits, and why others are missing."""
-    lines = [line for fit in fits for line in rate_fit_lines(fit)]
-    return [*map(Text, lines), *(Text(refusal_line(refusal), style="dim") for refusal in refusals)]
 
 
 def _kind_words(kind: Kind, smallest: SizeRates) -> str:
@@ -208,13 +173,6 @@ def _kind_words(kind: Kind, smallest: SizeRates) -> str:
     return "sizes that belong to neither strong nor weak scaling"
 
 
-def _batch(study: ScalingStudy) -> list[Text]:
-    """Return the fit of the steps to the target, or why it is missing."""
-    if study.batch_refusal is not None:
-        return [Text(refusal_line(study.batch_refusal), style="dim")]
-    return [] if study.batch_fit is None else [*map(Text, batch_fit_lines(study.batch_fit))]
-
-
 def _identity(runs: Sequence[ScaledRun], width: int) -> list[Text]:
     """Return where the time of each run went, and whether its parts sum to it."""
     table = table_lines(IdentityRow, [summarize(IdentityRow, run) for run in runs], width)
@@ -224,8 +182,7 @@ def _identity(runs: Sequence[ScaledRun], width: int) -> list[Text]:
 
 def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]:
     """Return a size of a study with its runs as plain JSON values."""
-    rates, facts = SizeFacts(point.rates, None if base is None else base.rates), PointFacts(point, base)
-    target = summarize(TargetRow, facts)
+    row = summarize(SizeRow, SizeFacts.of(point, base))
     runs = [
         {
             **asdict(replace(run, settings={})),
@@ -240,44 +197,33 @@ def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]
         "processes": point.processes,
         "machines": point.machines,
         "num_envs": point.num_envs,
-        **asdict(summarize(RateRow, rates)),
-        **asdict(target),
-        "gradient_noise": _figure_json(target.gradient_noise),
-        **asdict(summarize(EfficiencyRow, facts)),
-        **asdict(summarize(LoadRow, facts)),
+        **asdict(row),
+        "gradient_noise": _figure_json(row.gradient_noise),
         "runs": runs,
     }
 
 
-def _rate_fits_json(fits: Sequence[RateFit], refusals: Sequence[Refusal]) -> dict[str, Any]:
-    """Return the fits of a rate, and why others are missing, as plain JSON values."""
-    return {"rate_fits": [*map(_rate_fit_json, fits)], "refusals": [asdict(refusal) for refusal in refusals]}
-
-
-def _rate_fit_json(fit: RateFit) -> dict[str, Any]:
-    """Return a fit of a rate as plain JSON values, with its rates at each measured size."""
+def _law_json(law: RateFit | BatchFit | Refusal) -> dict[str, Any]:
+    """Return a law as plain JSON values, with its figures at what was measured; or why there is none."""
+    if isinstance(law, Refusal):
+        return asdict(law)
+    if isinstance(law, BatchFit):
+        return {
+            "batches": list(law.batches),
+            "runs": law.runs,
+            "censored": law.censored,
+            "fewest_samples": _figure_json(law.fewest_samples),
+            "critical_batch": _figure_json(law.critical_batch),
+            "predictions": [{"batch": batch, **_figure_json(law.at(batch))} for batch in law.batches],
+        }
     return {
-        "law": str(fit.law),
-        "full_name": fit.full_name,
-        "sizes": list(fit.sizes),
-        "fits": fit.fits,
-        "misfit_p_value": fit.misfit_p_value,
-        "contention": _figure_json(fit.contention),
-        "coherency": _figure_json(fit.coherency),
-        "single_rate": _figure_json(fit.single_rate),
-        "predictions": [{"processes": size, **_figure_json(fit.at(size))} for size in (fit.sizes if fit.fits else ())],
-    }
-
-
-def _batch_fit_json(fit: BatchFit) -> dict[str, Any]:
-    """Return a fit of the steps to the target as plain JSON values."""
-    return {
-        "batches": list(fit.batches),
-        "runs": fit.runs,
-        "censored": fit.censored,
-        "fewest_samples": _figure_json(fit.fewest_samples),
-        "critical_batch": _figure_json(fit.critical_batch),
-        "predictions": [{"batch": batch, **_figure_json(fit.at(batch))} for batch in fit.batches],
+        "law": str(law.law),
+        "sizes": list(law.sizes),
+        "fits": law.fits,
+        "misfit_p_value": law.misfit_p_value,
+        "contention": _figure_json(law.contention),
+        "single_rate": _figure_json(law.single_rate),
+        "predictions": [{"processes": size, **_figure_json(law.at(size))} for size in (law.sizes if law.fits else ())],
     }
 
 

@@ -18,7 +18,7 @@ from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.phase_times import Moment, time_until
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import Figure
-from ledger_lab.studies.scaling.points import Identity, RankWait, ScaledRun
+from ledger_lab.studies.scaling.points import Identity, ScaledRun
 
 _SIZE = ("physics=", "env.scene.num_envs=")
 """Beginnings of overrides that :class:`ScaledRun` has in other fields."""
@@ -124,16 +124,6 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
         wall_s=summary.wall_s,
         cost_to_target_usd=None if moment is None else _cost_until(facts, moment),
         billable_usd=summary.billable_usd,
-        peak_gpu_memory_gb=summary.peak_gpu_memory_gb,
-        peak_host_memory_gb=summary.peak_host_memory_gb,
-        peak_device_memory_gb=tuple(each.peak_memory_gb for each in summary.devices),
-        mean_power_w=tuple(each.mean_power_w for each in summary.devices),
-        mean_utilization=tuple(each.mean_utilization for each in summary.devices),
-        waits=tuple(
-            RankWait(rank=each.rank, host=each.host, synchronize_share=each.synchronize_share)
-            for each in summary.ranks
-            if each.synchronize_share is not None
-        ),
         interrupted=bool(run.attempts) and moment is None and not has_finished(run),
         measured_by=summary.measured_by,
         settings=settings(declared),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 from ledger_lab.ledger.comparability import differing
-from ledger_lab.studies.reports.scaling_rows import ROUNDING_S, median_noise, size_name
 from ledger_lab.studies.scaling.batch import BatchFit
 from ledger_lab.studies.scaling.laws import Figure, RateFit
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
 from ledger_lab.studies.scaling.rates import Refusal
-from ledger_lab.units import percent, quantity, target_share
+from ledger_lab.studies.scaling.table import ROUNDING_S, median_noise, size_name
+from ledger_lab.units import counted, percent, quantity, target_share
 
 _NAMES = {
     "rl_library": "library",
@@ -33,8 +32,6 @@ _SHOWN_SHARE = 0.01
 """Smallest share of a phase that is named."""
 _FEW_ITERATIONS = 10
 """With fewer iterations, the first ones, which warm up, dominate a rate."""
-_NOTHING = 1e-9
-"""Coherency below which it is at its bound, 0, but for rounding."""
 
 
 def setting_line(setting: Setting) -> str:
@@ -106,7 +103,7 @@ def price_line(runs: Sequence[ScaledRun]) -> str | None:
     unpriced = sum(run.usd_per_hour is None for run in runs)
     if not known or len(known) + bool(unpriced) < 2:
         return None
-    prices = [f"${price:g}/h" for price in known] + ([f"none for {_count(unpriced, 'run')}"] if unpriced else [])
+    prices = [f"${price:g}/h" for price in known] + ([f"none for {counted(unpriced, 'run')}"] if unpriced else [])
     return (
         f"prices differ ({', '.join(prices)}), so costs cannot be compared: set one price for all runs with "
         "--instance or --usd_per_hour"
@@ -123,7 +120,7 @@ def few_iterations_line(point: ScalingPoint) -> str | None:
     if not few:
         return None
     return (
-        f"{few} of {_count(len(point.runs), 'run')} trained fewer than {_FEW_ITERATIONS} iterations: rates, speed-up "
+        f"{few} of {counted(len(point.runs), 'run')} trained fewer than {_FEW_ITERATIONS} iterations: rates, speed-up "
         "and efficiency are rough, because the first iterations are slower"
     )
 
@@ -140,45 +137,37 @@ def cautions(study: ScalingStudy) -> list[str]:
     return [line for line in told if line is not None]
 
 
-def rate_fit_lines(fit: RateFit) -> list[str]:
-    """Return what a law of the rate says: its coefficients, and whether it fits.
+def law_lines(law: RateFit | BatchFit | Refusal) -> list[str]:
+    """Return what a law says, one line each: its coefficients, and whether it fits; or why there is none.
 
     Args:
-        fit: The fit.
+        law: The law.
     """
-    found = [f"contention {_figure(fit.contention, percent)}"]
-    if fit.coherency is not None:
-        found.append(f"coherency {_figure(fit.coherency, _share_of_time)}")
-    if fit.single_rate is not None:
-        found.append(f"one process {_figure(fit.single_rate, quantity)} steps/s")
-    found.append(f"largest deviation of a size {percent(fit.largest_deviation)}")
-    sizes = f"{len(fit.sizes)} sizes, {fit.sizes[0]} to {fit.sizes[-1]} processes"
-    lines = [f"{fit.full_name}, from {sizes}: {' · '.join(found)}"]
-    if fit.misfit_p_value is None:
-        lines.append("  no interval: no two runs have the same size, so the spread between runs is unknown")
-    if not fit.fits:
-        lines.append(f"  it does not fit the runs (p = {fit.misfit_p_value:.2g})")
-    return lines
-
-
-def batch_fit_lines(fit: BatchFit) -> list[str]:
-    """Return what the law of the steps to the target says.
-
-    Args:
-        fit: The fit.
-    """
-    smallest, largest = fit.batches[0], fit.batches[-1]
-    counted = (
-        f"{_count(fit.runs, 'run')} with batches of {smallest} to {largest} samples, {fit.censored} of them short of "
-        "the target"
-    )
+    if isinstance(law, Refusal):
+        return [f"not fitted: {law.reason}"]
+    if isinstance(law, RateFit):
+        lines = [_rate_line(law)]
+        if law.misfit_p_value is None:
+            lines.append("  no interval: no two runs have the same size, so the spread between runs is unknown")
+        return lines if law.fits else [*lines, f"  it does not fit the runs (p = {law.misfit_p_value:.2g})"]
     lines = [
-        f"steps to the target = E_min (1 + batch ÷ critical batch), from {counted}: "
-        f"E_min {_figure(fit.fewest_samples, _samples)} · critical batch {_figure(fit.critical_batch, _samples)}"
+        f"steps to the target = E_min (1 + batch ÷ critical batch), from {counted(law.runs, 'run')} with batches of "
+        f"{law.batches[0]} to {law.batches[-1]} samples, {law.censored} of them short of the target: "
+        f"E_min {_figure(law.fewest_samples, _samples)} · critical batch {_figure(law.critical_batch, _samples)}"
     ]
-    if fit.fewest_samples.interval is None:
+    if law.fewest_samples.interval is None:
         lines.append("  no interval: no two runs with the same batch reached the target")
     return lines
+
+
+def _rate_line(law: RateFit) -> str:
+    """Return the coefficients of a law of the rate."""
+    found = [f"contention {_figure(law.contention, percent)}"]
+    if law.single_rate is not None:
+        found.append(f"one process {_figure(law.single_rate, quantity)} steps/s")
+    found.append(f"largest deviation of a size {percent(law.largest_deviation)}")
+    sizes = f"{len(law.sizes)} sizes, {law.sizes[0]} to {law.sizes[-1]} processes"
+    return f"{law.law.full_name}, from {sizes}: {' · '.join(found)}"
 
 
 def noise_line(runs: Sequence[ScaledRun]) -> str | None:
@@ -193,11 +182,6 @@ def noise_line(runs: Sequence[ScaledRun]) -> str | None:
         if noise is not None:
             told.append(f"{_figure(noise, _samples)} samples (a gradient step averages {quantity(minibatch)})")
     return f"gradient noise scale in the last third, median of the runs: {', '.join(told)}" if told else None
-
-
-def refusal_line(refusal: Refusal) -> str:
-    """Return why a fit is missing."""
-    return f"not fitted: {refusal.reason}"
 
 
 def phase_line(point: ScalingPoint) -> str:
@@ -215,31 +199,6 @@ def phase_line(point: ScalingPoint) -> str:
     return " · ".join(f"{phase} {percent(share, 0)}" for share, phase in shares if share >= _SHOWN_SHARE)
 
 
-def wait_line(point: ScalingPoint) -> str | None:
-    """Return which process of a size the others wait for; ``None`` if nothing was measured.
-
-    Args:
-        point: The size.
-    """
-    shares: dict[int, list[float]] = {}
-    hosts: dict[int, str] = {}
-    for run in point.runs:
-        for wait in run.waits:
-            shares.setdefault(wait.rank, []).append(wait.synchronize_share)
-            hosts.setdefault(wait.rank, wait.host)
-    if len(shares) < 2:
-        return None
-    middle = {rank: statistics.median(each) for rank, each in shares.items()}
-    slowest, fastest = (pick(middle, key=lambda rank: middle[rank]) for pick in (min, max))
-    least, longer = (percent(share, 0) for share in (middle[slowest], middle[fastest] - middle[slowest]))
-    if longer == percent(0.0, 0):
-        return f"synchronize takes {least} of the training loop of each process; none waits longer than the others"
-    return (
-        f"synchronize takes at least {least} of the training loop of each process; rank {fastest} ({hosts[fastest]}) "
-        f"waits for rank {slowest} ({hosts[slowest]}), for another {longer} of it"
-    )
-
-
 def identity_lines(runs: Sequence[ScaledRun]) -> list[str]:
     """Return for how many runs the time is the sum of its parts, and for which runs it is not.
 
@@ -248,7 +207,7 @@ def identity_lines(runs: Sequence[ScaledRun]) -> list[str]:
     """
     exact = sum(abs(run.identity.residual_s) <= ROUNDING_S for run in runs)
     return [
-        f"the parts sum to the time, but for rounding, in {exact} of {_count(len(runs), 'run')}",
+        f"the parts sum to the time, but for rounding, in {exact} of {counted(len(runs), 'run')}",
         *_residual_lines(runs),
     ]
 
@@ -288,16 +247,6 @@ def _figure(figure: Figure, show: Callable[[float], str]) -> str:
     return f"{known(figure.value)} [{known(low)}, {known(high)}]"
 
 
-def _share_of_time(share: float) -> str:
-    """Return a coherency."""
-    return "0" if share < _NOTHING else f"{share:.2g}"
-
-
 def _samples(number: float) -> str:
     """Return a number of samples. A fit at its bound leaves a tiny part of one."""
     return "< 1" if number < 1 else quantity(number)
-
-
-def _count(number: int, noun: str) -> str:
-    """Return a count with its noun."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

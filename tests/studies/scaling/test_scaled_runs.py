@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.columns import shown_table, summarize
-from ledger_lab.studies.reports.scaled_runs import scaled_run, scaled_runs
-from ledger_lab.studies.reports.scaling_rows import LoadRow, PointFacts
-from ledger_lab.studies.reports.scaling_words import identity_lines
 from ledger_lab.studies.scaling import ScaledRun, ScalingPoint
+from ledger_lab.studies.scaling.scaled_runs import scaled_run, scaled_runs
+from ledger_lab.studies.scaling.words import identity_lines
 from tests.fakes.ledgers import SECOND, declared, result, window, write_run
-from tests.fakes.scaled import scaled, write_scaled
+from tests.fakes.scaled import write_scaled
 
 
 def only(root: Path) -> ScaledRun:
@@ -39,7 +36,6 @@ def test_the_time_to_the_target_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert run.time_to_target_s == identity.time_s == summarize_run(read_ledger(tmp_path).runs[0]).wall_to_target_s
     assert run.wall_s == pytest.approx(identity.time_s + 1.04), "the run went on for its shutdown"
     assert run.cost_to_target_usd == pytest.approx(identity.time_s / 1000, rel=1e-3)
-    assert [wait.synchronize_share for wait in run.waits] == pytest.approx([0.1, 0.3], rel=0.01)
     assert identity_lines([run]) == ["the parts sum to the time, but for rounding, in 1 of 1 run"]
 
 
@@ -119,21 +115,6 @@ def test_a_setting_holds_what_the_user_changed_and_not_what_follows_from_the_siz
     old = only(tmp_path / "old")
     assert old.treatment == "agent.algorithm.gamma=0.9 agent.algorithm.learning_rate=0.0014"
     assert old.machines == 1, "a single process has a single machine"
-
-
-def test_power_and_use_are_shown_for_each_gpu() -> None:
-    measured = [scaled(2, mean_power_w=(200.0 + by, 100.0), mean_utilization=(0.9, 0.5)) for by in (0.0, 10.0, 20.0)]
-    point = ScalingPoint(processes=2, machines=1, num_envs=64, runs=(*measured, scaled(2)))
-    row = summarize(LoadRow, PointFacts(point, None))
-    assert row.mean_power_w == (210.0, 100.0), "medians over the runs that measured it"
-    columns, (cells,) = shown_table(LoadRow, [row])
-    shown = {name: cell.text for (name, _), cell in zip(columns, cells, strict=True)}
-    assert shown == {"size": "2 × 64", "mean_power_w": "210 100", "mean_utilization": "90 % 50 %"}
-    partly = scaled(2, mean_power_w=(None, 100.0), peak_device_memory_gb=(None, 3.25))
-    row = summarize(LoadRow, PointFacts(replace(point, runs=(partly,)), None))
-    columns, (cells,) = shown_table(LoadRow, [row])
-    shown = {name: cell.text for (name, _), cell in zip(columns, cells, strict=True)}
-    assert shown == {"size": "2 × 64", "peak_device_memory_gb": "– 3.2", "mean_power_w": "– 100"}, "each in its place"
 
 
 def test_a_run_that_never_began_is_no_point(tmp_path: Path) -> None:

@@ -8,16 +8,10 @@ import math
 import pytest
 
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.studies.reports.scaling_view import render_studies, studies_json
-from ledger_lab.studies.reports.scaling_words import (
-    batch_fit_lines,
-    few_iterations_line,
-    noise_line,
-    price_line,
-    rate_fit_lines,
-)
 from ledger_lab.studies.scaling import ScaledRun, find_studies
 from ledger_lab.studies.scaling.laws import Figure, Law, RateFit
+from ledger_lab.studies.scaling.view import render_studies, studies_json
+from ledger_lab.studies.scaling.words import few_iterations_line, law_lines, noise_line, price_line
 from tests.fakes.scaled import HORIZON, scaled
 
 
@@ -45,12 +39,11 @@ def test_rates_of_few_iterations_are_cautioned() -> None:
 
 def test_coefficients_at_their_bound_have_no_digits() -> None:
     sizes = [1, 2, 4, 8, 16, 32]
-    (said, *_) = rate_fit_lines(RateFit(Law.UNIVERSAL, sizes, [1000.0 * size for size in sizes]))
-    assert "coherency 0 ·" in said and "contention 0.0 %" in said
+    (said, *_) = law_lines(RateFit(Law.AMDAHL, sizes, [1000.0 * size for size in sizes]))
+    assert "contention 0.0 %" in said
     runs = [scaled(1, envs, steps=100 * envs, run_id=f"{envs}-{seed}") for envs in (64, 128, 256) for seed in (1, 2)]
     (study,) = find_studies(runs)
-    assert study.batch_fit is not None
-    (said, *_) = batch_fit_lines(study.batch_fit)
+    (said, *_) = law_lines(study.batch_law)
     assert "E_min < 1 " in said and "critical batch < 1 " in said
 
 
@@ -63,11 +56,9 @@ def test_sizes_on_several_machines_are_told_apart(machines: int, capfd: pytest.C
     said = capfd.readouterr().out
     assert ("Runs that have only one size" in said) == (machines == 1)
     if machines == 2:
-        rates = said.partition("speed-up")[0].partition("epoch")[2].partition("4 × 64:")[0]
-        assert [line[:20].strip() for line in rates.splitlines()[1:] if line[:1] == "4"] == [
-            "4 × 64",
-            "4 × 64 on 2 machines",
-        ]
+        rows = said.partition("size ")[2].partition("4 × 64:")[0]
+        sizes = [line[:20].strip() for line in rows.splitlines()[1:] if line[:1] == "4"]
+        assert sizes == ["4 × 64", "4 × 64 on 2 machines"]
 
 
 def test_gradient_noise_scales_stand_beside_the_critical_batch() -> None:

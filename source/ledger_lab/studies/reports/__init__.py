@@ -1,1 +1,0 @@
-"""What studies and searches add to reports."""
