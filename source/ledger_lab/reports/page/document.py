@@ -30,10 +30,19 @@ from ledger_lab.reports.page.parts import (
     page_template,
     plotly_script,
 )
-from ledger_lab.reports.page.words import WORDS
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.yardsticks import Yardstick
 from ledger_lab.units import MISSING, target_share
+
+WORDS = {
+    "screening, confirmation": "A checkpoint is screened on the panel of its run, whose seeds stay the same. If it "
+    "passes, it is confirmed on fresh seeds. Only the confirmation proves that it reaches the target.",
+    "missing run": "A run that was declared with its cohort and never started.",
+    "training return": "Mean return of recently ended training episodes, with exploration, noise and curriculum. It "
+    "does not prove success.",
+    "median [lowest, highest]": "Over the runs of a side, if it has several.",
+}
+"""Meanings of words that are not titles of columns; a column's meaning is in its declaration."""
 
 _STYLE_OF_ITS_OWN = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
 """Plotly adds a style sheet for maps unless an element with this id exists. The page draws no maps."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledger_lab.ledger import Cohort, Health, Run
-from ledger_lab.ledger.costs import Price, TimeCurve
+from ledger_lab.ledger import Cohort, Health, Run, Status
+from ledger_lab.ledger.comparability import refused_differences
+from ledger_lab.ledger.costs import FEWEST_RUNS, Price, TimeCurve, log_rank_p_value, time_curve
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary
@@ -19,7 +20,6 @@ from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, coll
 from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.pictures import ScalingPart
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
-from ledger_lab.reports.page.time_curves import LogRankTest, log_rank_tests, time_curves
 from ledger_lab.reports.repeated import repeated_runs
 from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import RunSummary
@@ -80,6 +80,18 @@ class PageRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LogRankTest:
+    """A log-rank test between two cohorts."""
+
+    a: int
+    """Index of a cohort in :attr:`~ledger_lab.reports.page.model.PageModel.cohorts`."""
+    b: int
+    """Index of the other cohort."""
+    p_value: float
+    """Two-sided p-value by permutation."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PageModel:
     """Everything that the page shows."""
 
@@ -95,7 +107,8 @@ class PageModel:
     runs: list[PageRun]
     cohorts: list[CohortSummary]
     time_curves: list[TimeCurve | None]
-    """For each of :attr:`cohorts`, the share of its runs that reached the target over time."""
+    """For each of :attr:`cohorts`, the share of its runs that reached the target over time; ``None`` for runs without a
+    cohort, which do not belong together."""
     log_rank_tests: list[LogRankTest]
     absent_cohorts: list[tuple[str, int]]
     """Names and sizes of declared cohorts without a run."""
@@ -186,8 +199,8 @@ def build_model(
         yardsticks=[yardstick for yardstick, _ in groups],
         runs=page_runs,
         cohorts=list(cohorts),
-        time_curves=time_curves(cohorts),
-        log_rank_tests=log_rank_tests(cohorts, runs),
+        time_curves=[None if cohort.cohort is None else time_curve(cohort.times) for cohort in cohorts],
+        log_rank_tests=_log_rank_tests(cohorts, runs),
         absent_cohorts=[(cohort.name, cohort.size) for cohort in absent],
         panels=collection.panels,
         ends=collection.ends,
@@ -235,3 +248,33 @@ def _health_events(run: Run) -> list[HealthEvent]:
         for attempt in run.attempts
         for row in attempt.of(Health)
     ]
+
+
+def _log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> list[LogRankTest]:
+    """Test between the two cohorts of each yardstick that has exactly two cohorts.
+
+    Cohorts that ``report.py --compare`` refuses to compare are not tested. With more cohorts, one test per pair would
+    find differences by chance; ``study.py`` corrects for their number. With fewer than
+    :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs in a cohort, there is no test.
+
+    Args:
+        cohorts: The cohorts.
+        runs: All runs.
+    """
+    groups: dict[str, list[int]] = {}
+    for place, cohort in enumerate(cohorts):
+        if cohort.cohort is not None:
+            groups.setdefault(cohort.measured_by, []).append(place)
+    tests = []
+    for places in groups.values():
+        if len(places) != 2 or min(cohorts[place].runs for place in places) < FEWEST_RUNS:
+            continue
+        a, b = places
+        ours, theirs = ([run for run in runs if run.cohort == cohorts[place].cohort] for place in places)
+        running = any(run.attempts and run.attempts[-1].status is Status.RUNNING for run in (*ours, *theirs))
+        if running or refused_differences([run.declared for run in ours], [run.declared for run in theirs]):
+            continue
+        p_value = log_rank_p_value(cohorts[a].times, cohorts[b].times)
+        if p_value is not None:
+            tests.append(LogRankTest(a=a, b=b, p_value=p_value))
+    return tests

@@ -136,25 +136,13 @@ class Program:
         )
 
 
-LAUNCHER_FLAGS = (
-    (
-        ("--device",),
-        "DEVICE",
-        "Device of the simulation and the policy: cpu, cuda or cuda:N (default: cuda if there is a GPU, else cpu).",
-    ),
-    (
-        ("--visualizer", "--viz"),
-        "NAME[,NAME]",
-        "One or more viewers to open: newton_gl, kit, rerun, viser (default: none).",
-    ),
+LAUNCHER_FLAGS: tuple[tuple[tuple[str, ...], str | None, str], ...] = (
+    (("--device",), "DEVICE", "Device of simulation and policy: cpu, cuda or cuda:N (default: cuda if there is one)."),
+    (("--visualizer", "--viz"), "NAME[,NAME]", "Viewers to open: newton_gl, kit, rerun, viser (default: none)."),
     (("--verbose",), None, "Print all log messages of Isaac Lab and its libraries."),
     (("--info",), None, "Print log messages of Isaac Lab and its libraries, from level info upwards."),
     (("--deterministic",), None, "Make rendering repeatable."),
-    (
-        ("--livestream",),
-        "{0,1,2}",
-        "Stream the view of Isaac Sim: 0 off, 1 over a public network, 2 over a private network (default: 0).",
-    ),
+    (("--livestream",), "{0,1,2}", "Stream Isaac Sim's view: 0 off, 1 publicly, 2 in a private network (default: 0)."),
     (("--xr",), None, "Start Isaac Sim in XR mode."),
     (("--experience",), "FILE", "Isaac Sim experience (.kit file) to start (default: chosen by Isaac Lab)."),
     (("--kit_args",), "ARGS", "Arguments for Omniverse Kit, in one quoted string."),
