@@ -89,7 +89,6 @@ def build_report(argv: Sequence[str]) -> int:
             book=load_price_book(request.prices),
             price=price,
             json_file=request.json,
-            figures=request.figures,
         )
     elif request.figures is not None:
         from ledger_lab.studies.commands.figures import write_figures

@@ -70,8 +70,8 @@ class ReportRequest(Request):
     figures: Path | None = flag(
         None,
         "Write the figures of scaling studies as SVG and PNG files into this folder: rate, efficiency, steps, time and "
-        "cost to the target, and the share of each phase. With --recommend, write the cost and the time of each "
-        "configuration instead. Needs Matplotlib: pip install 'ledger_lab[figures]'.",
+        "cost to the target, and the share of each phase. Needs "
+        "Matplotlib: pip install 'ledger_lab[figures]'.",
         metavar="DIR",
     )
     compare: tuple[str, str] | None = flag(
@@ -152,7 +152,7 @@ class ReportRequest(Request):
             UserError: If an argument has no effect together with another argument.
         """
         views = ("html", "figures", "compare", "sql", "scaling", "published", "recommend", "schema")
-        self.require_at_most_one(*(view for view in views if view != "figures" or not self.recommend))
+        self.require_at_most_one(*views)
         unused = next((name for name in ("deadline", "budget", "target") if getattr(self, name) is not None), None)
         if unused is not None and self.recommend is None:
             raise UserError(f"--{unused} needs --recommend TASK")

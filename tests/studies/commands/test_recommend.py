@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -64,29 +63,12 @@ def test_the_choice_as_text(log_root: Path, capsys: pytest.CaptureFixture[str]) 
     for said in (
         "least time: fast · rsl_rl · 64",
         "least money: cheap · rsl_rl · 64",
-        "one more run would be worth most with",
         "unpriced has no price, so its cost is not ranked: give --usd_per_hour",
         "not ranked: it needs at least 5 runs, and has 2",
         "spot machines are not priced, because no run on a spot machine of the ledger was resumed after a preemption",
     ):
         assert said in text
     assert "and keeps the limits with a probability of 90 %" in report(capsys, log_root, "--budget", "0.00001")
-
-
-def test_the_choice_as_a_figure(log_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(report(capsys, log_root, "--json", "-"))
-    folder = tmp_path / "figures"
-    assert "recommend-t.svg" in report(capsys, log_root, "--figures", str(folder), "--deadline", "1m", "--budget", "1")
-    assert sorted(each.name for each in folder.iterdir()) == ["recommend-t.png", "recommend-t.svg"]
-    picture = ElementTree.fromstring((folder / "recommend-t.svg").read_text())
-    ids = {each.get("id", "") for each in picture.iter()}
-    priced = [each for each in found["options"] if each["time"] and each["cost"]]
-    assert {each for each in ids if each.startswith("option-")} == {f"option-{place}" for place in range(len(priced))}
-    assert len(priced) == 3 and {"front", "deadline", "budget"} <= ids
-    words = "\n".join("".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text"))
-    assert "cheap · rsl_rl · 64" in words and "unpriced" not in words
-    with pytest.raises(UserError, match="no configuration of T has both a time and a cost of more than 0"):
-        report(capsys, log_root, "unpriced", "--figures", str(folder))
 
 
 def test_interrupted_runs_are_paid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which option is chosen, and what one more run is worth."""
+"""Which option is chosen."""
 
 from __future__ import annotations
 
@@ -55,64 +55,13 @@ def test_limits_are_kept_with_certainty() -> None:
     assert chance_within(option("unpriced", 1.0, None), Limits(budget_usd=1e9)) == 0.0
 
 
-def test_too_few_runs_are_not_chosen_but_may_be_worth_another_run() -> None:
-    promising = option("promising", 95.0, None, deviation=0.5, ranked=False)
-    found = choose([*OPTIONS, promising], Goal.TIME, Limits())
-    assert found.option is FAST and promising not in pareto_front([promising])
-    assert found.next_run is not None and found.next_run.option is promising
-    assert 0.5 < found.next_run.changes < 0.6 and 0 < found.next_run.saves < 0.5
-
-
-def test_the_worth_of_a_run_is_the_knowledge_gradient() -> None:
-    one, other = option("one", 1.0, None, deviation=0.1), option("other", 1.0, None, deviation=0.3)
-    found = choose([one, other], Goal.TIME, Limits()).next_run
-    moves = 0.3**2 / math.hypot(0.3, 0.2)
-    assert found is not None and found.option is other
-    assert found.saves == pytest.approx(1 - math.exp(-moves / math.sqrt(2 * math.pi)))
-    assert found.changes == pytest.approx(0.5)
-
-
-def test_a_settled_choice_needs_no_run() -> None:
-    assert choose([FAST, option("slow", 1e6, None)], Goal.TIME, Limits()).next_run is None
-    assert choose([FAST], Goal.TIME, Limits()).next_run is None
-
-
-def test_without_a_choice_the_next_run_is_told_all_the_same() -> None:
-    few = [option(name, time_s, None, deviation=0.2, ranked=False) for name, time_s in (("one", 1.0), ("two", 1.1))]
-    found = choose(few, Goal.TIME, Limits())
-    assert found.option is None and found.chance_best is None
-    assert found.next_run is not None and found.next_run.saves > 0.01
-    assert choose([], Goal.MONEY, Limits()).next_run is None
-
-
-def test_a_far_better_option_with_too_few_runs_is_the_next_run() -> None:
-    better = option("better", 50.0, 1.0, deviation=0.05, ranked=False)
-    found = choose([FAST, better], Goal.TIME, Limits())
-    assert found.option is FAST and found.among == 1
-    assert found.next_run is not None and found.next_run.option is better
-    assert found.next_run.changes == pytest.approx(1.0) and found.next_run.saves == pytest.approx(0.5, abs=0.01)
-
-
-def test_a_run_that_may_show_that_a_limit_is_kept_is_worth_something() -> None:
-    near, far = (option("near", time_s, 0.1, deviation=0.3) for time_s in (105.0, 140.0))
-    worth = []
-    for cheap in (near, far):
-        found = choose([FAST, cheap], Goal.MONEY, Limits(deadline_s=150.0))
-        assert found.option is FAST and found.next_run is not None and found.next_run.option is cheap
-        worth.append(found.next_run.changes)
-    assert 0.4 < worth[0] < 0.7 and worth[1] < 0.2, "many runs of the slower one are too late in any case"
-
-
 def test_a_machine_that_is_free_of_charge_is_the_cheapest() -> None:
     free = replace(option("free", 400.0, 1.0), cost=FREE)
     found = choose([*OPTIONS, free], Goal.MONEY, Limits(budget_usd=1e-9))
     assert found.option is free and chance_within(free, Limits(budget_usd=1e-9)) == 1.0
     found = choose([*OPTIONS, free, replace(free, run_ids=("b",))], Goal.MONEY, Limits())
-    assert found.option is free and found.chance_best == 1.0 and found.next_run is None
+    assert found.option is free and found.chance_best == 1.0
     assert pareto_front([*OPTIONS, free]) == [FAST, CHEAP, free]
-    waiting = replace(free, ranked=False)
-    next_run = choose([*OPTIONS, waiting], Goal.MONEY, Limits()).next_run
-    assert next_run is not None and next_run.option is waiting and next_run.saves == 1.0
 
 
 def test_a_run_that_misses_the_target_misses_the_deadline() -> None:
@@ -120,7 +69,7 @@ def test_a_run_that_misses_the_target_misses_the_deadline() -> None:
     late = Limits(deadline_s=1e6)
     assert chance_within(unreliable, late) == pytest.approx(0.6)
     found = choose([FAST, unreliable], Goal.MONEY, late)
-    assert found.option is FAST and found.next_run is None, "one more run cannot make it reliable"
+    assert found.option is FAST
     assert choose([FAST, unreliable], Goal.MONEY, Limits(budget_usd=5.0)).option is unreliable
 
 
@@ -143,7 +92,7 @@ def test_a_configuration_all_of_whose_runs_were_interrupted_has_no_chance() -> N
 def test_a_better_configuration_with_too_few_runs_is_named() -> None:
     promising = option("promising", 90.0, 0.5, ranked=False)
     found = choose([*OPTIONS, promising], Goal.TIME, Limits())
-    assert (found.option, found.unranked) == (FAST, promising)
+    assert (found.option, found.unranked) == (FAST, promising) and promising not in pareto_front([promising])
     (line,) = [each for each in choice_lines(found, Limits(), names_of([*OPTIONS, promising])) if "few runs" in each]
     assert "do not suffice to rank it: promising" in line
     assert choose(OPTIONS, Goal.TIME, Limits()).unranked is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, Run, Status
@@ -13,14 +12,12 @@ from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.studies.recommend.choice import Limits
-from ledger_lab.studies.recommend.drawing import draw_recommendation, drawable
 from ledger_lab.studies.recommend.options import PricedRun
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend
 from ledger_lab.studies.recommend.spot import SpotHistory
-from ledger_lab.studies.recommend.view import recommendation_json, render_notes, render_recommendation
+from ledger_lab.studies.recommend.view import recommendation_json, render_recommendation
 from ledger_lab.studies.scaling.scaled_runs import scaled_runs
 
 
@@ -35,9 +32,8 @@ def show_recommendation(
     book: Mapping[str, Price],
     price: Price | None = None,
     json_file: str | None = None,
-    figures: Path | None = None,
 ) -> None:
-    """Show which configuration to train a task with, write it as JSON, or draw it.
+    """Show which configuration to train a task with, or write it as JSON.
 
     Args:
         ledger: The whole ledger: the overhead of spot machines is measured on all of its runs.
@@ -49,10 +45,9 @@ def show_recommendation(
         book: The price book.
         price: Price that replaces the declared prices.
         json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
-        figures: Folder for the figure; ``None`` for none.
 
     Raises:
-        UserError: If there is nothing to rank or to draw, or Matplotlib is not installed.
+        UserError: If there is nothing to rank.
     """
     if budget_usd is not None and not 0 < budget_usd < math.inf:
         raise UserError(f"--budget {budget_usd:g}: give an amount of more than 0 [USD]")
@@ -84,17 +79,7 @@ def show_recommendation(
     if price is not None:
         ids = {each.run.run_id for each in chosen}
         console.print(render_repricing(price, [each for each in contents.summaries if each.run_id in ids]))
-    if figures is None:
-        console.print(render_recommendation(found, console.width))
-        return
-    drawing = draw_recommendation(found)
-    if drawing is None:
-        raise UserError(f"--figures: no configuration of {task} has both a time and a cost of more than 0")
-    console.print(f"wrote {', '.join(map(str, save_drawings(figures, [drawing])))}", soft_wrap=True)
-    if hidden := len(found.options) - sum(1 for _ in drawable(found)):
-        console.print(f"not drawn: {hidden} without a time, or without a cost of more than 0", soft_wrap=True)
-    for line in render_notes(found):
-        console.print(line, soft_wrap=True)
+    console.print(render_recommendation(found, console.width))
 
 
 def _require_one_machine(runs: Sequence[Run], price: Price | None) -> None:

@@ -1,14 +1,8 @@
-"""Chooses among options: the least time or money, within limits; the Pareto front; what one more run is worth.
-
-One more run is worth what it is expected to save because it may change the choice. This is the knowledge gradient
-(Frazier, Powell & Dayanik 2008, SIAM J. Control Optim. 47:2410), here of the logarithms of times or costs, so that it
-becomes a share of the time or the cost.
-"""
+"""Chooses among options: the least time or money, within limits; and the Pareto front."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,12 +16,8 @@ from ledger_lab.studies.recommend.options import Option
 SURE = 0.9
 """Least probability of keeping a deadline or a budget for a configuration to be chosen."""
 POSSIBLE = 0.1
-"""Least probability at which one more run may still make a configuration the chosen one."""
-LEAST_SAVED = 1e-3
-"""Least share that one more run is expected to save for it to be named."""
-
+"""Least probability of keeping the limits at which a configuration with few runs is named."""
 _DRAWS = 10_000
-_NORMAL = statistics.NormalDist()
 
 
 class Goal(StrEnum):
@@ -53,17 +43,6 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextRun:
-    """What one more run of a configuration is worth."""
-
-    option: Option
-    saves: float
-    """Expected share of the time or the cost that a better choice saves after it."""
-    changes: float
-    """Probability that the choice changes."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Choice:
     """The recommended option for a goal."""
 
@@ -80,8 +59,6 @@ class Choice:
     unranked: Option | None
     """The option with the smallest figure, if that is smaller than that of the choice, and only has too few runs to be
     ranked."""
-    next_run: NextRun | None
-    """The most valuable next run; ``None`` if none is expected to save :data:`LEAST_SAVED`."""
 
 
 def figure_of(option: Option, goal: Goal) -> Estimate | None:
@@ -132,7 +109,6 @@ def choose(options: Sequence[Option], goal: Goal, limits: Limits) -> Choice:
         unranked=_better_unranked(best, possible, goal),
         among=len(allowed),
         chance_best=None if best is None else _chance_best(best, allowed, goal),
-        next_run=_most_valuable(allowed, possible, goal, limits),
     )
 
 
@@ -174,65 +150,9 @@ def _chance_best(best: Option, options: Sequence[Option], goal: Goal) -> float:
     return float((draws.argmin(axis=1) == 0).mean())
 
 
-def _most_valuable(allowed: Sequence[Option], possible: Sequence[Option], goal: Goal, limits: Limits) -> NextRun | None:
-    """Return the next run that is expected to save most; without a choice, compared with the best estimate."""
-    worths = [_next_run(each, allowed or possible, goal, limits) for each in possible]
-    worth = max(worths, key=lambda each: each.saves, default=None)
-    return None if worth is None or worth.saves < LEAST_SAVED else worth
-
-
-def _next_run(option: Option, choosable: Sequence[Option], goal: Goal, limits: Limits) -> NextRun:
-    """Return what one more run of an option is worth, by the distance to the best of the others.
-
-    An option that may not be chosen yet may be far better than the choice. Whether it may be chosen after the run is
-    then what matters: for the limits, that is calculated; of runs, it is taken to have enough.
-    """
-    own = _estimate(option, goal)
-    others = [_estimate(each, goal).value for each in choosable if each is not option]
-    if not others:
-        return NextRun(option=option, saves=0.0, changes=0.0)
-    rival = min(others)
-    ahead = 0.0 if rival == own.value else _log(rival) - _log(own.value)  # both may be free of charge
-    if option in choosable:  # it may become worse, or better
-        ahead = -abs(ahead)
-    kept = 1.0 if chance_within(option, limits) >= SURE else _chance_kept_then(option, limits)
-    moves = _moves(own)
-    if moves == 0 or math.isinf(ahead):
-        gain, chance = max(ahead, 0.0), float(ahead > 0)
-    else:
-        chance = _NORMAL.cdf(ahead / moves)
-        gain = max(ahead * chance + moves * _NORMAL.pdf(ahead / moves), 0.0)
-    return NextRun(option=option, saves=-kept * math.expm1(-gain), changes=kept * chance)
-
-
 def _reached(option: Option) -> float:
     """Return the share of the runs behind an option that reached the target."""
     return option.reached / len(option.run_ids) if option.run_ids else 0.0
-
-
-def _moves(figure: Estimate) -> float:
-    """Return the standard deviation by which one more run is expected to move the logarithm of an estimate."""
-    variance = figure.deviation**2 + figure.run_spread**2
-    return figure.deviation**2 / math.sqrt(variance) if variance else 0.0
-
-
-def _chance_kept_then(option: Option, limits: Limits) -> float:
-    """Return the probability that, after one more run, an option keeps the limits with enough certainty."""
-    chances = [1.0]
-    for limit, figure, single, share in (
-        (limits.deadline_s, option.time, True, _reached(option)),
-        (limits.budget_usd, option.cost, False, 1.0),
-    ):
-        if limit is not None and share < SURE:
-            return 0.0
-        if limit is None or figure is None or not figure.value:
-            continue
-        moves = _moves(figure)
-        left = math.sqrt(max(figure.deviation**2 - moves**2, 0.0))
-        spread = math.hypot(left, figure.run_spread) if single else left
-        room = math.log(limit / figure.value) - _NORMAL.inv_cdf(SURE) * spread
-        chances.append(_NORMAL.cdf(room / moves) if moves else float(room >= 0))
-    return min(chances)
 
 
 def _log(value: float) -> float:

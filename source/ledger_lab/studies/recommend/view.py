@@ -83,7 +83,7 @@ def names_of(options: Sequence[Option]) -> dict[Configuration, str]:
 
 
 def render_recommendation(found: Recommendation, width: int) -> Group:
-    """Draw a recommendation: the choice, all options, and the most valuable next run.
+    """Draw a recommendation: the choice, and all options.
 
     Args:
         found: The recommendation.
@@ -124,7 +124,7 @@ def render_notes(found: Recommendation) -> list[Text]:
 
 
 def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, str]) -> list[str]:
-    """Return a choice, and the run that would be worth most, in sentences.
+    """Return a choice in sentences.
 
     Args:
         choice: The choice.
@@ -132,12 +132,11 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, s
         names: Names of the configurations.
     """
     goal = f"least {choice.goal}"
-    following = _next_run_line(choice, names)
     if choice.option is None or choice.chance_best is None:
         why = "has both enough runs and a known " + ("time" if choice.goal is Goal.TIME else "cost")
         limited = limits.are_set
         sure = f", and keeps the limits with a probability of {percent(SURE, 0)}" if limited else ""
-        return [f"{goal}: no configuration {why}{sure}", *([] if choice.next_run is None else [following])]
+        return [f"{goal}: no configuration {why}{sure}"]
     best, shown = choice.option, choice.together or choice.option
     figures = f"{_time_words(shown)}, {_cost_words(shown)}, {best.basis}"
     sure = f"it is the best of {choice.among} with a probability of {percent(choice.chance_best, 0)}"
@@ -156,20 +155,7 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, s
             f"  better by its few runs, which do not suffice to rank it: {names[better.configuration]} "
             f"({_time_words(better)}, {_cost_words(better)})"
         )
-    return [*lines, following]
-
-
-def _next_run_line(choice: Choice, names: Mapping[Configuration, str]) -> str:
-    """Return which run would be worth most."""
-    what = "time" if choice.goal is Goal.TIME else "cost"
-    if (following := choice.next_run) is None:
-        return f"  one more run of any configuration is not expected to save a thousandth of the {what}"
-    return (
-        f"  one more run would be worth most with {names[following.option.configuration]} ({following.option.basis}): "
-        "it changes "
-        f"the choice with a probability of {percent(following.changes, 0)}, and is expected to save "
-        f"{percent(following.saves)} of the {what}"
-    )
+    return lines
 
 
 def recommendation_json(found: Recommendation) -> dict[str, Any]:
@@ -191,13 +177,6 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
                 "chance_best": choice.chance_best,
                 "together": None if choice.together is None else _figures_json(choice.together),
                 "unranked": None if choice.unranked is None else places[id(choice.unranked)],
-                "next_run": None
-                if choice.next_run is None
-                else {
-                    "option": places[id(choice.next_run.option)],
-                    "saves": choice.next_run.saves,
-                    "changes": choice.next_run.changes,
-                },
             }
             for choice in found.choices
         ],
