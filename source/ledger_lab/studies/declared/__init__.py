@@ -1,9 +1,8 @@
 """Studies: files that list factors and seeds, and the trainings that follow from them."""
 
 from ledger_lab.studies.declared.arguments import check_arguments
-from ledger_lab.studies.declared.machines import Machine
 from ledger_lab.studies.declared.sizes import Scaling, Shape, Size
-from ledger_lab.studies.declared.study import Arm, Study, Training, load_study
+from ledger_lab.studies.declared.study import Arm, Machine, Study, Training, load_study
 
 __all__ = [
     "Arm",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -11,6 +12,9 @@ from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.names import names_a_folder
 from ledger_lab.paths import config_root
+
+type Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
+"""A finite number above 0."""
 
 
 def find_declared(name: str, folder: str) -> Path:

@@ -3,26 +3,71 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from ledger_lab.documents import read_toml
+import msgspec
+from msgspec import Meta
+
 from ledger_lab.errors import UserError
 from ledger_lab.names import names_a_folder
-from ledger_lab.paths import config_root
 from ledger_lab.studies.declared.arguments import STUDY_FLAGS, check_arguments
-from ledger_lab.studies.declared.machines import MACHINE_FLAGS, Machine, read_machines
-from ledger_lab.studies.declared.sizes import SIZE_FLAGS, Scaling, Size, read_scaling
+from ledger_lab.studies.declared.files import Positive, find_declared, read_declared
+from ledger_lab.studies.declared.sizes import SIZE_FLAGS, Scaling, Size
 
 type _Factor = Mapping[str, tuple[str, ...]]
 """Arguments of ``train.py`` by level."""
 
-_VERSION = 1
-_KEYS = {"version", "about", "seeds", "arguments", "factors", "machine", "scaling", "budget_usd", "budget_h"}
+MACHINE_FLAGS = ("--instance",)
+"""Flags of ``train.py`` that a study with machines sets itself."""
+
+
+class MachineTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of the table ``[machine]`` in a file."""
+
+    cluster: Annotated[str, Meta(min_length=1)]
+    instance: Annotated[str, Meta(min_length=1)] | None = None
+    arguments: list[str] = []
+
+
+class StudyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a study file holds; see :class:`Study`."""
+
+    version: Literal[1]
+    seeds: Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
+    about: str = ""
+    arguments: list[str] = []
+    factors: dict[str, Annotated[dict[str, list[str]], Meta(min_length=1)]] = {}
+    machine: dict[str, MachineTable] = {}
+    scaling: Scaling | None = None
+    budget_usd: Positive | None = None
+    budget_h: Positive | None = None
+
+    def __post_init__(self) -> None:
+        """Check what belongs together.
+
+        Raises:
+            ValueError: If a seed is listed twice, or the sizes can't work.
+        """
+        if len({*self.seeds}) != len(self.seeds):
+            raise ValueError("seeds: list each seed once")
+        if self.scaling is not None:
+            self.scaling.require_equal_shares()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where trainings run, and what that costs: a level of the table ``[machine]``."""
+
+    cluster: str
+    """Name of a file in ``config/clusters``, such as ``local``, or path of a ``.toml`` file."""
+    instance: str | None
+    """Entry of the price file; ``None`` for that of the cluster's file."""
+    arguments: tuple[str, ...]
+    """Arguments of ``train.py``."""
 
 
 @dataclass(frozen=True)
@@ -119,51 +164,36 @@ def load_study(study: str) -> Study:
     Raises:
         UserError: If there is no such file, or it is not a study.
     """
-    path = Path(os.path.expanduser(study)) if study.endswith(".toml") else config_root() / "studies" / f"{study}.toml"
-    if not path.is_file():
-        known = ", ".join(sorted(each.stem for each in (config_root() / "studies").glob("*.toml")))
-        raise UserError(f"no study {study!r}: name a .toml file, or one of {known}")
-    try:
-        content = read_toml(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} can't be read: {error}") from error
-    return _study(path, content)
+    path = find_declared(study, "studies")
+    file = read_declared(path, StudyFile)
+    flags = _flags(has_sizes=file.scaling is not None, has_machines=bool(file.machine))
 
+    def checked(where: str, arguments: list[str]) -> tuple[str, ...]:
+        return check_arguments(f"{path}, {where}", arguments, flags)
 
-def _study(path: Path, content: dict[str, Any]) -> Study:
-    """Build a study from a file's content."""
-    if type(content.get("version")) is not int or content["version"] != _VERSION:
-        raise UserError(
-            f"{path}: version {content.get('version')!r} of a study is not supported: use version = {_VERSION}"
+    factors = [
+        {name: checked(f"level {name}", arguments) for name, arguments in levels.items()}
+        for levels in file.factors.values()
+    ]
+    machines = {
+        level: Machine(
+            cluster=os.path.expanduser(table.cluster),
+            instance=table.instance,
+            arguments=(
+                *checked(f"[machine], {level}, arguments", table.arguments),
+                *(() if table.instance is None else ("--instance", table.instance)),
+            ),
         )
-    if unknown := sorted(content.keys() - _KEYS):
-        raise UserError(f"{path}: unknown key {unknown[0]!r}; a study has {', '.join(sorted(_KEYS))}")
-    if not names_a_folder(path.stem):
-        raise UserError(
-            f"{path}: the name of the file becomes the name of cohorts: use only letters, digits, '_', '-', '+' and '.'"
-        )
-    seeds = content.get("seeds")
-    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
-        raise UserError(f"{path}: seeds must be a list of whole numbers of at least 0, like [1, 2, 3]")
-    if len(set(seeds)) != len(seeds):
-        raise UserError(f"{path}: seeds: list each seed once")
-    about = content.get("about", path.stem)
-    if not isinstance(about, str):
-        raise UserError(f"{path}: about must be text")
-    flags = _flags(has_sizes="scaling" in content, has_machines="machine" in content)
-    scaling = read_scaling(f"{path}, [scaling]", content["scaling"]) if "scaling" in content else None
-    machines = read_machines(f"{path}, [machine]", content["machine"], flags) if "machine" in content else {}
-    common = check_arguments(f"{path}, arguments", content.get("arguments", []), flags)
-    factors = _factors(path, content.get("factors", {}), flags)
-    arms = _arms(path, common, factors, machines, scaling)
+        for level, table in file.machine.items()
+    }
     return Study(
         name=path.stem,
-        about=about,
-        seeds=tuple(seeds),
-        arms=tuple(arms),
-        budget_usd=_budget(path, content, "budget_usd"),
-        budget_h=_budget(path, content, "budget_h"),
-        scaling=scaling,
+        about=file.about or path.stem,
+        seeds=file.seeds,
+        arms=tuple(_arms(path, checked("arguments", file.arguments), factors, machines, file.scaling)),
+        budget_usd=file.budget_usd,
+        budget_h=file.budget_h,
+        scaling=file.scaling,
         machines=machines,
     )
 
@@ -171,27 +201,6 @@ def _study(path: Path, content: dict[str, Any]) -> Study:
 def _flags(*, has_sizes: bool, has_machines: bool) -> tuple[str, ...]:
     """Return the flags of ``train.py`` that a study sets itself."""
     return (*STUDY_FLAGS, *(SIZE_FLAGS if has_sizes else ()), *(MACHINE_FLAGS if has_machines else ()))
-
-
-def _factors(path: Path, found: object, flags: Sequence[str]) -> list[_Factor]:
-    """Check the factors.
-
-    Args:
-        path: The study file.
-        found: Content of the table.
-        flags: Flags of ``train.py`` that the study sets itself.
-
-    Raises:
-        UserError: If they are not tables of levels with arguments.
-    """
-    if not isinstance(found, dict) or not all(isinstance(levels, dict) and levels for levels in found.values()):
-        raise UserError(
-            f'{path}: factors must be tables of levels, like [factors.library] rsl_rl = ["--rl_library", …]'
-        )
-    return [
-        {name: check_arguments(f"{path}, level {name}", arguments, flags) for name, arguments in levels.items()}
-        for levels in found.values()
-    ]
 
 
 def _arms(
@@ -233,16 +242,6 @@ def _arms(
     if len({arm.cohort for arm in arms}) != len(arms):
         raise UserError(f"{path}: two combinations of levels would share the cohort's name; rename one level")
     return arms
-
-
-def _budget(path: Path, content: dict[str, Any], key: str) -> float | None:
-    """Return a budget; ``None`` if the file has none."""
-    if key not in content:
-        return None
-    found = content[key]
-    if type(found) not in (int, float) or not 0 < found < math.inf:
-        raise UserError(f"{path}: {key} must be a number above 0, like {key} = 50, not {found!r}")
-    return float(found)
 
 
 def _choose_the_task(levels: Iterable[Sequence[str]]) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from ledger_lab.errors import UserError
 from ledger_lab.studies.declared.arguments import STUDY_FLAGS, check_arguments
-from ledger_lab.studies.declared.files import find_declared, read_declared
+from ledger_lab.studies.declared.files import Positive, find_declared, read_declared
 from ledger_lab.studies.search.space import (
     LIBRARY,
     NUM_ENVS,
@@ -23,7 +23,6 @@ from ledger_lab.studies.search.space import (
     read_space,
 )
 
-type Positive = Annotated[float, Meta(gt=0)]
 type Seed = Annotated[int, Meta(ge=0, lt=2**32)]
 """Training seed; ``train.py`` accepts those below 2³²."""
 
