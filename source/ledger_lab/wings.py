@@ -11,7 +11,7 @@ PARTS = {
     "scaling of the page": "ledger_lab.studies.figures.scaling_page:scaling_part",
     "known studies": "ledger_lab.studies.declared.watched:known_studies",
     "load study": "ledger_lab.studies.declared:load_study",
-    "submission": "ledger_lab.clusters.submit:submit_if_asked",
+    "submission": "ledger_lab.clusters.submit:submit_single",
     "queues": "ledger_lab.clusters.queues:ask_queues",
     "off-policy recipes": "ledger_lab.off_policy.recipes:recipes_of",
 }

@@ -7,8 +7,9 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from ledger_lab.cli.first_look import first_look, stock_tasks
+from ledger_lab.cli.first_look import first_look
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
+from ledger_lab.training.known_names import stock_tasks
 from ledger_lab.training.request import TrainRequest
 from tests.conftest import script_without
 from tests.fakes.ledgers import write_run

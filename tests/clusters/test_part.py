@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from ledger_lab.clusters.part import PART_SCRIPT
+from ledger_lab.clusters.containers import PART_SCRIPT
 from ledger_lab.clusters.plans import Plan, PlannedTraining
 
 TRAIN = """\

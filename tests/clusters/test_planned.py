@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import hashlib
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ledger_lab.clusters.drafts import draft_submission, drop_draft, note_submission, read_drafts, write_folder
 from ledger_lab.clusters.engine import Place
 from ledger_lab.clusters.local import make_trainings
 from ledger_lab.clusters.planned import carry_out, training_command
-from ledger_lab.clusters.plans import Plan, PlannedTraining, read_plan, read_run_dir, run_file
-from ledger_lab.clusters.submission_folders import new_folder
-from ledger_lab.clusters.submissions import read_submissions
+from ledger_lab.clusters.plans import Plan, PlannedTraining, read_plan, run_file
+from ledger_lab.clusters.submissions import Submission, new_folder
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import SchedulerJob, Status
-from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.meters import part_started_ns, python_started_ns
 from ledger_lab.training.launch.job import job_environ, note_run, read_job
 from tests.fakes.ledgers import write_run
@@ -66,11 +61,11 @@ def test_a_training_knows_its_job_and_notes_its_run(tmp_path: Path) -> None:
 
 
 def submitted(root: Path, run_dir: Path | None) -> Path:
-    draft = draft_submission(new_folder(root, "s"), "slurm", "lab", PLAN)
-    write_folder(draft, {"plan.jsonl": PLAN.to_lines()})
+    made = Submission.new(new_folder(root, "s"), "slurm", "lab", PLAN)
+    made.write(PLAN, {})
     if run_dir is not None:
-        run_file(draft.folder, 0).write_text(str(run_dir))
-    return draft.folder
+        run_file(made.folder, 0).write_text(str(run_dir))
+    return made.folder
 
 
 @pytest.mark.parametrize(
@@ -140,45 +135,6 @@ def test_a_plan_of_another_version_is_refused_in_one_line(tmp_path: Path) -> Non
     (tmp_path / "plan.jsonl").write_bytes(line)
     with pytest.raises(UserError, match="plan.jsonl is of another version of LedgerLab .*: use that"):
         read_plan(tmp_path, hashlib.sha256(line).hexdigest())
-
-
-def test_submissions_are_numbered_and_drafts_have_no_job(tmp_path: Path) -> None:
-    folders = submitted(tmp_path, None), submitted(tmp_path, tmp_path / "refused")
-    first, second = read_drafts(tmp_path, "s")
-    assert (first.folder, second.folder) == folders and read_submissions(tmp_path, "s") == []
-    assert first.job_name != second.job_name and first.job_name.startswith("ledger_lab-s-001-")
-    with pytest.raises(UserError, match="another program submitted at the same time"):
-        write_folder(first, {})
-    assert [path.name for path in sorted(first.folder.parent.iterdir())] == ["001", "002"]
-    assert note_submission(first, "17").job == "17"
-    note_submission(second, "18")
-    assert [(each.folder.name, each.job) for each in read_submissions(tmp_path, "s")] == [("001", "17"), ("002", "18")]
-    assert read_drafts(tmp_path, "s") == []
-    assert read_run_dir(second.folder, 0) is None, "a refused run has no directory"
-    assert read_plan(second.folder, PLAN.sha256) == [TRAINING]
-
-
-def test_a_draft_of_another_program_is_abandoned_when_that_has_ended(tmp_path: Path) -> None:
-    draft = draft_submission(new_folder(tmp_path, "s"), "slurm", "lab", PLAN)
-    with subprocess.Popen(["sleep", "600"]) as other:
-        theirs = dataclasses.replace(draft, pid=other.pid, process=identify_process(other.pid))
-        assert draft.is_abandoned, "this process is not submitting while it looks"
-        assert not theirs.is_abandoned
-        other.kill()
-    assert theirs.is_abandoned
-    assert theirs.process is not None
-    far = dataclasses.replace(theirs, process=dataclasses.replace(theirs.process, boot_id="another machine"))
-    assert not far.is_abandoned, "a program on another machine is given time"
-    assert dataclasses.replace(far, submitted_at="2026-01-01T00:00:00+00:00").is_abandoned
-
-
-def test_a_draft_that_another_program_has_replaced_is_not_dropped(tmp_path: Path) -> None:
-    submitted(tmp_path, None)
-    (draft,) = read_drafts(tmp_path, "s")
-    drop_draft(draft)
-    folder = submitted(tmp_path, None)
-    drop_draft(draft)
-    assert [each.folder for each in read_drafts(tmp_path, "s")] == [folder]
 
 
 def test_an_attempt_is_measured_from_the_start_of_its_part_of_the_job() -> None:

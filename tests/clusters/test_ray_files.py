@@ -54,9 +54,8 @@ FULL = RaySite(
 def test_the_file_is_the_golden_one_and_reads_back(name: str, site: RaySite, count: int, at_once: int | None) -> None:
     files = ENGINE.files(site, plan(count, at_once), "ledger_lab-study-001")
     assert files == {"job.json": (GOLDEN / name).read_text()}
-    job = RayJob.from_json(files["job.json"])
+    job = RayJob(**json.loads(files["job.json"]))
     assert (job.trainings, job.at_once, job.environment) == (count, at_once, site.environment)
-    assert ENGINE.job_id.fullmatch(f"{job.address}/{job.name}")
 
 
 def site_file(folder: Path, **changes: object) -> Path:
@@ -75,18 +74,11 @@ def site_file(folder: Path, **changes: object) -> Path:
     [
         ({"address": "auto"}, "address = 'auto': write HOST:PORT"),
         ({"address": "ray://head:10001"}, "ray:// and http:// are not supported"),
-        ({"address": "head:70000"}, "write HOST:PORT"),
         ({"address": "head:6379\n"}, "write HOST:PORT"),
-        ({"python": " "}, "python = ' ': give the path of a program"),
-        ({"gpus": -1}, "gpus and retries must be at least 0"),
+        ({"gpus": -1}, "gpus must be at least 0"),
         ({"gpus": 0.5}, "Expected `int`, got `float`"),
-        ({"retries": -1}, "gpus and retries must be at least 0"),
-        ({"grace_s": 0}, "cpus and grace_s at least 1"),
-        ({"memory_gb": 0}, "memory_gb = 0"),
-        ({"resources": {"GPU": 1}}, "resources: 'GPU' has a key of its own"),
-        ({"resources": {"disk": 1.5}}, "resources: disk = 1.5: Ray takes fractions below 1 and whole numbers"),
-        ({"environment": {"RAY_ADDRESS": "x:1"}}, "RAY_ADDRESS is set by Ray or LedgerLab"),
-        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "CUDA_VISIBLE_DEVICES is set by Ray"),
+        ({"retries": -1}, "retries at least 0"),
+        ({"grace_s": 0}, "grace_s at least 1"),
         ({"partition": "gpu"}, "unknown key 'partition'"),
     ],
 )
@@ -118,12 +110,12 @@ def test_a_process_learns_its_place_from_the_task() -> None:
     place = ENGINE.place(environ, 4, 1)
     assert (place.job.job, place.job.index, place.job.restarts) == (environ["LEDGER_LAB_RAY_JOB"], 4, 2)
     assert (place.job.nodes, place.job.queue_s, place.rendezvous) == (["one"], 1.5, None)
-    with pytest.raises(UserError, match="LEDGER_LAB_RAY_PART is not set: Ray starts this program"):
+    with pytest.raises(UserError, match="LEDGER_LAB_RAY_PART is not set"):
         ENGINE.place({"LEDGER_LAB_RAY_JOB": "x"}, 4, 1)
 
 
 def test_several_nodes_are_refused_with_the_way_out() -> None:
-    with pytest.raises(UserError, match="--nodes 2: with Ray, a training runs on one node: .* use Slurm"):
+    with pytest.raises(UserError, match="--nodes 2: with ray, a training runs on one machine: .* use Slurm"):
         ENGINE.check(SIMPLE, plan(1, nodes=2))
 
 
@@ -155,9 +147,8 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 
 
 def submission(folder: Path) -> Submission:
-    return Submission(
-        folder=folder, engine="ray", site="lab", job="head:6379/ledger_lab-s-001-0", submitted_at="", plan_sha256=""
-    )
+    (folder / "started").mkdir(exist_ok=True)
+    return Submission.new(folder, "ray", "lab", plan(1), "head:6379")
 
 
 def test_a_cluster_that_does_not_answer_is_told_and_its_submission_kept(
@@ -166,22 +157,21 @@ def test_a_cluster_that_does_not_answer_is_told_and_its_submission_kept(
     (tmp_path / "job.json").write_text(ENGINE.files(SIMPLE, plan(1), "ledger_lab-s-001")["job.json"])
     stand_in(tmp_path, monkeypatch, "exec sleep 60")
     monkeypatch.setattr(ray, "_ANSWER_S", 0.2)
-    with pytest.raises(UnclearSubmissionError, match="within 0.2 s: .* call again, and .* by its name, ledger_lab-s-"):
-        ENGINE.submit(tmp_path)
+    with pytest.raises(UnclearSubmissionError, match="within 0.2 s: .* call again .* by its name, ledger_lab-"):
+        ENGINE.submit(submission(tmp_path))
     with pytest.raises(UserError, match="does not answer within 0.2 s: .* if this cluster has ended for good, remove"):
         ENGINE.queued(submission(tmp_path))
 
 
 def test_the_job_of_an_interrupted_call_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "job.json").write_text(ENGINE.files(SIMPLE, plan(1), "ledger_lab-s-001-0badc0de")["job.json"])
-    (tmp_path / "started").mkdir()
-    made = f"{SIMPLE.address}/ledger_lab-s-001-0badc0de"
+    begun = submission(tmp_path)
+    made = f"{SIMPLE.address}/{begun.job_name}"
     stand_in(tmp_path, monkeypatch, """echo '{"0":[false,"waiting"]}'""")
-    assert ENGINE.find(tmp_path) == made
+    assert ENGINE.find(begun) == made
     stand_in(tmp_path, monkeypatch, "echo null")
-    assert ENGINE.find(tmp_path) is None, "it was never submitted"
+    assert ENGINE.find(begun) is None, "it was never submitted"
     (tmp_path / "started" / "0").touch()
-    assert ENGINE.find(tmp_path) == made, "it has ended"
+    assert ENGINE.find(begun) == made, "it has ended"
 
 
 def test_states_are_read_and_a_job_that_has_ended_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +204,7 @@ def test_a_refusal_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     not (ROOT / ".venv-engines" / "bin" / "python").exists(),
     reason="needs .venv-engines, which .ci/run builds from requirements-engines.lock",
 )
-def test_an_address_where_nothing_listens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_where_nothing_listens_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(ROOT / ".venv-engines" / "bin" / "python"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "source"))
     with socket.socket() as unused:
@@ -224,7 +214,7 @@ def test_an_address_where_nothing_listens_is_refused(monkeypatch: pytest.MonkeyP
         with pytest.raises(UserError, match=rf"no Ray at 127.0.0.1:{port} .*: start it, or correct address"):
             ENGINE.check(site, plan(1))
     with pytest.raises(UserError, match="no Ray at head:x .*: start it, or correct address"):
-        ENGINE.queued(dataclasses.replace(submission(Path("/l")), job="head:x/ledger_lab-s"))
+        ENGINE.queued(dataclasses.replace(submission(tmp_path), target="head:x"))
 
 
 @pytest.mark.parametrize(

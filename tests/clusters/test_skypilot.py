@@ -22,12 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.clusters import skypilot
-from ledger_lab.clusters.engine import UnclearSubmissionError, load_site
-from ledger_lab.clusters.part import PART_SCRIPT
+from ledger_lab.clusters.containers import PART_SCRIPT, unique_name
+from ledger_lab.clusters.engine import Queued, UnclearSubmissionError, load_site
 from ledger_lab.clusters.plans import Plan, PlannedTraining
 from ledger_lab.clusters.skypilot import ENGINE, SKY, SkyPilotSite
-from ledger_lab.clusters.submission_folders import new_folder
-from ledger_lab.clusters.submissions import Submission
+from ledger_lab.clusters.submissions import Submission, new_folder
 from ledger_lab.clusters.submit import hand_over
 from ledger_lab.errors import UserError
 from tests.conftest import ROOT
@@ -65,7 +64,6 @@ PLAN = Plan(name="study", trainings=(TRAINING,) * 3)
 def test_the_file_is_the_golden_one(name: str, site: SkyPilotSite) -> None:
     files = ENGINE.files(site, PLAN, NAME)
     assert files["task.yaml"] == (GOLDEN / f"{name}.task.yaml").read_text()
-    assert files["submit.sh"].endswith("exec sky jobs launch --yes --detach-run --num-jobs=3 task.yaml\n")
     assert "owned" not in str(files)
 
 
@@ -156,7 +154,10 @@ def test_any_environment_is_read_back_as_it_was_written(environment: dict[str, s
 
 VOLUME = [{"name": "ledger", "type": "k8s-pvc", "config": {"access_mode": "ReadWriteMany"}, "status": "READY"}]
 LISTED = f"echo '{json.dumps(VOLUME)}'"
-LAUNCHED = r"printf '\033[36mSubmitting\033[0m 2 managed jobs.\nJobs submitted with IDs: \033[36m7-8\033[0m.\n'"
+LAUNCHED = "sed -n 's/^name: //p' task.yaml >/NAME; echo 'Jobs submitted with IDs: 7-8.'"
+"""Notes the name of the jobs for the next question."""
+QUEUED = """n=$(cat /NAME 2>/dev/null) && echo '[{"job_id": 8, "status": "PENDING", "job_name": "'$n'"},
+{"job_id": 7, "status": "PENDING", "job_name": "'$n'"}, {"job_id": 9, "job_name": "x"}]' || echo '[]'"""
 
 type Sky = Callable[[Mapping[str, str]], SkyPilotSite]
 
@@ -175,8 +176,9 @@ def infra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sky:
     (tmp_path / "shared").mkdir()
 
     def make(answers: Mapping[str, str]) -> SkyPilotSite:
-        usual = {"volumes ls": LISTED, "jobs launch": LAUNCHED, "jobs queue": "echo '[]'"}
-        install(tmp_path, "sky", {**answers, **{key: usual[key] for key in usual if key not in answers}}, monkeypatch)
+        usual = {"volumes ls": LISTED, "jobs launch": LAUNCHED, "jobs queue": QUEUED}
+        said = {key: each.replace("/NAME", f"{tmp_path}/name") for key, each in {**usual, **answers}.items()}
+        install(tmp_path, "sky", said, monkeypatch)
         mount = tmp_path / "shared"
         return dataclasses.replace(SIMPLE, mount=mount, log_root=mount / "ledger")
 
@@ -196,13 +198,11 @@ def calls(tmp_path: Path) -> list[str]:
 
 def test_all_trainings_are_one_request(infra: Sky, tmp_path: Path) -> None:
     submission = submit(infra({}))
-    assert re.fullmatch(r"ledger-lab-s-001-[0-9a-f-]+:7-8", submission.job) and ENGINE.job_id.fullmatch(submission.job)
+    assert submission.job == "7,8"
     launched = [each for each in calls(tmp_path) if "launch" in each]
     assert launched == ["jobs launch --yes --detach-run --num-jobs=2 task.yaml"]
     ENGINE.cancel(submission)
     assert calls(tmp_path)[-1] == "jobs cancel --yes 7 8"
-    single = infra({"jobs launch": "echo 'Managed Job ID: 12'"})
-    assert submit(single, Plan(name="s", trainings=(TRAINING,))).job.endswith(":12")
 
 
 @pytest.mark.parametrize(
@@ -231,26 +231,19 @@ def test_a_refused_submission_ends_in_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        (
-            {"jobs launch": failing("connection reset"), "jobs queue": "exit 1"},
-            "connection reset: jobs may be submitted",
-        ),
-        ({"jobs launch": "echo hello"}, "sky printed the ids of no job for 2 jobs"),
-        ({"jobs launch": "echo 'Jobs submitted with IDs: 7-9.'"}, "sky printed the ids 7-9 for 2 jobs"),
+        ({"jobs launch": failing("connection reset by peer"), "jobs queue": "exit 1"}, "connection reset"),
+        ({"jobs launch": "echo hello"}, "sky has not made the jobs yet"),
+        ({"jobs launch": LAUNCHED, "jobs queue": QUEUED.replace("9, ", '9, "status": 3, ')}, "has not made the jobs"),
     ],
 )
 def test_jobs_that_may_be_submitted_are_named(infra: Sky, answers: dict[str, str], said: str) -> None:
     site = infra(answers)
-    with pytest.raises(UnclearSubmissionError, match=f"{said}.*cancel the jobs named ledger-lab-s-001-.* and remove /"):
+    with pytest.raises(
+        UnclearSubmissionError,
+        match=f"{said}.*: the job may be submitted .* ledger_lab-s-001-",
+    ):
         submit(site)
     assert (site.log_root / "submissions" / "s" / "001" / "task.yaml").is_file()
-
-
-def test_jobs_of_a_launch_that_failed_are_not_overlooked(infra: Sky, tmp_path: Path) -> None:
-    launch = f"sed -n 's/^name: //p' task.yaml >{tmp_path}/name; {failing('connection reset')}"
-    queue = f"""printf '[{{"job_id": 7, "status": "PENDING", "job_name": "%s"}}]' "$(cat {tmp_path}/name)\""""
-    with pytest.raises(UnclearSubmissionError, match="connection reset: jobs may be submitted"):
-        submit(infra({"jobs launch": launch, "jobs queue": queue}))
 
 
 def test_what_skypilot_cannot_do_is_refused(infra: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,11 +277,9 @@ def test_the_real_sky_takes_the_commands(infra: Sky, tmp_path: Path, monkeypatch
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    for name, content in ENGINE.files(FULL, PLAN, NAME).items():
-        (tmp_path / name).write_text(content)
     nobody = "^sky: sky.exceptions.ApiServerConnectionError: Could not connect .*: the API server does not answer"
     with pytest.raises(UserError, match=nobody) as refused:
-        ENGINE.submit(tmp_path)
+        ENGINE.submit(submission)
     assert not isinstance(refused.value, UnclearSubmissionError) and "\n" not in str(refused.value)
     for command in (ENGINE.queued, ENGINE.cancel):
         with pytest.raises(UserError, match=nobody):
@@ -297,14 +288,12 @@ def test_the_real_sky_takes_the_commands(infra: Sky, tmp_path: Path, monkeypatch
 
 def test_each_state_of_a_job_is_told(infra: Sky, tmp_path: Path) -> None:
     submission = submit(infra({}))
-    name = submission.job.partition(":")[0]
+    name = unique_name(submission.job_name)
 
     def answer(*records: dict[str, object]) -> None:
         infra({"jobs queue": jobs(*({**each, "job_name": name} for each in records))})
 
-    answer(
-        record(7, "RECOVERING", recovery_count=2), record(8, "RUNNING", infra="Kubernetes/lab"), record(99, "FAILED")
-    )
+    answer(record(7, "RECOVERING", recovery_count=2), record(8, "RUNNING", infra="Kubernetes/lab"))
     assert {index: (each.runs, each.said) for index, each in ENGINE.queued(submission).items()} == {
         0: (False, "recovering, recovered 2 times"),
         1: (True, "running on Kubernetes/lab"),
@@ -318,10 +307,9 @@ def test_each_state_of_a_job_is_told(infra: Sky, tmp_path: Path) -> None:
     (submission.folder / "started" / "1").touch()
     assert ENGINE.ending(submission, 1) == "failed, exit code 2"
     answer(record(7, "SUCCEEDED"), record(8, "DREAMING"))
-    with pytest.raises(UserError, match="the status 'DREAMING', which LedgerLab does not know"):
-        ENGINE.queued(submission)
+    assert ENGINE.queued(submission)[1] == Queued(False, "dreaming"), "a status of a newer version is no end"
     answer(record(7, "SUCCEEDED"))
-    with pytest.raises(UserError, match="SkyPilot does not know all jobs 7-8 .* use the API server"):
+    with pytest.raises(UserError, match="SkyPilot does not know all jobs 7,8 .* use the API server"):
         ENGINE.queued(submission)
     infra({"jobs queue": jobs(record(7, "RUNNING"), record(8, "RUNNING"))})  # the same ids, and another name
     with pytest.raises(UserError, match="does not know all jobs"):
@@ -330,15 +318,13 @@ def test_each_state_of_a_job_is_told(infra: Sky, tmp_path: Path) -> None:
 
 def test_the_jobs_of_an_interrupted_call_are_found(infra: Sky) -> None:
     submission = submit(infra({}))
-    name = submission.job.partition(":")[0]
-    mine = [{**record(number, "PENDING"), "job_name": name} for number in (8, 7)]
-    infra({"jobs queue": jobs(*mine, record(9, "PENDING"))})
-    assert ENGINE.find(submission.folder) == f"{name}:7,8"
-    infra({"jobs queue": jobs(mine[0])})
+    mine = {**record(8, "PENDING"), "job_name": unique_name(submission.job_name)}
+    assert ENGINE.find(submission) == "7,8"
+    infra({"jobs queue": jobs(mine)})
     with pytest.raises(UserError, match="SkyPilot has 1 of 2 jobs named"):
-        ENGINE.find(submission.folder)
-    infra({})
-    assert ENGINE.find(submission.folder) is None
+        ENGINE.find(submission)
+    infra({"jobs queue": "echo '[]'"})
+    assert ENGINE.find(submission) is None
 
 
 def test_a_job_tells_where_it_is() -> None:
@@ -354,16 +340,11 @@ def test_a_job_tells_where_it_is() -> None:
     [
         ("volume = 's3://bucket'", "volume = 's3://bucket': a mounted bucket can't append to the files of the ledger"),
         ("volume = 'gs://bucket'", "a mounted bucket can't append"),
-        ("volume = 'a b'", "volume: 'a b': give the name of a volume"),
         ("infra = 'aws'", "infra: 'aws': write k8s or k8s/CONTEXT"),
         ("accelerators = 'L4'", "accelerators: 'L4': write TYPE:NUMBER"),
         ("accelerators = 'L4:0'", "accelerators: 'L4:0'"),
-        ("cpus = 0", "cpus and memory_gb must be at least 1"),
-        ("log_root = '/a$HOME'", "log_root = '/a$HOME': give a path without"),
         ("mount = '/other'", "mount = '/other': must be log_root"),
-        ("container = 'a b'", "container: 'a b'"),
         ("use_spot = 'yes'", "Expected `bool`"),
-        ("[environment]\nSKYPILOT_JOB_RANK = '1'", "SKYPILOT_JOB_RANK is set by the job"),
     ],
 )
 def test_a_wrong_value_is_refused(tmp_path: Path, change: str, said: str) -> None:

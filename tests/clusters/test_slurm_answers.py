@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import signal
 import subprocess
 import sys
@@ -12,23 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.clusters import slurm_commands
-from ledger_lab.clusters.drafts import Draft, draft_submission, read_drafts
+from ledger_lab.clusters import slurm
 from ledger_lab.clusters.engine import Queued, UnclearSubmissionError
 from ledger_lab.clusters.plans import Plan, PlannedTraining
-from ledger_lab.clusters.queues import ask_queues
-from ledger_lab.clusters.slurm import ENGINE, Slurm
-from ledger_lab.clusters.slurm_commands import read_squeue
-from ledger_lab.clusters.slurm_site import SlurmSite
-from ledger_lab.clusters.submission_folders import job_name, new_folder
-from ledger_lab.clusters.submissions import Submission, read_submissions
-from ledger_lab.clusters.submit import complete_drafts, hand_over, submit_if_asked
+from ledger_lab.clusters.slurm import ENGINE, Slurm, SlurmSite, read_squeue
+from ledger_lab.clusters.submissions import Submission, new_folder, read_submissions
+from ledger_lab.clusters.submit import hand_over, known_submissions
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
-from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.studies.declared import load_study
 from ledger_lab.studies.elsewhere import StudyClusters, StudyElsewhere
+from ledger_lab.training.launch.elsewhere import submit_if_asked
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 
@@ -76,69 +69,22 @@ def test_a_job_is_not_lost_if_the_queue_does_not_answer_after_its_submission(sit
 def test_a_job_that_may_be_submitted_is_found_by_the_next_call(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str, said: str
 ) -> None:
-    monkeypatch.setattr(slurm_commands, "_ANSWER_S", 5.0 if "sleep" in sbatch else 60.0)
-    lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\n{sbatch}")
+    monkeypatch.setattr(slurm, "_ANSWER_S", 5.0 if "sleep" in sbatch else 60.0)
+    lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\n{sbatch}", squeue="")
     with pytest.raises(UnclearSubmissionError, match=f"{said}.*call again.* ledger_lab-s-001-[0-9a-f]{{8}}$"):
         submit(lab)
-    (draft,) = read_drafts(tmp_path / "ledger", "s")
-    script = (draft.folder / "job.sbatch").read_text()
-    assert f"#SBATCH --job-name={draft.job_name}\n" in script, "the name is on disk before the job"
-    site(squeue="echo 17; echo 17")
-    assert [each.job for each in complete_drafts([draft])] == ["17"]
-    assert f"--name={draft.job_name} " in (tmp_path / "squeue").read_text()
-    assert [each.job for each in read_submissions(tmp_path / "ledger", "s")] == ["17"]
-
-
-def interrupted(site: Site, tmp_path: Path) -> Draft:
-    """Submit, and lose the answer."""
-    with pytest.raises(UnclearSubmissionError):
-        submit(site(sbatch="[[ $1 != --version ]] || exit 0"))
-    (draft,) = read_drafts(tmp_path / "ledger", "s")
-    return draft
-
-
-def test_a_submission_without_a_job_is_removed_and_submitted_again(site: Site, tmp_path: Path) -> None:
-    draft = interrupted(site, tmp_path)
+    (begun,) = read_submissions(tmp_path / "ledger", "s")
+    assert f"#SBATCH --job-name={begun.job_name}\n" in (begun.folder / "job.sbatch").read_text(), "before the job"
     site(squeue="exit 1")
     with pytest.raises(UserError, match="squeue: exit status 1"):
-        complete_drafts([draft])
-    assert draft.folder.is_dir(), "nothing is removed before Slurm has answered"
-    lab = site(squeue="")
-    assert complete_drafts([draft]) == [] and [*draft.folder.parent.iterdir()] == []
-    assert submit(lab).folder == draft.folder
-
-
-def test_a_job_that_has_left_the_queue_is_known_by_the_tasks_that_have_started(site: Site, tmp_path: Path) -> None:
-    draft = interrupted(site, tmp_path)
-    (draft.folder / "started" / "0").write_text("17\n")
+        known_submissions(tmp_path / "ledger", "s")
+    (begun.folder / "started" / "0").write_text("17\n")  # a job that has left the queue is known by its tasks
+    for squeue, said in (("echo 18", "jobs 17, 18 come from this"), ("echo Welcome", "'Welcome' is not the id of")):
+        site(squeue=squeue)
+        with pytest.raises(UserError, match=said):
+            known_submissions(tmp_path / "ledger", "s")
     site(squeue="")
-    assert [each.job for each in complete_drafts([draft])] == ["17"]
-
-
-@pytest.mark.parametrize(
-    ("squeue", "said"),
-    [
-        ("echo 17; echo 18", "jobs 17, 18 come from this submission: cancel them with scancel 17 18, and remove"),
-        ("echo Welcome", "'Welcome' is not the id of a job"),
-    ],
-)
-def test_an_unclear_answer_about_an_interrupted_submission_is_not_guessed(
-    site: Site, tmp_path: Path, squeue: str, said: str
-) -> None:
-    draft = interrupted(site, tmp_path)
-    site(squeue=squeue)
-    with pytest.raises(UserError, match=said):
-        complete_drafts([draft])
-    assert read_drafts(tmp_path / "ledger", "s") == [draft]
-
-
-def test_a_submission_that_another_program_is_making_is_left_alone(site: Site, tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "600"]) as other:
-        draft = draft_submission(tmp_path / "s" / "001", "slurm", "lab", PLAN)
-        theirs = dataclasses.replace(draft, pid=other.pid, process=identify_process(other.pid))
-        with pytest.raises(UserError, match="another program is submitting this: call again when it has ended"):
-            complete_drafts([theirs])
-        other.kill()
+    assert [each.job for each in known_submissions(tmp_path / "ledger", "s")] == ["17"]
 
 
 def test_a_study_whose_call_was_killed_is_not_submitted_again(
@@ -171,8 +117,9 @@ def test_a_single_training_tells_of_the_job_of_an_interrupted_call_once(
         assert isinstance(ended.value.code, int)
         return ended.value.code
 
-    site(sbatch="[[ $1 != --version ]] || exit 0")
+    site(sbatch="[[ $1 != --version ]] || exit 0", squeue="")
     assert train() == 2
+    monkeypatch.setattr(Slurm, "appears_s", 0.0)  # some time later
     site(squeue="echo 16")
     capfd.readouterr()
     assert train() == 2
@@ -190,34 +137,19 @@ POLICY = f"{FAILED}Job violates accounting/QOS policy (job submit limit, user's 
     ("printed", "said"),
     [
         (f"sbatch: error: AssocMaxSubmitJobLimit\n{POLICY}", "AssocMaxSubmitJobLimit; .*: each training counts as one"),
-        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit\n{POLICY}", "make smaller studies"),
         (f"sbatch: error: AssocMaxWallDurationPerJobLimit\n{POLICY}", "correct account, time, gpus"),
-        (f"{FAILED}Invalid account or account/partition combination specified", "correct account or partition in"),
-        (f"{FAILED}Invalid qos specification", r"correct options \(--qos\)"),
-        (f"{FAILED}Requested reservation is invalid", r"correct options \(--reservation\)"),
-        (f"{FAILED}User's group not permitted to use this partition", "correct partition"),
-        (f"{FAILED}Invalid feature specification", r"correct options \(--constraint\)"),
+        (f"{FAILED}Invalid qos specification", "Invalid qos specification: correct this key or option in"),
         (f"{FAILED}Invalid job array specification", r"\(MaxArraySize\): make smaller studies"),
-        (f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)", "correct time"),
-        ("sbatch: error: Invalid generic resource (gres) specification", "correct gpus"),
-        ("sbatch: error: Memory specification can not be satisfied", "correct memory"),
     ],
 )
 def test_refusals_become_one_line_with_the_way_out_and_leave_nothing(
     site: Site, tmp_path: Path, printed: str, said: str
 ) -> None:
-    lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\ncat >&2 <<'END'\n{printed}\nEND\nexit 1")
+    lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\ncat >&2 <<'END'\n{printed}\nEND\nexit 1", squeue="")
     with pytest.raises(UserError, match=said) as refused:
         submit(lab)
     assert not isinstance(refused.value, UnclearSubmissionError) and "\n" not in str(refused.value)
     assert [*(tmp_path / "ledger" / "submissions" / "s").iterdir()] == []
-
-
-def test_without_slurm_nothing_is_submitted(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = site()
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    with pytest.raises(UserError, match="sbatch is not installed here"):
-        submit(lab)
 
 
 def test_a_refused_job_leaves_nothing_and_one_that_cannot_be_cancelled_stays_named(site: Site, tmp_path: Path) -> None:
@@ -227,7 +159,7 @@ def test_a_refused_job_leaves_nothing_and_one_that_cannot_be_cancelled_stays_nam
     assert [*(tmp_path / "ledger" / "submissions" / "s").iterdir()] == []
     with pytest.raises(UnclearSubmissionError, match=r"cancel it with scancel 17, and remove /"):
         submit(site(squeue=never, scancel="exit 1"))
-    assert [each.folder.name for each in read_drafts(tmp_path / "ledger", "s")] == ["001"]
+    assert [each.folder.name for each in read_submissions(tmp_path / "ledger", "s")] == ["001"]
 
 
 def test_variables_of_the_shell_do_not_change_what_slurm_is_asked(
@@ -244,7 +176,7 @@ def test_variables_of_the_shell_do_not_change_what_slurm_is_asked(
 
 def test_a_job_of_another_name_with_the_same_id_is_not_ours(site: Site, tmp_path: Path) -> None:
     submission = submit(site(scontrol="echo JobId=17 JobName=other JobState=FAILED Reason=None"))
-    name = job_name(submission.folder)
+    name = submission.job_name
     assert ENGINE.ending(submission, 0) is None
     site(scontrol=f"echo JobId=17 JobName={name} JobState=FAILED Reason=None")
     assert ENGINE.ending(submission, 0) == "failed"
@@ -265,16 +197,6 @@ def test_strange_answers_end_in_one_line(site: Site, squeue: str, said: str) -> 
     with pytest.raises(UserError, match=said) as refused:
         ENGINE.queued(submission)
     assert "\n" not in str(refused.value)
-
-
-def test_a_command_that_cannot_be_started_ends_in_one_line(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab = site()
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    (tmp_path / "bin" / "sbatch").write_bytes(b"\x7fELF")
-    with pytest.raises(UserError, match=r"sbatch can't be started \(Exec format error\)"):
-        submit(lab)
 
 
 @pytest.fixture
@@ -331,88 +253,12 @@ def test_a_training_that_ends_while_the_queue_is_asked_is_not_missing(
     assert elsewhere().missing() == []
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
-    [
-        ("plan.jsonl", '{"what"', '{"WHAT"', "plan.jsonl was changed after its submission: restore it"),
-        ("submission.json", '"17"', '"--me"', "'--me' is no job of slurm: restore the file"),
-        ("submission.json", '"17"', '"17,18"', "'17,18' is no job of slurm"),
-        ("submission.json", '"slurm"', '"job"', "submitted with engine job: keep this engine"),
-        ("submission.json", "ledger_lab-", "other,", "submission.json can't be read .*: restore it"),
-        ("submission.json", 'Z","plan', '","plan', "submission.json can't be read"),
-        ("submission.json", '"version":1', '"version":2', "submission.json can't be read"),
-    ],
-)
-def test_files_that_were_changed_are_refused(
-    elsewhere: Callable[[], StudyElsewhere], tmp_path: Path, file: str, old: str, new: str, said: str
-) -> None:
-    elsewhere().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
-    path = tmp_path / "ledger" / "submissions" / "s" / "001" / file
-    content = path.read_text()
-    assert old in content
-    path.write_text(content.replace(old, new))
-    with pytest.raises(UserError, match=said):
-        elsewhere()
-
-
-def test_a_shortened_plan_does_not_hide_trainings(site: Site) -> None:
-    lab, two = site(), Plan(name="s", trainings=(TRAINING, TRAINING))
-    submission = hand_over(ENGINE, lab, two, new_folder(lab.log_root, "s"))
-    (submission.folder / "plan.jsonl").write_text(PLAN.to_lines())
-    with pytest.raises(UserError, match="was changed after its submission"):
-        submission.trainings()
-
-
-def test_others_cannot_write_to_a_submission_or_read_its_environment(site: Site) -> None:
-    former = os.umask(0)
-    try:
-        folder = submit(site()).folder
-    finally:
-        os.umask(former)
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
-    assert folder.parent.stat().st_mode & 0o002 == 0, "nobody else can replace the folder"
-    assert modes.pop("job.sbatch") == 0o600
-    assert {modes.pop(name) for name in ("plan.jsonl", "submission.json")} == {0o644}
-    assert set(modes.values()) == {0o755}
-
-
-def test_hidden_jobs_of_another_user_are_not_taken_for_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    submission = submit(site(squeue="", scontrol="echo 'PrivateData             = jobs,usage'"))
-    assert ENGINE.queued(submission) == {}
-    monkeypatch.setattr(os, "getuid", lambda: 4321)
-    with pytest.raises(UserError, match="hides the jobs of other users"):
-        ENGINE.queued(submission)
-    site(squeue="", scontrol="echo 'PrivateData             = none'")
-    assert ENGINE.queued(submission) == {}
-
-
 def test_jobs_of_another_cluster_are_not_taken_for_ended(site: Site, tmp_path: Path) -> None:
     submission = submit(site(scontrol="echo 'ClusterName             = lab'"))
-    elsewhere = "case $* in *federation*) echo 'Federation: %s';; *) echo 'ClusterName             = night';; esac"
-    site(squeue="", scontrol=elsewhere % "other Self: night:10.0.0.1:6817")
-    for ask in (ENGINE.queued, ENGINE.cancel, lambda each: ENGINE.find(each.folder)):
+    site(squeue="", scontrol="echo 'ClusterName             = night'")
+    for ask in (ENGINE.queued, ENGINE.cancel, ENGINE.find):
         with pytest.raises(
             UserError, match="submitted to cluster lab, and this machine belongs to cluster night: call"
         ):
             ask(submission)
     assert not (tmp_path / "scancel").exists()
-    site(squeue="", scontrol=elsewhere % "both Sibling: lab:10.0.0.2:6817")
-    assert ENGINE.queued(submission) == {}, "clusters of a federation know each other's jobs"
-
-
-def test_submissions_that_cannot_be_listed_are_not_taken_for_none(site: Site, tmp_path: Path) -> None:
-    folder = submit(site()).folder.parent
-    folder.rename(tmp_path / "away")
-    folder.write_text("")
-    with pytest.raises(UserError, match=r"submissions/s can't be read \(Not a directory\): ask its owner for access"):
-        read_submissions(tmp_path / "ledger", "s")
-    found, notes = ask_queues(tmp_path / "ledger")
-    assert found == [] and "can't be read" in notes[0]
-
-
-def test_copies_beside_the_submissions_are_left_alone(site: Site) -> None:
-    folder = submit(site()).folder
-    folder.with_name("001.bak").mkdir()
-    folder.with_name("2 old").mkdir()
-    assert [each.folder.name for each in read_submissions(folder.parents[2], "s")] == ["001"]
-    assert new_folder(folder.parents[2], "s").name == "002"

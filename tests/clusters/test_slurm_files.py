@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.clusters.plans import Plan, PlannedTraining, read_plan
-from ledger_lab.clusters.slurm import ENGINE
-from ledger_lab.clusters.slurm_commands import explain_ending, never_starts, queue_seconds, read_squeue
-from ledger_lab.clusters.slurm_site import SlurmSite, slurm_seconds
+from ledger_lab.clusters.slurm import (
+    ENGINE,
+    SlurmSite,
+    explain_ending,
+    never_starts,
+    queue_seconds,
+    read_squeue,
+    slurm_seconds,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 SIMPLE = SlurmSite(name="simple", log_root=Path("/shared/ledger"), environment={}, time="01:00:00", python="python3")

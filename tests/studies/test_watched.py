@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ledger_lab.clusters.drafts import draft_submission, note_submission, write_folder
+from ledger_lab.clusters.submission_folders import new_folder
 
 from ledger_lab.cli.watch import EXIT_ALERTS, watch
-from ledger_lab.clusters.drafts import draft_submission, note_submission, write_folder
 from ledger_lab.clusters.engine import load_site
 from ledger_lab.clusters.local import ENGINE, LocalSite
 from ledger_lab.clusters.plans import PLAN, Plan, PlannedTraining
-from ledger_lab.clusters.submission_folders import new_folder
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError
 from ledger_lab.reports.watch import AlertKind

@@ -149,10 +149,8 @@ def _run_light(command: Command, argv: Sequence[str]) -> Any:  # noqa: ANN401 - 
 
 def _start_elsewhere() -> None:
     """Submit the training to a cluster, or become the launcher of several processes, if the command line asks so."""
+    from ledger_lab.training.launch.elsewhere import submit_if_asked
     from ledger_lab.training.launch.inline import launch_processes
-    from ledger_lab.wings import wing_part
 
-    submit_if_asked = wing_part("submission")
-    if submit_if_asked is not None:
-        submit_if_asked(sys.argv[1:])
+    submit_if_asked(sys.argv[1:])
     launch_processes()

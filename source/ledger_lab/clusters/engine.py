@@ -4,8 +4,8 @@ An engine is one module in this folder with an ``ENGINE``, and a name in :data:`
 this way:
 
 1. :meth:`Engine.files` makes the files of a submission, which people can read. It is a pure function.
-2. :meth:`Engine.submit` hands them over, and returns the id of the job. If the program is killed before it has noted
-   the id, the next call finds the job with :meth:`Engine.find`.
+2. :meth:`Engine.submit` hands them over, and returns the id of the job. If the call is interrupted, the next one finds
+   the job by its name, with :meth:`Engine.find`.
 3. :meth:`Engine.queued` tells which trainings still wait or run.
 4. :meth:`Engine.cancel` ends them.
 5. On the node, :mod:`ledger_lab.clusters.planned` carries a training out. :meth:`Engine.place` tells it where it is.
@@ -17,17 +17,17 @@ All nodes write into one ledger, so collecting results means reading it.
 from __future__ import annotations
 
 import importlib
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from ledger_lab.clusters.plans import Plan
-from ledger_lab.clusters.submission_folders import job_name
+from ledger_lab.clusters.programs import NoAnswerError
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
@@ -39,9 +39,9 @@ ENGINES = ("local", "kubernetes", "ray", "skypilot", "slurm")
 """Engines; each is a module of this folder."""
 
 _VERSION = 1
-_OF_BASH = frozenset(["BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "PWD", "SHELLOPTS", "UID"])
-"""Environment variables that bash sets itself; a script can't set them, or loses its way with them."""
 _CLUSTERS = "clusters"
+_GRACE_SHARE = 0.9
+"""Share of the time between a signal and the kill that a training may use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +78,39 @@ class Site:
         return ("--log_root", str(self.log_root))
 
 
+@dataclass(frozen=True, kw_only=True)
+class GpuSite(Site):
+    """A site whose trainings reserve GPUs, and are asked to end some time before they are killed."""
+
+    gpus: int = 0
+    """GPUs per node."""
+    grace_s: int = 120
+    """Time between the signal and the kill [s]."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            ValueError: If one is out of range.
+        """
+        if self.gpus < 0 or self.grace_s < 1:
+            raise ValueError("gpus must be at least 0, and grace_s at least 1")
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of each node that a training gets."""
+        return self.gpus
+
+    def with_gpus(self, gpus: int) -> Self:
+        """Return the site with another number of GPUs per node; see :class:`Site`."""
+        return replace(self, gpus=gpus) if self.gpus else self
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Arguments of ``train.py`` that the site sets for each attempt."""
+        return (*super().arguments, "--grace_s", f"{_GRACE_SHARE * self.grace_s:g}")
+
+
 @dataclass(frozen=True)
 class Queued:
     """A training that waits or runs."""
@@ -100,7 +133,7 @@ class Place:
 
 
 class UnclearSubmissionError(UserError):
-    """It is unknown whether a job was submitted, or one was and can't be cancelled; the message says what to do."""
+    """It is unknown whether a job was submitted; the message says what to do."""
 
 
 class Engine(ABC):
@@ -110,13 +143,15 @@ class Engine(ABC):
     """Value of the key ``engine``, and name of its module."""
     site: ClassVar[type[Site]]
     """Keys of its files in ``config/clusters``."""
-    job_id: ClassVar[re.Pattern[str]]
-    """What an id of a job looks like."""
-    appears_s: ClassVar[float] = 0.0
+    appears_s: ClassVar[float] = 60.0
     """How long after an interrupted call its job may still appear, and :meth:`find` does not see it [s]."""
 
+    def target(self, site: Any) -> str:  # noqa: ANN401 - of the class in `site`, here and below
+        """Return which cluster it asks, to tell it from others that use the same folder; empty if there is only one."""
+        return ""
+
     @abstractmethod
-    def check(self, site: Any, plan: Plan) -> None:
+    def check(self, site: Any, plan: Plan) -> None:  # noqa: ANN401
         """Refuse what can't run, before anything is written.
 
         Raises:
@@ -124,7 +159,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def files(self, site: Any, plan: Plan, name: str) -> dict[str, str]:
+    def files(self, site: Any, plan: Plan, name: str) -> dict[str, str]:  # noqa: ANN401
         """Return the files of a submission beside ``plan.jsonl``; a pure function.
 
         Args:
@@ -137,12 +172,12 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def submit_command(self, folder: Path) -> list[str]:
+    def submit_command(self, submission: Submission) -> list[str]:
         """Return the command that submits the files, to run in their folder."""
 
     @abstractmethod
-    def submit(self, folder: Path) -> str:
-        """Submit the files in a folder, and return the id of the job.
+    def submit(self, submission: Submission) -> str:
+        """Submit the files in the folder, and return the id of the job.
 
         Raises:
             UnclearSubmissionError: If a job may have been submitted all the same. Then the files must stay, so that the
@@ -150,31 +185,34 @@ class Engine(ABC):
             UserError: If the engine refuses them; then nothing is submitted.
         """
 
-    def find(self, folder: Path) -> str | None:
-        """Return the id of the job of a submission whose call was interrupted; ``None`` if the engine has no such job.
-
-        Args:
-            folder: Folder of the submission; :func:`~ledger_lab.clusters.submission_folders.job_name` tells the name of
-                the job.
+    @abstractmethod
+    def find(self, submission: Submission) -> str | None:
+        """Return the id of the job with the name of a submission; ``None`` if there is none.
 
         Raises:
             UserError: If the engine does not answer, or can't tell.
         """
-        raise UserError(
-            f"{folder}: an earlier call was interrupted while it submitted this: look for the job {job_name(folder)}, "
-            "cancel it, and remove the folder"
-        )
 
-    def cluster(self) -> str | None:
-        """Return the name that the cluster gives itself, to tell it from others that use the same folder.
+    def found_after(self, submission: Submission, error: UserError) -> str:
+        """Return the id of the job after a call without a clear answer, as the job may be submitted all the same.
 
-        Returns:
-            The name; ``None`` if the engine has none.
+        Args:
+            submission: The submission.
+            error: What went wrong.
 
         Raises:
-            UserError: If the engine does not answer.
+            UnclearSubmissionError: If the engine knows no job yet.
+            UserError: The error, if it is the answer that there is none.
         """
-        return None
+        if not isinstance(error, NoAnswerError):
+            raise error
+        with suppress(UserError):
+            if job := self.find(submission):
+                return job
+        raise UnclearSubmissionError(
+            f"{error}: the job may be submitted all the same: call again in a minute, and LedgerLab looks for it by "
+            f"its name, {submission.job_name}"
+        ) from error
 
     @abstractmethod
     def queued(self, submission: Submission) -> dict[int, Queued]:
@@ -184,12 +222,12 @@ class Engine(ABC):
             UserError: If the engine does not answer.
         """
 
-    @abstractmethod
     def ending(self, submission: Submission, index: int) -> str | None:
         """Explain how a training ended that is no longer queued; ``None`` if the engine does not know."""
+        return None
 
     @abstractmethod
-    def cancel_command(self, job: str) -> list[str]:
+    def cancel_command(self, submission: Submission) -> list[str]:
         """Return the command that cancels a job."""
 
     @abstractmethod
@@ -213,6 +251,15 @@ class Engine(ABC):
             UserError: If the engine has not started this process.
         """
 
+    def refuse_nodes(self, plan: Plan, instead: str) -> None:
+        """Refuse trainings on several machines.
+
+        Raises:
+            UserError: If the plan has any.
+        """
+        if plan.nodes > 1:
+            raise UserError(f"--nodes {plan.nodes}: with {self.name}, a training runs on one machine: {instead}")
+
 
 def load_engine(name: str) -> Engine:
     """Return an engine by its name in :data:`ENGINES`.
@@ -224,6 +271,17 @@ def load_engine(name: str) -> Engine:
         raise UserError(f"engine {name!r}: {nearest(name, ENGINES)}")
     engine: Engine = importlib.import_module(f"ledger_lab.clusters.{name}").ENGINE
     return engine
+
+
+def variable(environ: Mapping[str, str], name: str) -> str:
+    """Return an environment variable that the job of an engine sets.
+
+    Raises:
+        UserError: If it is missing: the engine has not started this process.
+    """
+    if name not in environ:
+        raise UserError(f"{name} is not set: the files of a submission start this program, within a job")
+    return environ[name]
 
 
 def load_site(name: str) -> tuple[Engine, Site]:
@@ -244,57 +302,32 @@ def load_site(name: str) -> tuple[Engine, Site]:
         known = [each.stem for each in folder.glob("*.toml")]
         raise UserError(f"no cluster {name!r}: name a .toml file, or a file in config/clusters: {nearest(name, known)}")
     try:
-        content = read_toml(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} can't be read: {error}") from error
-    return _site(path, content)
+        return _site(path, read_toml(path))
+    except (OSError, ValueError, UserError) as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def _site(path: Path, content: dict[str, Any]) -> tuple[Engine, Site]:
-    """Check the content of a file."""
-    if not names_a_folder(path.stem):
-        raise UserError(f"{path}: use only letters, digits, '_', '-', '+' and '.' in the name of the file")
-    if content.pop("version", None) != _VERSION:
-        raise UserError(f"{path}: begin with version = {_VERSION}")
-    chosen = content.pop("engine", None)
-    try:
-        engine = load_engine(str(chosen))
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-    known = {each.name for each in fields(engine.site)} - {"name"}
-    if unknown := sorted(content.keys() - known):
-        raise UserError(f"{path}: unknown key {unknown[0]!r}: {nearest(unknown[0], [*known, 'version', 'engine'])}")
-    try:
-        site = msgspec.convert(
-            {"environment": {}, **content, "name": path.stem}, engine.site, dec_hook=lambda kind, value: kind(value)
-        )
-    except msgspec.ValidationError as error:
-        raise UserError(f"{path}: {error}") from error
-    for name, folder in (("log_root", site.log_root), ("project", site.project)):
-        require_one_line(path, name, str(folder or ""))
-    if not site.log_root.is_absolute():
-        raise UserError(f"{path}: log_root {str(site.log_root)!r}: give an absolute path that all nodes share")
-    if site.project is not None and not site.project.is_absolute():
-        raise UserError(f"{path}: project {str(site.project)!r}: give an absolute path")
-    for name, value in site.environment.items():
-        if not name.isidentifier() or not name.isascii():
-            raise UserError(f"{path}: environment: {name!r} is not the name of an environment variable")
-        if name in _OF_BASH:
-            raise UserError(f"{path}: environment: bash sets {name} itself: leave it out")
-        require_one_line(path, f"environment.{name}", value)
-    return engine, site
-
-
-def require_one_line(path: Path | str, key: str, value: str) -> None:
-    """Refuse a text of several lines, or with control characters.
-
-    Args:
-        path: File that holds it.
-        key: Its key.
-        value: The text.
+    """Check the content of a file.
 
     Raises:
-        UserError: If it has any.
+        ValueError: If a key or a value is wrong.
     """
-    if not value.isprintable():
-        raise UserError(f"{path}: {key}: {value!r} holds a line break or a control character: remove it")
+    if not names_a_folder(path.stem):
+        raise ValueError("use only letters, digits, '_', '-', '+' and '.' in the name of the file")
+    if content.pop("version", None) != _VERSION:
+        raise ValueError(f"begin with version = {_VERSION}")
+    engine = load_engine(str(content.pop("engine", None)))
+    known = {each.name for each in fields(engine.site)} - {"name"}
+    if unknown := sorted(content.keys() - known):
+        raise ValueError(f"unknown key {unknown[0]!r}: {nearest(unknown[0], [*known, 'version', 'engine'])}")
+    site = msgspec.convert(
+        {"environment": {}, **content, "name": path.stem}, engine.site, dec_hook=lambda kind, value: kind(value)
+    )
+    for key, folder in (("log_root", site.log_root), ("project", site.project)):
+        if folder is not None and not (folder.is_absolute() and str(folder).isprintable()):
+            raise ValueError(f"{key} {str(folder)!r}: give an absolute path that all nodes share")
+    for key, value in site.environment.items():
+        if not (key.isidentifier() and key.isascii() and value.isprintable()):
+            raise ValueError(f"environment: {key!r} is not the name of a variable, or its value has several lines")
+    return engine, site

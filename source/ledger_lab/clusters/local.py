@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import socket
@@ -16,11 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from ledger_lab.clusters.engine import Engine, Place, Queued, Site
+from ledger_lab.clusters.engine import Engine, Place, Queued, Site, variable
 from ledger_lab.clusters.plans import Plan, read_plan
-from ledger_lab.clusters.programs import programs_in
 from ledger_lab.clusters.ray_job import ending_with_this_process
-from ledger_lab.clusters.submission_folders import is_from_here
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError
 from ledger_lab.files import appended_file, new_file, whole_file
@@ -31,6 +28,8 @@ from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.terminal.script import run_script
 
 _SCRIPT = "job.sh"
+_JOB_FILE = "job"
+"""File with the id of the job, which its process writes."""
 _MODULE = "ledger_lab.clusters.local"
 """This module, as Python starts it."""
 _JOB = "LEDGER_LAB_LOCAL_JOB"
@@ -54,12 +53,10 @@ class Local(Engine):
 
     name = "local"
     site = LocalSite
-    job_id = re.compile(r"[^:]+:\d+:\d+")
 
     def check(self, site: LocalSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        if plan.nodes > 1:
-            raise UserError(f"--nodes {plan.nodes}: cluster {site.name} is this machine: leave --nodes out")
+        self.refuse_nodes(plan, "leave --nodes out")
 
     def files(self, site: LocalSite, plan: Plan, name: str) -> dict[str, str]:
         """Return ``job.sh``; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -71,15 +68,16 @@ class Local(Engine):
             f'{exports}exec {program} "$PWD" {plan.at_once or 1} {plan.sha256}\n'
         }
 
-    def submit_command(self, folder: Path) -> list[str]:
+    def submit_command(self, submission: Submission) -> list[str]:
         """Return the command that submits the files, to run in their folder."""
         return ["bash", _SCRIPT]
 
-    def submit(self, folder: Path) -> str:
+    def submit(self, submission: Submission) -> str:
         """Start the process; see :class:`~ledger_lab.clusters.engine.Engine`."""
+        folder = submission.folder
         with appended_file(folder / "output" / "job.log", folder) as log:
             process = subprocess.Popen(
-                self.submit_command(folder),
+                self.submit_command(submission),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -88,15 +86,12 @@ class Local(Engine):
             )
         return _job_of(process.pid)
 
-    def find(self, folder: Path) -> str | None:
-        """Return the id of the job of an interrupted call; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        if not is_from_here(folder):
-            raise UserError(
-                f"{folder}: a call was interrupted while it submitted this, on another machine or before this one was "
-                "restarted: end the processes there that work in this folder, and remove it"
-            )
-        found = (pid for pid, command in programs_in(folder).items() if _SCRIPT in command or _MODULE in command)
-        return next(map(_job_of, found), None)
+    def find(self, submission: Submission) -> str | None:
+        """Return the id that the process has written; see :class:`~ledger_lab.clusters.engine.Engine`."""
+        try:
+            return (submission.folder / _JOB_FILE).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -109,13 +104,9 @@ class Local(Engine):
                 found[index] = Queued(runs, "running" if runs else "waiting")
         return found
 
-    def ending(self, submission: Submission, index: int) -> str | None:
-        """Explain how a training ended; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        return None
-
-    def cancel_command(self, job: str) -> list[str]:
+    def cancel_command(self, submission: Submission) -> list[str]:
         """Return the command that cancels a job."""
-        return ["kill", job.split(":")[1]]
+        return ["kill", submission.job.split(":")[1]]
 
     def cancel(self, submission: Submission) -> None:
         """End the process, which ends its trainings; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -124,16 +115,14 @@ class Local(Engine):
 
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        if _JOB not in environ:
-            raise UserError(f"{_JOB} is not set: {_SCRIPT} starts this program")
         return Place(
             job=SchedulerJob(
                 engine=self.name,
-                job=environ[_JOB],
+                job=variable(environ, _JOB),
                 index=index,
                 restarts=0,
                 nodes=[socket.gethostname()],
-                queue_s=float(environ[_QUEUE_S]),
+                queue_s=float(variable(environ, _QUEUE_S)),
             )
         )
 
@@ -168,6 +157,8 @@ def make_trainings(argv: Sequence[str]) -> int:
     """
     folder, at_once, plan_sha256 = Path(argv[0]), int(argv[1]), argv[2]
     submitted, job = time.monotonic(), _job_of(os.getpid())
+    with whole_file(folder / _JOB_FILE, root=folder) as path:
+        path.write_text(job, encoding="utf-8")
     waiting = list(range(len(read_plan(folder, plan_sha256))))
     running: dict[int, subprocess.Popen[bytes]] = {}
     unwritten: dict[int, int] = {}  # exit statuses that are not on disk yet

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ledger_lab.clusters.engine import load_engine
 from ledger_lab.clusters.plans import read_run_dir
-from ledger_lab.clusters.submission_folders import submission_names
-from ledger_lab.clusters.submissions import Submission, read_submissions
+from ledger_lab.clusters.submissions import Submission, read_submissions, submission_names
 from ledger_lab.errors import UserError
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.watch import QueuedTraining
@@ -41,7 +40,7 @@ def ask_queues(log_root: Path, names: Sequence[str] | None = None) -> tuple[list
         return [], [str(error)]
     for name in asked:
         try:
-            submissions = read_submissions(log_root, name)
+            submissions = [each for each in read_submissions(log_root, name) if each.job]
         except UserError as error:
             notes.append(str(error))
             continue
@@ -63,8 +62,6 @@ def _queued(submission: Submission) -> Iterator[QueuedTraining]:
     if not any(_may_go_on(submission, index) for index in range(len(trainings))):
         return  # old submissions are not asked for ever
     engine = load_engine(submission.engine)
-    if not engine.job_id.fullmatch(submission.job):
-        raise UserError(f"{submission.job!r} is no job of {engine.name}: restore {submission.folder}/submission.json")
     for index, queued in engine.queued(submission).items():
         if index >= len(trainings):
             continue  # another job with the same id and name
@@ -76,11 +73,11 @@ def _queued(submission: Submission) -> Iterator[QueuedTraining]:
             index=index,
             runs=queued.runs,
             said=queued.said,
-            submitted_at=_submitted_at(submission),
+            submitted_at=submission.submitted_at,
             started_at=_started_at(submission, index),
             run_directory=None if run_directory is None else run_directory.resolve(),
             output=submission.output(index),
-            cancel=shlex.join(engine.cancel_command(submission.job)),
+            cancel=shlex.join(engine.cancel_command(submission)),
         )
 
 
@@ -93,19 +90,6 @@ def _may_go_on(submission: Submission, index: int) -> bool:
     except FileNotFoundError:
         return True  # its next part has just started
     return time.time() - ended_at < _FORGET_AFTER_S
-
-
-def _submitted_at(submission: Submission) -> datetime:
-    """Return when a plan was submitted.
-
-    Raises:
-        UserError: If the file does not say.
-    """
-    try:
-        at = datetime.fromisoformat(submission.submitted_at)
-    except ValueError as error:
-        raise UserError(f"{submission.folder}/submission.json: {submission.submitted_at!r} is no time") from error
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _started_at(submission: Submission, index: int) -> datetime | None:

@@ -101,10 +101,7 @@ def _connected(address: str) -> Iterator[None]:
 
 def _submit(file: Path) -> str:
     """Make the actor of a job, wait until it answers, and return its name."""
-    try:
-        job = RayJob.from_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} can't be read: {error}: submit the trainings again") from error
+    job = RayJob(**msgspec.json.decode(file.read_bytes()))  # not by msgspec, whose classes no pickle takes
     with _connected(job.address):
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -18,7 +18,6 @@ These facts of Ray determine how:
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -75,18 +74,6 @@ class RayJob:
     """What Ray reserves for each training, besides the keys above: resources of its own."""
     environment: dict[str, str]
     """Environment variables of the trainings."""
-
-    @classmethod
-    def from_json(cls, text: str) -> RayJob:
-        """Read the content of ``job.json``. Not by msgspec, which leaves something in the class that no pickle takes.
-
-        Raises:
-            ValueError: If it is something else.
-        """
-        try:
-            return cls(**json.loads(text))
-        except TypeError as error:
-            raise ValueError(f"it does not hold the keys of a job: {error}") from error
 
 
 @dataclass

@@ -13,33 +13,69 @@ and decides whether to requeue the job. These facts of Slurm determine how:
 5. Where Slurm cancels preempted jobs, it ignores ``--requeue``. Submitting the study again submits what is missing.
 6. ``--gpus-per-task=1`` hides GPUs from the other processes of a training. A step has one task per node, with all GPUs.
 7. Nodes may have no network, no writable home, and a shared file system without locks.
-:mod:`ledger_lab.clusters.planned`
-   and the ledger allow for that.
+   :mod:`ledger_lab.clusters.planned` and the ledger allow for that.
+
+submitit can't do this: its jobs are pickled functions that it requeues by itself, also after a cancellation, and people
+can't read them.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
-from ledger_lab.clusters.engine import Engine, Place, Queued, UnclearSubmissionError
+from ledger_lab.clusters.engine import Engine, GpuSite, Place, Queued, UnclearSubmissionError, variable
 from ledger_lab.clusters.plans import Plan
-from ledger_lab.clusters.slurm_commands import ask_slurm, explain_ending, never_starts, queue_seconds, read_squeue
-from ledger_lab.clusters.slurm_site import SlurmSite
-from ledger_lab.clusters.submission_folders import cluster_of, job_name
+from ledger_lab.clusters.programs import NoAnswerError, Program
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, SchedulerJob
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 
 _SCRIPT = "job.sbatch"
-_MAY_HAVE_SUBMITTED = re.compile(r"timed out|Zero Bytes|receive failure|shutdown failure|reset by peer")
-"""Messages of ``sbatch`` after which the controller may have taken the job."""
+_ANSWER_S = 60.0
+"""Longest time that a command of Slurm may take [s]."""
+_LONGEST_GRACE_S = 65_535
+"""Longest time that Slurm takes for ``--signal`` [s]."""
 _FIRST_PORT, _PORTS = 20_000, 10_000
 """Ports of rendezvous; they are below those that systems give to outgoing connections."""
+_OWN = (
+    *("account", "array", "chdir", "clusters", "cpus-per-task", "error", "export", "gpus-per-node", "gpus-per-task"),
+    *("gres", "job-name", "mem", "no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode"),
+    *("output", "partition", "requeue", "signal", "test-only", "time", "wait", "wrap"),
+)
+"""Options of ``sbatch`` that the script sets itself, or that contradict it."""
+_NOT_OURS = re.compile(r"SBATCH_|SQUEUE_|SCANCEL_|SLURM_(?!CONF|JWT)")
+"""Environment variables that would change what the commands of Slurm do. ``SBATCH_ARRAY_INX`` replaces the option in
+the script; ``SQUEUE_STATES`` hides jobs, so that they would be submitted again; an enclosing job sets its own."""
+_NEVER = re.compile(
+    r"^(PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|MaxMemPerLimit|"
+    r"AccountNotAllowed|QOSNotAllowed|DependencyNeverSatisfied|ReservationDeleted|ReservationInvalid|QOSMin\w+|"
+    r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?)$|(account|QOS) not (known|permitted)"
+)
+"""Reasons for which a job waits that only its owner can remove. A limit per user or group passes when jobs end."""
+_MEANINGS = (
+    (_NEVER, "never starts: cancel it, and correct the cluster file"),
+    (re.compile("JobHeld|JobHoldMaxRequeue|requeued held"), "is held: scontrol release lets it start"),
+    (re.compile(r"Grp(?!\w*Run)\w*(Minutes|Wall)"), "the account or QOS has used up its share of computing time"),
+)
+"""What reasons mean that do not pass when other jobs end."""
+
+
+_WAYS_OUT = {
+    "SubmitJob": "each training counts as one job: wait until some of your jobs have ended, or make smaller studies",
+    "violates accounting/QOS policy": "correct account, time, gpus, cpus, memory or options in the cluster file",
+    "nvalid job array": "the cluster takes fewer trainings at once (MaxArraySize): make smaller studies",
+    "MaxJobCount": "the cluster takes no more jobs: try again later",
+    "Unable to contact": "try again later, or ask the administrators",
+    "nvalid": "correct this key or option in the cluster file",
+}
+"""Parts of Slurm's messages, with what to do; the first part that fits counts."""
 _BODY = """\
 {prepare}set -u
 index=$SLURM_ARRAY_TASK_ID
@@ -97,6 +133,50 @@ if ((status == {requeue} || status == 143)); then
 fi
 exit "$status"
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSite(GpuSite):
+    """Keys of a cluster with Slurm. ``grace_s`` is the time before the limit at which a training is asked to end."""
+
+    time: str
+    """Time limit of a job, as Slurm writes it."""
+    partition: str | None = None
+    account: str | None = None
+    cpus: int | None = None
+    """Processors per node; ``None`` for the default of the cluster."""
+    memory: str | None = None
+    """Memory per node, as Slurm writes it; ``None`` for the default of the cluster."""
+    modules: tuple[str, ...] = ()
+    """Modules to load."""
+    container: Path | None = None
+    """Image for apptainer; ``None`` for none."""
+    python: str = field(default_factory=lambda: sys.executable)
+    """Python on the nodes, or in the container."""
+    options: tuple[str, ...] = ()
+    """Further options of ``sbatch``."""
+
+    def __post_init__(self) -> None:
+        """Check what Slurm would take, and what would then go wrong.
+
+        Raises:
+            ValueError: If a value is refused.
+        """
+        super().__post_init__()
+        if not self.grace_s < min(slurm_seconds(self.time), _LONGEST_GRACE_S + 1):
+            raise ValueError(
+                f"grace_s = {self.grace_s}: must be below the time limit, time = {self.time!r}, and at most "
+                f"{_LONGEST_GRACE_S}"
+            )
+        if set("%\\") & set(str(self.log_root)):  # Slurm replaces them, and then can't open the output
+            raise ValueError(f"log_root = {str(self.log_root)!r}: Slurm takes no '%' and no backslash in it")
+        for option in self.options:
+            name = option.removeprefix("--").partition("=")[0]
+            if not option.startswith("--") or any(own.startswith(name) for own in _OWN):  # sbatch takes beginnings
+                raise ValueError(
+                    f"options: {option} is no option like '--qos=normal', is set by LedgerLab or by a key of its own, "
+                    "or contradicts them: leave it out"
+                )
 
 
 class Slurm(Engine):
@@ -162,33 +242,34 @@ class Slurm(Engine):
             f"# The last argument of srun's command is the SHA-256 of plan.jsonl: a changed plan is refused.\n\n{body}"
         }
 
-    def submit_command(self, folder: Path) -> list[str]:
+    def target(self, site: SlurmSite) -> str:
+        """Return the name of the cluster; see :class:`~ledger_lab.clusters.engine.Engine`."""
+        return _cluster_name()
+
+    def submit_command(self, submission: Submission) -> list[str]:
         """Return the command that submits the files, to run in their folder."""
         return ["sbatch", "--parsable", _SCRIPT]
 
-    def submit(self, folder: Path) -> str:
-        """Submit the files in a folder; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        way = f"call again, and LedgerLab looks for it by its name, {job_name(folder)}"
+    def submit(self, submission: Submission) -> str:
+        """Submit the files in the folder; see :class:`~ledger_lab.clusters.engine.Engine`."""
         try:
-            said = ask_slurm(*self.submit_command(folder), cwd=folder)
+            said = ask_slurm(*self.submit_command(submission), cwd=submission.folder)
         except UserError as error:
-            if _MAY_HAVE_SUBMITTED.search(str(error)):
-                raise UnclearSubmissionError(f"{error}: the job may be submitted all the same: {way}") from error
-            raise
+            return self.found_after(submission, error)
         job = said.strip().rpartition("\n")[2].partition(";")[0]
-        if not self.job_id.fullmatch(job):
-            raise UnclearSubmissionError(f"sbatch printed {said[:80]!r} instead of the id of a job: {way}")
+        if not job.isdecimal():
+            return self.found_after(submission, NoAnswerError(f"sbatch printed {said[:80]!r} instead of a job's id"))
         try:
             never = never_starts(ask_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))
         except UserError:  # the job is submitted all the same, and --status asks again
             return job
         if never is not None:
             try:
-                ask_slurm(*self.cancel_command(job))
+                ask_slurm("scancel", job)
             except UserError as error:
                 raise UnclearSubmissionError(
                     f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}, and remove "
-                    f"{folder}"
+                    f"{submission.folder}"
                 ) from error
             raise UserError(
                 f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus, "
@@ -196,25 +277,21 @@ class Slurm(Engine):
             )
         return job
 
-    def cluster(self) -> str | None:
-        """Return ``ClusterName``; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        return _configured("ClusterName")
-
-    def find(self, folder: Path) -> str | None:
-        """Return the id of the job of an interrupted submission; see :class:`~ledger_lab.clusters.engine.Engine`.
+    def find(self, submission: Submission) -> str | None:
+        """Return the id of the job; see :class:`~ledger_lab.clusters.engine.Engine`.
 
         A task that has started has written the id. Other tasks are in the queue, or were, a few minutes ago.
         """
-        _require_same_cluster(folder)
-        written = [path.read_text(encoding="ascii", errors="replace") for path in folder.glob("started/*")]
-        name = f"--name={job_name(folder)}"
+        _require_same_cluster(submission)
+        written = [path.read_text(encoding="ascii", errors="replace") for path in submission.folder.glob("started/*")]
+        name = f"--name={submission.job_name}"
         said = ask_slurm("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
         found = sorted({*said.split(), *filter(None, map(str.strip, written))})  # a file may just be begun
-        if bad := [each for each in found if not self.job_id.fullmatch(each)]:
-            raise UserError(f"{bad[0][:80]!r} is not the id of a job of {folder}: ask the administrators")
+        if bad := [each for each in found if not each.isdecimal()]:
+            raise UserError(f"{bad[0][:80]!r} is not the id of a job of {submission.folder}: ask the administrators")
         if len(found) > 1:
             raise UserError(
-                f"{folder}: jobs {', '.join(found)} come from this submission: cancel them with scancel "
+                f"{submission.folder}: jobs {', '.join(found)} come from this submission: cancel them with scancel "
                 f"{' '.join(found)}, and remove the folder"
             )
         return found[0] if found else None
@@ -224,9 +301,8 @@ class Slurm(Engine):
 
         The name of a job is unique. A controller that lost its state gives ids a second time.
         """
-        _require_same_cluster(submission.folder)
-        _require_visible(submission.folder)
-        name = f"--name={job_name(submission.folder)}"
+        _require_same_cluster(submission)
+        name = f"--name={submission.job_name}"
         return read_squeue(ask_slurm("squeue", "--noheader", "--federation", "--array", name, "--format=%K|%T|%r|%N"))
 
     def ending(self, submission: Submission, index: int) -> str | None:
@@ -237,26 +313,21 @@ class Slurm(Engine):
             if "Invalid job id" in str(error):
                 return None
             raise
-        ours = f"JobName={job_name(submission.folder)}" in said.split()
-        return explain_ending(said) if ours else None
+        return explain_ending(said) if f"JobName={submission.job_name}" in said.split() else None
 
-    def cancel_command(self, job: str) -> list[str]:
+    def cancel_command(self, submission: Submission) -> list[str]:
         """Return the command that cancels a job."""
-        return ["scancel", job]
+        return ["scancel", submission.job]
 
     def cancel(self, submission: Submission) -> None:
         """End all trainings of a submission; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        _require_same_cluster(submission.folder)
-        ask_slurm(*self.cancel_command(submission.job))
+        _require_same_cluster(submission)
+        ask_slurm(*self.cancel_command(submission))
 
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        try:
-            job, restarts = environ["SLURM_JOB_ID"], int(environ.get("SLURM_RESTART_COUNT", "0"))
-            names = environ["LEDGER_LAB_NODES"].split()
-            array = environ["SLURM_ARRAY_JOB_ID"]
-        except KeyError as error:
-            raise UserError(f"{error.args[0]} is not set: {_SCRIPT} starts this program, within a job") from error
+        job, array = variable(environ, "SLURM_JOB_ID"), variable(environ, "SLURM_ARRAY_JOB_ID")
+        restarts, names = int(environ.get("SLURM_RESTART_COUNT", "0")), variable(environ, "LEDGER_LAB_NODES").split()
         if not names:
             raise UserError("LEDGER_LAB_NODES is empty: scontrol does not answer on this node: submit again later")
         port = _FIRST_PORT + (int(job) + 997 * restarts) % _PORTS
@@ -275,42 +346,39 @@ class Slurm(Engine):
         )
 
 
-def _require_visible(folder: Path) -> None:
-    """Refuse to ask about jobs of another user if the cluster hides them: they would be submitted again.
+def ask_slurm(*command: str, cwd: Path | None = None) -> str:
+    """Run a command of Slurm, and return what it printed.
+
+    Args:
+        command: The command.
+        cwd: Where to run it; ``None`` for here.
 
     Raises:
-        UserError: If it does.
+        UserError: If Slurm is not installed, does not answer, or refuses the command.
     """
-    owner = folder.stat().st_uid
-    if os.getuid() in (owner, 0):
-        return
-    if "jobs" in (_configured("PrivateData") or ""):
-        raise UserError(f"{folder} belongs to user {owner}, and this cluster hides the jobs of other users: ask there")
+    name, *arguments = command
+    install = "use a machine from which you can submit jobs"
+    program = Program(name=name, install=install, answer_s=_ANSWER_S, withheld=_NOT_OURS, ways_out=_WAYS_OUT)
+    return program.ask(*arguments, cwd=cwd)
 
 
-def _require_same_cluster(folder: Path) -> None:
+def _cluster_name() -> str:
+    """Return ``ClusterName`` of Slurm's configuration; empty if it does not tell."""
+    found = re.search(r"^ClusterName\s*=\s*([\w.-]+)\s*$", ask_slurm("scontrol", "show", "config"), re.MULTILINE)
+    return found[1] if found is not None else ""
+
+
+def _require_same_cluster(submission: Submission) -> None:
     """Refuse to ask another cluster than the one that has the jobs: there, they seem to have ended.
 
     Raises:
-        UserError: If this machine belongs to another cluster, and the two share no federation.
+        UserError: If this machine belongs to another cluster.
     """
-    noted = cluster_of(folder)
-    if noted is None:
-        return
-    here = _configured("ClusterName")
-    if here in (noted, None):
-        return
-    if noted not in re.findall(r"[\w.-]+", ask_slurm("scontrol", "show", "federation")):
+    if submission.target and (here := _cluster_name()) not in (submission.target, ""):
         raise UserError(
-            f"{folder} was submitted to cluster {noted}, and this machine belongs to cluster {here}: call on a machine "
-            f"of {noted}"
+            f"{submission.folder} was submitted to cluster {submission.target}, and this machine belongs to cluster "
+            f"{here}: call on a machine of {submission.target}"
         )
-
-
-def _configured(key: str) -> str | None:
-    """Return a value of Slurm's configuration; ``None`` if it does not tell."""
-    found = re.search(rf"^{key}\s*=\s*(.*?)\s*$", ask_slurm("scontrol", "show", "config"), re.MULTILINE)
-    return found[1] if found is not None and found[1] not in ("", "(null)") else None
 
 
 def _container(site: SlurmSite) -> list[str]:
@@ -319,6 +387,94 @@ def _container(site: SlurmSite) -> list[str]:
         return []
     gpus = ["--nv"] if site.gpus else []
     return ["apptainer", "exec", *gpus, "--bind", str(site.log_root), str(site.container)]
+
+
+def queue_seconds(job: str) -> float | None:
+    """Return how long a job waited for its present start [s], by Slurm's clock; ``None`` if the times contradict that.
+
+    Slurm sets ``SubmitTime`` anew when it requeues a job.
+
+    Args:
+        job: What ``scontrol show job --oneliner`` prints.
+    """
+    times = {key: value for key, value in re.findall(r"\b(SubmitTime|StartTime)=(\S+)", job)}
+    try:
+        submitted, started = (datetime.fromisoformat(times[key]) for key in ("SubmitTime", "StartTime"))
+    except (KeyError, ValueError):
+        return None
+    waited_s = (started - submitted).total_seconds()
+    return waited_s if waited_s >= 0.0 else None
+
+
+def read_squeue(said: str) -> dict[int, Queued]:
+    """Return the trainings that wait or run, from ``squeue --array --format=%K|%T|%r|%N``.
+
+    Args:
+        said: What it printed.
+
+    Returns:
+        The trainings by index.
+
+    Raises:
+        UserError: If it printed anything else. A training that is missed here would be submitted again.
+    """
+    found = {}
+    for line in said.splitlines():
+        if (parts := re.fullmatch(r"([0-9]+)\|(\w+)\|(.*)\|(.*)", line.strip())) is None:
+            raise UserError(
+                f"squeue printed {line[:80]!r}, which LedgerLab does not understand: ask the administrators"
+            )
+        index, state, reason, nodes = parts.groups()
+        runs = state not in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+        where = f" on {nodes}" if nodes else ""
+        meaning = next((f": {means}" for pattern, means in _MEANINGS if pattern.search(reason)), "")
+        why = f" ({reason}{meaning})" if not runs and reason not in ("", "None") else ""
+        found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
+    return found
+
+
+def never_starts(reasons: str) -> str | None:
+    """Return why a job waits for ever, from ``squeue --format=%r``; ``None`` if it does not.
+
+    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
+    """
+    return next((line for each in reasons.splitlines() if _NEVER.search(line := each.strip())), None)
+
+
+def explain_ending(job: str) -> str | None:
+    """Explain an end from what ``scontrol show job --oneliner`` prints; ``None`` if it tells nothing."""
+    fields = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S*)", job))
+    state = fields.get("JobState")
+    if state is None:
+        return None
+    if fields.get("ExitCode") == "0:53":  # slurmd's own signal for this
+        return (
+            f"Slurm could not open the output file on {fields.get('NodeList', 'the node')}: log_root must be a folder "
+            "that all nodes share"
+        )
+    reason = fields.get("Reason", "None")
+    return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")
+
+
+def slurm_seconds(time: str) -> int:
+    """Return a time limit in seconds.
+
+    Args:
+        time: ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``.
+
+    Raises:
+        ValueError: If it is none of them.
+    """
+    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", time, re.ASCII)
+    if found is None:
+        raise ValueError(f"time = {time!r}: write it as HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
+    days, *rest = found.groups()
+    numbers = [int(each) for each in rest if each is not None]
+    if days is not None or len(numbers) == 3:
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+        return int(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds
+    minutes, seconds = (*numbers, 0)[:2]
+    return minutes * 60 + seconds
 
 
 ENGINE = Slurm()

@@ -7,23 +7,22 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.cli.first_look import require_known
-from ledger_lab.clusters.drafts import Draft, draft_submission, drop_draft, note_submission, read_drafts, write_folder
-from ledger_lab.clusters.elsewhere import Elsewhere, requested_elsewhere
 from ledger_lab.clusters.engine import Engine, Site, UnclearSubmissionError, load_engine, load_site
 from ledger_lab.clusters.plans import PLAN, Plan, PlannedTraining
-from ledger_lab.clusters.programs import programs_in
-from ledger_lab.clusters.submission_folders import new_folder
-from ledger_lab.clusters.submissions import Submission
-from ledger_lab.errors import UserError, as_user_error
-from ledger_lab.reports.terminal.console import make_console, tell_error
+from ledger_lab.clusters.submissions import Submission, new_folder, read_submissions
+from ledger_lab.errors import UserError
+from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
+from ledger_lab.training.known_names import require_known
 from ledger_lab.training.launch import requested_processes
+from ledger_lab.training.launch.elsewhere import Elsewhere
 from ledger_lab.training.recipe import requested_dialect
 from ledger_lab.training.request import TrainRequest
 
@@ -31,114 +30,91 @@ _SINGLE = "train.py"
 """Name of the submissions of single trainings."""
 
 
-def submit_if_asked(argv: Sequence[str]) -> None:
-    """Submit the training of ``train.py --on``, and end the program; without ``--on``, return.
+def submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
+    """Submit the training of ``train.py --on``.
 
     Args:
-        argv: Command line without the program's name.
+        elsewhere: Where it is to run.
+        arguments: Arguments of the training.
 
     Raises:
-        SystemExit: After the submission, or with status 2 if it is refused.
+        UserError: If it is refused, or an earlier call was interrupted and had submitted a job; the next call submits.
     """
-    try:
-        elsewhere, arguments = requested_elsewhere(argv)
-        if elsewhere is None:
-            return
-        _submit_single(elsewhere, arguments)
-    except (UserError, OSError) as error:
-        if as_user_error(error) is None:
-            raise
-        sys.exit(tell_error(error))
-    sys.exit(0)
-
-
-def _submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
-    """Submit one training."""
     console = make_console()
     engine, site = load_site(elsewhere.on)
     plan = Plan(name=_SINGLE, trainings=(planned_training(site, "training", arguments, nodes=elsewhere.nodes),))
     if elsewhere.dry_run:
         show_files(engine, site, plan, console, new_folder(site.log_root, _SINGLE))
         return
-    _tell_of_interrupted_calls(site)
+    if found := _completed(site.log_root, _SINGLE, others=True):
+        jobs = [f"{each.job} (cancel: {_cancel(each)}; output: {each.output(0)})" for each in found]
+        raise UserError(
+            f"an earlier call was interrupted, and had submitted job {', '.join(jobs)}: call again to submit this "
+            "training as well"
+        )
     submission = hand_over(engine, site, plan, new_folder(site.log_root, _SINGLE))
     console.print(
         f"submitted to {site.name} as job {submission.job}",
         f"output: {submission.output(0)}",
-        f"cancel: {shlex.join(engine.cancel_command(submission.job))}",
+        f"cancel: {_cancel(submission)}",
         f"report: ./isaaclab.sh -p scripts/report.py --log_root {shlex.quote(str(site.log_root))}",
         sep="\n",
         soft_wrap=True,
     )
 
 
-def _tell_of_interrupted_calls(site: Site) -> None:
-    """Complete the submissions of earlier calls, and refuse to submit more if one of them had submitted a job.
+def _cancel(submission: Submission) -> str:
+    """Return the command that cancels a submission, for people."""
+    return shlex.join(load_engine(submission.engine).cancel_command(submission))
 
-    The user may call again because the first call seemed to fail. Other programs may be submitting other trainings.
+
+def known_submissions(log_root: Path, name: str) -> list[Submission]:
+    """Return the submissions of a name, in order. Those of interrupted calls get their jobs, or are removed.
+
+    Args:
+        log_root: Root of the ledger.
+        name: Name of the study.
 
     Raises:
-        UserError: If there is such a job; the next call submits.
+        UserError: If a program may still be submitting one of them, or an engine does not answer.
     """
-    abandoned = [draft for draft in read_drafts(site.log_root, _SINGLE) if draft.is_abandoned]
-    if found := complete_drafts(abandoned):
-        told = [
-            f"{each.job} (cancel: {shlex.join(load_engine(each.engine).cancel_command(each.job))}; output: "
-            f"{each.output(0)})"
-            for each in found
-        ]
-        raise UserError(
-            f"an earlier call was interrupted, and had submitted job {', '.join(told)}: call again to submit this "
-            "training as well"
-        )
+    _completed(log_root, name)
+    return read_submissions(log_root, name)
 
 
-def complete_drafts(drafts: Sequence[Draft]) -> list[Submission]:
-    """Complete the submissions of calls that were interrupted before they noted the id of their job.
+def _completed(log_root: Path, name: str, *, others: bool = False) -> list[Submission]:
+    """Look for the jobs of calls that were interrupted before they noted the id of their job, by their names.
 
     A submission whose engine knows no job of its name is removed, so that its trainings are submitted again; but not
     while its job may still appear.
 
     Args:
-        drafts: The submissions.
+        log_root: Root of the ledger.
+        name: Name of the study, or of the script.
+        others: Whether other programs may be submitting other trainings at the same time; new submissions are theirs.
 
     Returns:
         Those that have a job.
 
     Raises:
-        UserError: If a program is still submitting one of them, or an engine does not answer.
+        UserError: If a program may still be submitting one of them, or an engine does not answer.
     """
     found = []
-    for draft in drafts:
-        if not draft.is_abandoned:
-            raise UserError(f"{draft.folder}: another program is submitting this: call again when it has ended")
-        engine = load_engine(draft.engine)
-        job = engine.find(draft.folder)
-        if job is None:
-            _require_settled(draft, engine)
-            drop_draft(draft)
+    for each in read_submissions(log_root, name):
+        engine = load_engine(each.engine)
+        left_s = engine.appears_s - each.age_s
+        if each.job or (others and left_s > 0.0):
+            continue
+        if job := engine.find(each):
+            found.append(each.noted(job))
+        elif left_s > 0.0:
+            raise UserError(
+                f"{each.folder}: another program is submitting this, or was interrupted, and its job may still appear: "
+                f"call again in {math.ceil(left_s)} s"
+            )
         else:
-            found.append(note_submission(draft, job))
+            each.drop()
     return found
-
-
-def _require_settled(draft: Draft, engine: Engine) -> None:
-    """Refuse to go on while the job of an interrupted call may still appear: it would be submitted twice.
-
-    Raises:
-        UserError: If a program that the call has started still runs, or the engine may take more time.
-    """
-    if working := programs_in(draft.folder):
-        raise UserError(
-            f"{draft.folder}: an earlier call was interrupted, and process {min(working)} still works in this folder: "
-            "call again when it has ended"
-        )
-    left_s = engine.appears_s - draft.age_s
-    if left_s > 0.0:
-        raise UserError(
-            f"{draft.folder}: an earlier call was interrupted, and its job may still appear: call again in "
-            f"{math.ceil(left_s / 60.0)} min"
-        )
 
 
 def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: int) -> PlannedTraining:
@@ -218,11 +194,14 @@ def _flags_of_each_attempt(given: TrainRequest) -> list[str]:
 
 def show_files(engine: Engine, site: Site, plan: Plan, console: Console, folder: Path) -> None:
     """Print the files of a submission, and the command that would submit them."""
-    draft = draft_submission(folder, engine.name, site.name, plan)
-    for name, content in _files(engine, site, plan, draft).items():
+    target = ""
+    with suppress(UserError):  # this machine need not belong to the cluster
+        target = engine.target(site)
+    submission = Submission.new(folder, engine.name, site.name, plan, target)
+    for name, content in {PLAN: plan.to_lines(), **engine.files(site, plan, submission.job_name)}.items():
         # The console shows a line break within a text as an escape sequence.
         console.print(f"# {folder / name}", *content.rstrip("\n").split("\n"), "", sep="\n", soft_wrap=True)
-    command = shlex.join(engine.submit_command(folder))
+    command = shlex.join(engine.submit_command(submission))
     console.print(f"cd {shlex.quote(str(folder))} && {command}", soft_wrap=True)
 
 
@@ -233,8 +212,8 @@ def hand_over(engine: Engine, site: Site, plan: Plan, folder: Path) -> Submissio
         engine: The engine.
         site: Where it runs.
         plan: The trainings.
-        folder: Folder of the submission, from :func:`~ledger_lab.clusters.submission_folders.new_folder`. Ask for it
-            before you decide what is to be submitted; if another program then submits first, this function refuses.
+        folder: Folder of the submission, from :func:`~ledger_lab.clusters.submissions.new_folder`. Ask for it before
+            you decide what is to be submitted; if another program then submits first, this function refuses.
 
     Returns:
         The submission.
@@ -244,24 +223,19 @@ def hand_over(engine: Engine, site: Site, plan: Plan, folder: Path) -> Submissio
             cancel it.
     """
     engine.check(site, plan)
-    draft = draft_submission(folder, engine.name, site.name, plan, cluster=engine.cluster())
-    write_folder(draft, _files(engine, site, plan, draft))
+    submission = Submission.new(folder, engine.name, site.name, plan, engine.target(site))
+    submission.write(plan, engine.files(site, plan, submission.job_name))
     try:
-        job = engine.submit(folder)
+        job = engine.submit(submission)
     except UnclearSubmissionError:
         raise
     except UserError:
-        drop_draft(draft)
+        submission.drop()
         raise
     try:
-        return note_submission(draft, job)
+        return submission.noted(job)
     except OSError as error:
         raise UserError(
             f"job {job} was submitted, but {folder} can't be written to ({error.strerror}): cancel it with "
-            f"{shlex.join(engine.cancel_command(job))}"
+            f"{shlex.join(engine.cancel_command(replace(submission, job=job)))}"
         ) from error
-
-
-def _files(engine: Engine, site: Site, plan: Plan, draft: Draft) -> dict[str, str]:
-    """Return the content of all files of a submission, by name."""
-    return {PLAN: plan.to_lines(), **engine.files(site, plan, draft.job_name)}

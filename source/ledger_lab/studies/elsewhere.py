@@ -10,8 +10,7 @@ from rich.console import Console
 
 from ledger_lab.clusters.engine import Engine, Site, load_site
 from ledger_lab.clusters.plans import Plan, PlannedTraining
-from ledger_lab.clusters.submission_folders import later_folder, new_folder
-from ledger_lab.clusters.submissions import Submission
+from ledger_lab.clusters.submissions import Submission, later_folder, new_folder
 from ledger_lab.clusters.submit import hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.studies.declared import Arm, Study

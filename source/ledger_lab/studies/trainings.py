@@ -10,12 +10,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger_lab.clusters.drafts import read_drafts
-from ledger_lab.clusters.engine import Engine, Queued, load_engine
-from ledger_lab.clusters.submission_folders import job_name
-from ledger_lab.clusters.submissions import Submission, latest_by_name, read_submissions
-from ledger_lab.clusters.submit import complete_drafts
-from ledger_lab.errors import UserError
+from ledger_lab.clusters.engine import Queued, load_engine
+from ledger_lab.clusters.submissions import Submission, latest_by_name
+from ledger_lab.clusters.submit import known_submissions
 from ledger_lab.files import NoLocksError, file_lock, make_folder
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.find import read_runs
@@ -74,8 +71,7 @@ class Trainings:
             UserError: If an engine does not answer, or another program is submitting trainings of this name.
         """
         self._is_own, self.log_root = is_own, log_root
-        complete_drafts(read_drafts(log_root, name))
-        submissions = read_submissions(log_root, name)
+        submissions = known_submissions(log_root, name)
         self.runs: dict[Key, list[Run]] = self._read()
         """Runs of each training, oldest first; several if one was interrupted before it saved a state."""
         self.submitted: dict[Key, Submitted] = self._ask(submissions, require_from)
@@ -106,7 +102,7 @@ class Trainings:
             submission = by_folder[folder]
             if require_from is not None:
                 require_from(submission, indices)
-            queued = _engine_of(submission).queued(submission)
+            queued = load_engine(submission.engine).queued(submission)
             found |= {key: Submitted(submission, index, queued.get(index)) for key, index in indices.items()}
         return found
 
@@ -147,21 +143,6 @@ class Trainings:
             load_engine(submission.engine).cancel(submission)
         jobs = ", ".join(submission.job for submission in submissions.values())
         return f"cancelled {len(waiting)} trainings: job {jobs}" if jobs else "nothing to cancel: no training is queued"
-
-
-def _engine_of(submission: Submission) -> Engine:
-    """Return the engine of a submission.
-
-    Raises:
-        UserError: If its job is none of this engine.
-    """
-    engine = load_engine(submission.engine)
-    if not engine.job_id.fullmatch(submission.job):
-        raise UserError(
-            f"{submission.folder}/submission.json: {submission.job!r} is no job of {engine.name}: restore the file; or "
-            f"cancel the job {job_name(submission.folder)}, and remove the folder"
-        )
-    return engine
 
 
 def has_state(run: Run) -> bool:

@@ -15,13 +15,14 @@ import pytest
 from ledger_lab.clusters.engine import load_site
 from ledger_lab.clusters.local import ENGINE
 from ledger_lab.clusters.submissions import read_submissions
-from ledger_lab.clusters.submit import planned_training, submit_if_asked
+from ledger_lab.clusters.submit import planned_training
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status, read_ledger
 from ledger_lab.studies.commands.study import run_study
 from ledger_lab.studies.declared import load_study
 from ledger_lab.studies.study_runs import lock_name
 from ledger_lab.studies.trainings import only_program
+from ledger_lab.training.launch.elsewhere import submit_if_asked
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.waiting import wait_until

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ledger_lab.clusters.engine import load_site
 from ledger_lab.clusters.plans import Plan
-from ledger_lab.clusters.submission_folders import new_folder
+from ledger_lab.clusters.submissions import new_folder
 from ledger_lab.clusters.submit import hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs import billable_usd, load_price_book, resolve_price

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, as_user_error
+from ledger_lab.reports.terminal.console import tell_error
+from ledger_lab.wings import wing_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +63,27 @@ def _whole_number(flag: str, value: str | None) -> int:
     if not value.isdecimal() or len(value) > 6 or int(value) < 1:
         raise UserError(f"{flag} {value[:100]}: must be a whole number of at least 1, of at most 6 digits")
     return int(value)
+
+
+def submit_if_asked(argv: Sequence[str]) -> None:
+    """Submit the training of ``train.py --on``, and end the program; without ``--on``, return.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Raises:
+        SystemExit: After the submission, or with status 2 if it is refused.
+    """
+    try:
+        elsewhere, arguments = requested_elsewhere(argv)
+        if elsewhere is None:
+            return
+        submit = wing_part("submission")
+        if submit is None:
+            raise UserError(f"--on {elsewhere.on}: this installation of LedgerLab has no folder `clusters`: restore it")
+        submit(elsewhere, arguments)
+    except (UserError, OSError) as error:
+        if as_user_error(error) is None:
+            raise
+        sys.exit(tell_error(error))
+    sys.exit(0)
