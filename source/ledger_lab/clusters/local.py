@@ -53,6 +53,7 @@ class Local(Engine):
 
     name = "local"
     site = LocalSite
+    appears_s = 20.0  # Python starts, and writes the id
 
     def check(self, site: LocalSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.clusters.engine.Engine`."""

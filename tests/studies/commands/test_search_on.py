@@ -12,7 +12,7 @@ import pytest
 from ledger_lab.clusters.local import ENGINE
 from ledger_lab.clusters.plans import train_file
 from ledger_lab.clusters.programs import AskedInVainError
-from ledger_lab.clusters.submissions import read_submissions
+from ledger_lab.clusters.submissions import Submission, read_submissions
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.studies.commands import search as program
@@ -44,6 +44,11 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def taken(log_root: Path, stem: str) -> list[Submission]:
+    """Return the submissions that the cluster has taken."""
+    return [each for each in read_submissions(log_root, stem) if each.job]
+
+
 def test_trainings_are_submitted_until_the_search_ends(
     cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,7 +73,7 @@ def test_trainings_that_run_are_neither_started_again_nor_lost(
     stem = load_search(str(path)).cohort_stem
     for _ in range(2):
         with subprocess.Popen([sys.executable, "-c", PROGRAM.format(argv=sys.argv, asked=asked)]) as killed:
-            wait_until(lambda: len(read_submissions(log_root, stem)) == 2, "two trainings are submitted", 60)
+            wait_until(lambda: len(taken(log_root, stem)) == 2, "two trainings are submitted", 60)
             time.sleep(1.0)  # it looks several times
             killed.kill()
     submissions = read_submissions(log_root, stem)

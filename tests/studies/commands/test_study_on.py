@@ -186,7 +186,7 @@ def test_a_refused_training_is_shown_with_its_output(
         (["--", "--num_envs", "x"], "--num_envs"),
         (["--", "--task", "Nonne"], "unknown task 'Nonne'"),
         (["--", "--distributed", "--nproc", "2"], "--distributed is for processes"),
-        (["--nodes", "2"], "^--nodes 2: cluster here is this machine"),
+        (["--nodes", "2"], "^--nodes 2: with local, a training runs on one machine"),
         (["--log_root", "elsewhere"], "the cluster file sets it"),
         (["--at_once", "0"], "--at_once 0: must be at least 1"),
         (["--status", "--cancel"], "--status and --cancel cannot be used together"),
@@ -403,7 +403,7 @@ def test_the_trainings_on_all_machines_are_shown_and_cancelled(
             "s.toml",
             "processes = 1",
             "processes = 1, nodes = 2",
-            "sizes with nodes = 2: --nodes 2: cluster here is this machine",
+            "sizes with nodes = 2: --nodes 2: with local, a training runs",
         ),
     ],
 )
