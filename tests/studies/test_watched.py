@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ledger_lab.clusters.drafts import draft_submission, note_submission, write_folder
-from ledger_lab.clusters.submission_folders import new_folder
 
 from ledger_lab.cli.watch import EXIT_ALERTS, watch
 from ledger_lab.clusters.engine import load_site
 from ledger_lab.clusters.local import ENGINE, LocalSite
-from ledger_lab.clusters.plans import PLAN, Plan, PlannedTraining
-from ledger_lab.clusters.submissions import Submission
+from ledger_lab.clusters.plans import Plan, PlannedTraining
+from ledger_lab.clusters.submissions import Submission, new_folder
+from ledger_lab.clusters.submit import hand_over
 from ledger_lab.errors import UserError
 from ledger_lab.reports.watch import AlertKind
 from ledger_lab.studies.declared import load_study
@@ -43,9 +42,7 @@ def submitted(tmp_path: Path) -> Iterator[Submission]:
         for seed in (1, 2)
     )
     plan = Plan(name="s", trainings=trainings)
-    draft = draft_submission(new_folder(site.log_root, "s"), ENGINE.name, site.name, plan)
-    write_folder(draft, {PLAN: plan.to_lines(), **ENGINE.files(site, plan, draft.job_name)})
-    submission = note_submission(draft, ENGINE.submit(draft.folder))
+    submission = hand_over(ENGINE, site, plan, new_folder(site.log_root, "s"))
     yield submission
     ENGINE.cancel(submission)
     until = time.monotonic() + 60

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, StateSaved
@@ -78,7 +77,7 @@ def _of_cluster(seed: int, submitted: Submitted) -> SeedRun:
         wall_s=0.0,
         usd=None,
         cap_s=TrainRequest.parse(planned.start).limit_s,
-        started_s=datetime.fromisoformat(submitted.submission.submitted_at).timestamp(),
+        started_s=submitted.submission.submitted_at.timestamp(),
     )
 
 
