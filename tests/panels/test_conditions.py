@@ -132,10 +132,9 @@ def test_a_motor_of_half_the_strength_pushes_half_as_hard() -> None:
 
 
 def test_a_latency_of_half_a_step_lies_between_none_and_a_whole_step() -> None:
-    late = by_cell(trial(with_cell(control_latency={"physics_steps": 1})).alone())["other"]
-    later = by_cell(trial(with_cell(control_latency={"physics_steps": 2})).alone())["other"]
-    delayed = by_cell(trial(with_cell(action_delay={"steps": 1})).alone())
-    assert len({tuple(each) for each in (late, later, delayed["other"], delayed["nominal"])}) == 4
+    half, whole = ({"control_latency": {"physics_steps": steps}} for steps in (1, 2))
+    cells = by_cell(trial(with_cells(half=half, whole=whole, delayed={"action_delay": {"steps": 1}})).alone())
+    assert len({tuple(each) for each in cells.values()}) == 4
 
 
 def test_a_latency_of_a_whole_step_equals_a_delay_of_one_step_after_the_first_action() -> None:

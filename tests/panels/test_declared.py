@@ -130,7 +130,9 @@ CELLS = {
 """By kind of perturbation: the event that writes the same value, the perturbation, and the parameter in the model."""
 
 
-@pytest.mark.parametrize("mode", ["startup", "reset", "interval"])
+@pytest.mark.parametrize(
+    "mode", ["reset", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("startup", "interval"))]
+)
 def test_a_cell_perturbs_what_an_event_has_drawn(mode: str) -> None:
     """Nominal cells with the same seeds show what the events drew."""
     cells = [Cell("nominal"), *(Cell(k, read_perturbations("test", {k: each[1]})) for k, each in CELLS.items())]

@@ -13,7 +13,7 @@ from ledger_lab.panels.physics import exactness
 from tests.fakes.held_out import Trial, still
 from tests.panels.test_leaks import balance
 
-PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(48)), episode_length_s=3.0)
+PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(24)), episode_length_s=2.0)
 
 
 def ovphysx_cfg() -> Any:
@@ -34,12 +34,11 @@ def _runtime() -> Iterator[None]:
         yield
 
 
-def test_scores_agree_alone_in_company_and_beside_training() -> None:
+def test_scores_agree_alone_and_beside_training() -> None:
     trial = Trial(PANEL, balance, still, ovphysx_cfg)
     assert exactness(ovphysx_cfg()) == "statistical"
     alone = trial.alone()
     assert 0 < alone.successes < alone.episodes, "there is something to disagree about"
-    for other in (trial.in_company(), trial.beside_training()):
-        found = compare_paired(alone.success, other.success)
-        assert found.p_value > 0.01
-        assert found.only_first + found.only_second <= 2, "the same starts, and nearly the same physics"
+    found = compare_paired(alone.success, trial.beside_training().success)
+    assert found.p_value > 0.01
+    assert found.only_first + found.only_second <= 1, "the same starts, and nearly the same physics"

@@ -13,6 +13,8 @@ from typing import Any
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _WITHOUT_MEANING = ("kind", "type_comment")
 """Fields of a syntax tree that do not change what the code computes."""
+_CONFIGURING = (".env_cfg", ".recipe")
+"""Modules of LedgerLab's tasks that only make configurations, which are hashed themselves."""
 _INSTALLED = ("site-packages", "dist-packages")
 """Folders in which modules of unrelated projects are side by side."""
 
@@ -31,7 +33,7 @@ def modules_sha256(names: Iterable[str]) -> dict[str, str]:
     """Return the hashes of modules, and of all modules that they import from their own packages.
 
     The package of a module is its top-level package; of a single file, everything in its folder; of the tasks of
-    LedgerLab, ``ledger_lab.tasks``. Imports are found by reading the source, also those inside of functions.
+    LedgerLab, the folder of the task. Imports are found by reading the source, also those inside of functions.
 
     Args:
         names: Full names of modules. Names of modules that have no file are left out.
@@ -53,9 +55,12 @@ def modules_sha256(names: Iterable[str]) -> dict[str, str]:
         name = waiting.pop()
         if name in found or (spec := _find(name)) is None:
             continue
+        is_package = spec.submodule_search_locations is not None
+        if name.startswith("ledger_lab.") and (is_package or name.endswith(_CONFIGURING)):
+            continue
         source = Path(str(spec.origin)).read_bytes()
         found[name] = source_sha256(source)
-        package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+        package = name if is_package else name.rpartition(".")[0]
         waiting += [
             each for each in _imports(source, package) if _package(each) in packages or _folder(each) in folders
         ]
@@ -64,7 +69,7 @@ def modules_sha256(names: Iterable[str]) -> dict[str, str]:
 
 def _package(name: str) -> str:
     """Return the package to which the imports of a module are followed."""
-    return ".".join(name.split(".")[: 2 if name.startswith("ledger_lab.") else 1])
+    return ".".join(name.split(".")[: 3 if name.startswith("ledger_lab.") else 1])
 
 
 def _find(name: str) -> ModuleSpec | None:

@@ -6,9 +6,6 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-import psutil
-import torch
-
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels import ERROR_BUDGET, Panel, VerdictRule, load_panel
 from ledger_lab.panels.seedable import require_seedable
@@ -23,9 +20,6 @@ _EVEN = 0.5
 
 _STEP, _MOST_EPISODES = 32, 4096
 """Numbers of episodes that are tried for a better panel: multiples of the first, below the second."""
-
-_BYTES_PER_SLOT = 16_000
-"""Memory per slot of the smallest task, the cart-pole on Newton, rounded down [B]."""
 
 
 def task_panel(task: str, name: str | None, target: float | None = None) -> Panel:
@@ -132,7 +126,6 @@ def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
     """
     require_seedable(env_cfg)
     _require_assets(panel, env_cfg)
-    _require_memory(panel, env_cfg.sim.device)
     step_s = env_cfg.sim.dt * env_cfg.decimation
     if round(panel.episode_length_s / step_s) < 1:
         raise UserError(
@@ -158,15 +151,3 @@ def _require_assets(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
                     f"panel {panel.name}: cell {cell.name!r} perturbs {asset!r}, which the scene does not have: "
                     f'{nearest(asset, known)}; name a part of the scene with asset = "NAME"'
                 )
-
-
-def _require_memory(panel: Panel, device: str) -> None:
-    """Refuse a panel whose episodes can't run at once on any task."""
-    on_gpu = device != "cpu" and torch.cuda.is_available()
-    free_bytes = torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available
-    needed_bytes = len(panel.episodes) * _BYTES_PER_SLOT
-    if needed_bytes > free_bytes:
-        raise UserError(
-            f"panel {panel.name}: {len(panel.episodes)} episodes at once need {needed_bytes / 1e9:.1f} GB of memory at "
-            f"least, and {free_bytes / 1e9:.1f} GB are free: use fewer seeds or cells"
-        )

@@ -397,7 +397,6 @@ def _whole_simulation(base: ManagerBasedRLEnv) -> Capture:
     from mujoco_warp import Data
     from newton import ModelBuilder
 
-    from ledger_lab.mujoco_cpu.step import Stepper
     from ledger_lab.panels.capture import Capture
 
     with wp.ScopedDevice(PhysicsManager._device):
@@ -409,7 +408,8 @@ def _whole_simulation(base: ManagerBasedRLEnv) -> Capture:
     # Skip its tables of pairs and labels: they are longer than everything else, and never change.
     short = frozenset(name for name, value in vars(model).items() if not isinstance(value, (dict, list, set, tuple)))
     only = {Data: _SOLVER, type(model): short, ModelBuilder: frozenset[str]()}
-    only[Stepper] = frozenset({"status"})  # the rest is memory of its threads, or belongs to MuJoCo-Warp
+    if (stepper := getattr(NewtonManager._solver, "stepper", None)) is not None:
+        only[type(stepper)] = frozenset({"status"})  # the rest is memory of its threads, or belongs to MuJoCo-Warp
     return Capture({"env": base, **physics}, only=only)
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import FirstErrorStack
 from ledger_lab.ledger import CAPACITY, Outcomes
-from ledger_lab.mujoco_cpu.unstable import unstable_environments
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.conditions import Conditions
 from ledger_lab.panels.declared import Declared
@@ -339,8 +338,8 @@ class HeldOutSlots:
             with self._window(), torch.no_grad():
                 held_out = rows_of(result[0], self._held_out)
                 overflowed = None if self._capacity is None else self._capacity.overflowed()[self._held_out]
-                unstable = unstable_environments(self._env)
-                unstable = None if unstable is None else unstable[self._held_out]
+                ending = getattr(self._base.termination_manager, "unstable", None)  # where the physics can tell
+                unstable = None if ending is None else ending.last[self._held_out]
                 self._log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed, unstable)
                 if self._conditions is not None:
                     self._conditions.after_step()

@@ -22,8 +22,8 @@ _PHYSICS_NEUTRAL = frozenset(
 )
 """Settings of a physics engine that change speed, output or caches, but no trajectory."""
 
-_SOLVER_NEUTRAL = frozenset({"cpu_threads", "refuse_concave_meshes"})
-"""Settings of a solver that change no trajectory of a simulation that starts."""
+_SOLVER_NEUTRAL = frozenset({"class_type", "cpu_threads", "refuse_concave_meshes"})
+"""Settings of a solver that change no trajectory of a simulation that starts, or that are described separately."""
 
 _SIMULATION_NEUTRAL = frozenset(
     {
