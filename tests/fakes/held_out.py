@@ -9,10 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
+
+
+def thorough(*values: Any) -> Any:
+    """Return a case of a parametrized test that only the thorough suite runs."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
 
 
 def still(observations: Any) -> torch.Tensor:

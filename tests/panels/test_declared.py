@@ -15,7 +15,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
 from tests.fakes.changing_cartpole import HeavyCartpole, changing
-from tests.fakes.held_out import WARP, Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, still, task_cfg, thorough
 from tests.panels.test_leaks import balance
 
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(5)), episode_length_s=1.0, hold_s=0.5)
@@ -51,7 +51,7 @@ BY_EVENTS = [
         "clipped command,narrower",
         "noise,noisier",
         "gravity add at startup,gravity scale at interval,mass at interval,growing kick at reset",
-        *(pytest.param(each, marks=pytest.mark.thorough) for each in (*FOR_ALL, *BY_EVENTS)),
+        *map(thorough, (*FOR_ALL, *BY_EVENTS)),
     ],
 )
 def test_held_out_episodes_play_with_what_the_task_declares(changes: str) -> None:
@@ -130,9 +130,7 @@ CELLS = {
 """By kind of perturbation: the event that writes the same value, the perturbation, and the parameter in the model."""
 
 
-@pytest.mark.parametrize(
-    "mode", ["reset", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("startup", "interval"))]
-)
+@pytest.mark.parametrize("mode", ["reset", *map(thorough, ("startup", "interval"))])
 def test_a_cell_perturbs_what_an_event_has_drawn(mode: str) -> None:
     """Nominal cells with the same seeds show what the events drew."""
     cells = [Cell("nominal"), *(Cell(k, read_perturbations("test", {k: each[1]})) for k, each in CELLS.items())]

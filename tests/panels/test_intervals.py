@@ -71,6 +71,7 @@ def test_a_stricter_test_selects_more_and_widens_the_interval() -> None:
 @pytest.mark.parametrize("target", [0.0, 0.9])
 def test_the_interval_of_a_confirmed_policy_holds_at_all_numbers_of_trials_together(target: float) -> None:
     rng, missed = np.random.default_rng(7), 0
+    sizes = (10, 25, 50, 100, 200, 400)
     for _ in range(60):
         successes = np.cumsum(rng.random(400) < 0.9)
         shares = (

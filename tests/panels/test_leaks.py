@@ -20,7 +20,7 @@ from isaaclab.managers import CurriculumTermCfg, ManagerTermBase
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, Panel, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
-from tests.fakes.held_out import WARP, Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, still, task_cfg, thorough
 from tests.fakes.leaky_cartpole import leaky
 
 SEEDS = tuple(range(7))
@@ -86,7 +86,7 @@ HANDLED_OTHERWISE = ["curriculum", "observation_noise", "step_counter"]
             "rare_reset_event",
         ),
         ("command", "global_interval_object", "observation_noise", "actuator_delay", "step_counter", "terrain"),
-        *(pytest.param((leak,), marks=pytest.mark.thorough) for leak in [*LEAKS, *HANDLED_OTHERWISE]),
+        *(thorough((leak,)) for leak in [*LEAKS, *HANDLED_OTHERWISE]),
     ],
     ids=" ".join,
 )
@@ -109,7 +109,7 @@ def test_episodes_are_the_same_beside_one_environment_and_beside_thousands(leak:
 
 @pytest.mark.parametrize(
     "leak",
-    [leak if leak in SHOWN else pytest.param(leak, marks=pytest.mark.thorough) for leak in LEAKS],
+    [leak if leak in SHOWN else thorough(leak) for leak in LEAKS],
 )
 def test_without_own_streams_episodes_depend_on_other_slots(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks, slots
@@ -228,24 +228,12 @@ def test_an_observation_that_mixes_environments_is_refused() -> None:
 @pytest.mark.parametrize(
     ("leak", "complaint"),
     [
-        pytest.param(
-            "farthest", "observation 'mixed' .*This depends on other environments", marks=pytest.mark.thorough
-        ),
-        pytest.param(
-            "last_mean",
-            "observation 'mixed' .*This depends on (what happened before|other environments)",
-            marks=pytest.mark.thorough,
-        ),
+        thorough("farthest", "observation 'mixed' .*This depends on other environments"),
+        thorough("last_mean", "observation 'mixed' .*This depends on (what happened before|other environments)"),
         ("moving_average", "observation 'mixed' .*This depends on what happened before"),
-        pytest.param(
-            "kept_average",
-            "observation 'mixed' .*This depends on (what happened before|other environments)",
-            marks=pytest.mark.thorough,
-        ),
+        thorough("kept_average", "observation 'mixed' .*This depends on (what happened before|other environments)"),
         ("age", "observation 'mixed' .*This depends on step counters"),
-        pytest.param(
-            "mixing_termination", "termination 'far' .*This depends on other environments", marks=pytest.mark.thorough
-        ),
+        thorough("mixing_termination", "termination 'far' .*This depends on other environments"),
         ("stored_statistic", "termination 'far' .*This depends on other environments"),
         (
             "stored_start",
@@ -258,9 +246,7 @@ def test_terms_that_depend_on_more_than_their_own_episode_are_refused(leak: str,
         trial(leak).alone()
 
 
-@pytest.mark.parametrize(
-    "leak", ["centred", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("fixed", "spread"))]
-)
+@pytest.mark.parametrize("leak", ["centred", *map(thorough, ("fixed", "spread"))])
 def test_a_reset_that_depends_on_the_batch_is_refused_by_name(leak: str) -> None:
     with pytest.raises(
         UserError, match="reset event 'surprise' changes joint_velocity of 'robot' .*on other environments"
@@ -270,7 +256,7 @@ def test_a_reset_that_depends_on_the_batch_is_refused_by_name(leak: str) -> None
 
 @pytest.mark.parametrize(
     "leak",
-    ["imported_clock", *(pytest.param(each, marks=pytest.mark.thorough) for each in CLOCKS)],
+    ["imported_clock", *map(thorough, CLOCKS)],
 )
 def test_a_reset_that_depends_on_the_clock_or_the_process_is_refused_by_name(leak: str) -> None:
     with pytest.raises(UserError, match="reset event 'surprise' changes .*step counters, the clock"):
@@ -323,7 +309,7 @@ def test_training_slots_are_spread_over_all_types_of_terrain() -> None:
         assert torch.equal(terrain.env_origins[: slots.first], stand[: slots.first])
 
 
-@pytest.mark.parametrize("leaks", [("spacing",), pytest.param(("spacing", "terrain"), marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("leaks", [("spacing",), thorough(("spacing", "terrain"))])
 def test_slots_share_an_origin_and_terms_read_the_declared_spacing(leaks: tuple[str, ...]) -> None:
     expected = trial(*leaks).alone()
     assert "left" not in expected.ended_by and "horizon" in expected.ended_by
