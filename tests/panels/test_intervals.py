@@ -74,9 +74,7 @@ def test_the_interval_of_a_confirmed_policy_holds_at_all_numbers_of_trials_toget
     sizes = (10, 25, 50, 100, 200, 400)
     for _ in range(60):
         successes = np.cumsum(rng.random(400) < 0.9)
-        shares = (
-            confirmed(int(successes[n - 1]), n, first_needed=0, target=target) for n in (10, 25, 50, 100, 200, 400)
-        )
+        shares = (confirmed(int(successes[n - 1]), n, first_needed=0, target=target) for n in sizes)
         missed += any(not low <= 0.9 <= high for low, high in (share.interval() for share in shares))
     assert missed / 60 <= 0.05
 
