@@ -80,7 +80,6 @@ def build_report(argv: Sequence[str]) -> int:
         from ledger_lab.studies.commands.recommend import show_recommendation
 
         show_recommendation(
-            ledger,
             contents,
             request.recommend,
             target=request.target,

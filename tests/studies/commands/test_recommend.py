@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,8 @@ import pytest
 
 from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptStarted, Journal, Status
-from tests.fakes.ledgers import SECOND, window, write_run
+from ledger_lab.ledger import Status
+from tests.fakes.ledgers import write_run
 from tests.fakes.scaled import PRICE, write_scaled
 
 
@@ -65,7 +64,6 @@ def test_the_choice_as_text(log_root: Path, capsys: pytest.CaptureFixture[str]) 
         "least money: cheap · rsl_rl · 64",
         "unpriced has no price, so its cost is not ranked: give --usd_per_hour",
         "not ranked: it needs at least 5 runs, and has 2",
-        "spot machines are not priced, because no run on a spot machine of the ledger was resumed after a preemption",
     ):
         assert said in text
     assert "and keeps the limits with a probability of 90 %" in report(capsys, log_root, "--budget", "0.00001")
@@ -140,35 +138,6 @@ def test_other_panels_and_targets_are_not_ranked_together(tmp_path: Path, capsys
         build_report(["--recommend", "T", "--log_root", str(tmp_path), "one", "three"])
     assert "three" in report(capsys, tmp_path, "--target", "0.8")
     assert "two" in report(capsys, tmp_path, "two")
-
-
-def test_spot_machines_are_priced_from_preempted_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    market = {"market": "on-demand", "accelerator": "A", "region": "r"}
-    here = replace(PRICE, instance="m", **market)
-    for seed in range(5):
-        write_scaled(
-            tmp_path, f"m{seed}", 1, 64, rate=1000.0, iterations=100 + seed, seed=seed, price=here.to_dict()
-        )  # fmt: skip
-    prices = tmp_path / "prices.toml"
-    spot = replace(here, instance="m-spot", market="spot", usd_per_hour=0.9)
-    fields = {name: value for name, value in spot.to_dict().items() if value is not None and name != "instance"}
-    prices.write_text(
-        "[instances.m-spot]\n" + "".join(f"{name} = {json.dumps(each)}\n" for name, each in fields.items())
-    )
-    run_dir = write_run(tmp_path, "sp", scores=(), status=Status.PREEMPTED, task="other", price=spot.to_dict())
-    unknown = "resumed after a preemption, so the overhead was not measured"
-    assert unknown in report(capsys, tmp_path, "--prices", str(prices)), "a preemption alone tells no overhead"
-    with Journal(run_dir / "journal-2-0.jsonl") as journal:
-        host = socket.gethostname()
-        journal.append(AttemptStarted(run_id="sp", attempt=2, rank=0, pid=2**22 + 1, host=host, wall_ns=1))
-        journal.append(window(None, 0, {"restart": 2 * SECOND}, 2 * SECOND))
-    found = json.loads(report(capsys, tmp_path, "--prices", str(prices), "--json", "-"))
-    (option,) = [each for each in found["options"] if each["basis"] == "spot"]
-    assert option["configuration"]["instance"] == "m-spot"
-    overhead = "overhead from 1 preemption in 0.00139 h on spot machines"
-    assert option["notes"][1:] == [f"{overhead}, without the time in queues of 1 run, which is unknown"]
-    here_usd, spot_usd = (each["cost"]["value"] for each in (found["options"][0], option))
-    assert spot_usd == pytest.approx(here_usd * 0.9 / 3.6 * (5 + 2) / 5)
 
 
 def test_configurations_that_look_alike_have_names_that_tell_them_apart(

@@ -6,23 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import Ledger, Run, Status
+from ledger_lab.ledger import Run
 from ledger_lab.ledger.costs import Price
-from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
-from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.studies.recommend.choice import Limits
 from ledger_lab.studies.recommend.options import PricedRun
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend
-from ledger_lab.studies.recommend.spot import SpotHistory
 from ledger_lab.studies.recommend.view import recommendation_json, render_recommendation
 from ledger_lab.studies.scaling.scaled_runs import scaled_runs
 
 
 def show_recommendation(
-    ledger: Ledger,
     contents: Contents,
     task: str,
     *,
@@ -36,7 +32,6 @@ def show_recommendation(
     """Show which configuration to train a task with, or write it as JSON.
 
     Args:
-        ledger: The whole ledger: the overhead of spot machines is measured on all of its runs.
         contents: The runs to choose from, and their summaries.
         task: The task.
         target: As ``--target``; ``None`` if all runs have the same.
@@ -68,8 +63,7 @@ def show_recommendation(
         target,
     )
     limits = Limits(deadline_s=deadline_s, budget_usd=budget_usd)
-    histories = [history for run in ledger.runs if (history := _spot_history(run)) is not None]
-    found = recommend(chosen, book, limits, histories, never_began=len(pairs) - len(begun))
+    found = recommend(chosen, book, limits, never_began=len(pairs) - len(begun))
     if json_file is not None:
         asked = None if price is None else price.to_dict()
         report = {"asked_price": asked, **recommendation_json(found)}
@@ -90,20 +84,3 @@ def _require_one_machine(runs: Sequence[Run], price: Price | None) -> None:
             f"--recommend: --instance and --usd_per_hour set one price, and the runs are of several machines "
             f"({', '.join(declared)}): leave the flags out, or name the runs of one machine"
         )
-
-
-def _spot_history(run: Run) -> SpotHistory | None:
-    """Return what happened to a run on a spot machine; ``None`` for a run on another machine."""
-    facts = RunFacts(run)
-    if facts.price.market != "spot" or not run.attempts:
-        return None
-    statuses = [attempt.status for attempt in run.attempts]
-    interrupted = [status for status in statuses[:-1] if status in (Status.LOST, Status.PREEMPTED)]
-    return SpotHistory(
-        run_id=run.declared.run_id,
-        wall_s=facts.wall_s,
-        extra_s=facts.phase_ns.get(Phase.RESTART, 0) / 1e9,
-        queue_s=facts.queue_s,
-        preemptions=len(interrupted) + (statuses[-1] is Status.PREEMPTED),
-        restarts=len(interrupted),
-    )

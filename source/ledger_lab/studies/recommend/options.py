@@ -23,8 +23,6 @@ class Basis(StrEnum):
     """Runs of this very configuration."""
     PREDICTED = "predicted"
     """The laws of rate and samples, fitted to runs of other sizes."""
-    SPOT = "spot"
-    """Runs of this configuration on a machine of another price, with the measured overhead of preemption."""
 
 
 @dataclass(frozen=True, kw_only=True)

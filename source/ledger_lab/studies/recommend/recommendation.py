@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ledger_lab.errors import UserError
@@ -12,7 +11,6 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.studies.recommend.choice import Choice, Goal, Limits, choose, pareto_front
 from ledger_lab.studies.recommend.options import Basis, Option, PricedRun, configuration_of, measured_options
 from ledger_lab.studies.recommend.predicted import predicted_options
-from ledger_lab.studies.recommend.spot import SpotHistory, spot_options, spot_overhead
 
 _CONFIDENCE = 0.95
 _MOST_NAMED = 3
@@ -38,7 +36,7 @@ class Recommendation:
     yardstick: Yardstick
     limits: Limits
     options: tuple[Option, ...]
-    """Measured ones first, then spot machines, then predicted ones; each by time."""
+    """Measured ones first, then predicted ones; each by time."""
     choices: tuple[Choice, ...]
     """For the least time, and for the least money; under a limit, only what it leaves to decide."""
     front: tuple[Option, ...]
@@ -92,7 +90,6 @@ def recommend(
     runs: Sequence[PricedRun],
     book: Mapping[str, Price],
     limits: Limits,
-    histories: Sequence[SpotHistory] = (),
     *,
     never_began: int = 0,
 ) -> Recommendation:
@@ -102,7 +99,6 @@ def recommend(
         runs: Runs with the same target on the same panel; at least one.
         book: The price book.
         limits: What the training may take.
-        histories: Runs on spot machines, of any task.
         never_began: Runs of the task without an attempt, which are not among the runs.
 
     Raises:
@@ -124,17 +120,10 @@ def recommend(
             f"left out: {older} runs by other versions of the code or its packages than that of the newest run, which "
             "may differ in speed: to rank them, name the runs or cohorts of one version"
         )
-    try:
-        spot_overhead(histories)
-    except ValueError as error:
-        remarks.append(str(error))
 
     def options_with(confidence: float) -> list[Option]:
-        measured = measured_options(ended, confidence)
-        spot: list[Option] = []
-        with suppress(ValueError):  # said above
-            spot = spot_options(measured, prices, book, spot_overhead(histories, confidence))
-        return [*_by_time(measured), *_by_time(spot), *_by_time(predicted_options(ended, book, confidence))]
+        predicted = predicted_options(ended, book, confidence)
+        return [*_by_time(measured_options(ended, confidence)), *_by_time(predicted)]
 
     def with_all(choice: Choice) -> Choice:
         if choice.option is None or choice.among < 2:

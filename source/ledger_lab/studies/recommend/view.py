@@ -40,7 +40,7 @@ class OptionRow:
     basis: str = _option(
         lambda of: str(of.option.basis), Shown("basis", "", lambda row: row.basis, priority=1, align="left")
     )
-    """``measured``, ``predicted``, or ``spot``: measured on demand, with the overhead of preemption."""
+    """``measured`` or ``predicted``."""
     runs: str = _option(
         lambda of: f"{of.option.reached} of {len(of.option.run_ids)}",
         Shown("reached", "of the runs behind it", lambda row: row.runs, priority=2),
