@@ -16,7 +16,7 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.studies.recommend.choice import Goal, Limits
-from ledger_lab.studies.recommend.options import Basis, PricedRun
+from ledger_lab.studies.recommend.options import Basis
 from ledger_lab.studies.recommend.recommendation import recommend
 from ledger_lab.studies.scaling import Identity, ScaledRun
 from ledger_lab.units import percent
@@ -70,19 +70,19 @@ class Truth:
             source="a simulation", date="2026-01-01",
         )  # fmt: skip
 
-    def run(self, size: int, seed: int, generator: Generator) -> PricedRun:
+    def run(self, size: int, seed: int, generator: Generator) -> ScaledRun:
         """Simulate a run."""
         steps = round(self.samples(size) * math.exp(self.spread * generator.standard_normal()))
         rate = self.rate(size) * math.exp(0.02 * generator.standard_normal())
         training_s = steps / rate
         time_s = _START_UP_S + training_s * (1 + _SCORING)
         wall_s, price = time_s + _SHUTDOWN_S, self.price(size)
-        run = ScaledRun(
+        return ScaledRun(
             run_id=f"{size}-{seed}", cohort=None, task="T", rl_library="rsl_rl", physics="newton", seed=seed, code=None,
             treatment="", processes=size, machines=1, num_envs=_NUM_ENVS, horizon=_HORIZON, minibatches=1,
-            instance=price.instance, usd_per_hour=price.usd_per_hour, accelerators=size, device="cuda:0", hardware="A",
-            panel="p", panel_id="p1-a", target_success=0.9, fps_step=None, fps_step_inference=None, fps_total=rate,
-            epoch_s=None, phases={},
+            instance=price.instance, price=price, usd_per_hour=price.usd_per_hour, accelerators=size,
+            device="cuda:0", hardware="A", panel="p", panel_id="p1-a", target_success=0.9,
+            fps_step=None, fps_step_inference=None, fps_total=rate, epoch_s=None, phases={},
             identity=Identity(
                 time_s=time_s, start_up_s=_START_UP_S, steps=steps, training_s=training_s,
                 scoring_s=training_s * _SCORING, interruptions_s=0.0, split_s=0.0,
@@ -91,7 +91,6 @@ class Truth:
             cost_to_target_usd=time_s / 3600 * self.usd_per_hour(size),
             billable_usd=wall_s / 3600 * self.usd_per_hour(size),
         )  # fmt: skip
-        return PricedRun(run=run, price=price)
 
 
 @dataclass(frozen=True, kw_only=True)

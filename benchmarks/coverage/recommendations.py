@@ -12,7 +12,6 @@ from benchmarks.coverage.case import Case, is_within, of_the_same
 from benchmarks.coverage.runs import DRAWS, RUNS, SLOW, Draw, two_kinds
 from ledger_lab.ledger.costs import FEWEST_RUNS, Price
 from ledger_lab.studies.recommend.choice import Choice, Goal, Limits
-from ledger_lab.studies.recommend.options import PricedRun
 from ledger_lab.studies.recommend.recommendation import recommend
 from ledger_lab.studies.scaling import Identity, ScaledRun
 
@@ -28,15 +27,16 @@ def _price(machine: int) -> Price:
     )  # fmt: skip
 
 
-def _run(machine: int, seed: int, time_s: float, limit_s: float) -> PricedRun:
+def _run(machine: int, seed: int, time_s: float, limit_s: float) -> ScaledRun:
     """Return a run that is given up at a limit; a second costs a cent."""
     wall_s, reached = min(time_s, limit_s), time_s <= limit_s
     price, steps = _price(machine), round(1000 * wall_s)
-    run = ScaledRun(
+    return ScaledRun(
         run_id=f"{machine}-{seed}", cohort=None, task="T", rl_library="rsl_rl", physics="newton", seed=seed, code=None,
         treatment="", processes=1, machines=1, num_envs=64, horizon=16, minibatches=1, instance=price.instance,
-        usd_per_hour=price.usd_per_hour, accelerators=0, device="cpu", hardware=None, panel="p", panel_id="p1-a",
-        target_success=0.9, fps_step=None, fps_step_inference=None, fps_total=1000.0, epoch_s=None, phases={},
+        price=price, usd_per_hour=price.usd_per_hour, accelerators=0, device="cpu", hardware=None, panel="p",
+        panel_id="p1-a", target_success=0.9,
+        fps_step=None, fps_step_inference=None, fps_total=1000.0, epoch_s=None, phases={},
         identity=Identity(
             time_s=wall_s, start_up_s=0.0, steps=steps, training_s=wall_s, scoring_s=0.0, interruptions_s=0.0,
             split_s=0.0,
@@ -45,7 +45,6 @@ def _run(machine: int, seed: int, time_s: float, limit_s: float) -> PricedRun:
         limit_steps=10**6 * steps if reached else steps, wall_s=wall_s, cost_to_target_usd=None,
         billable_usd=wall_s / 100, interrupted=not reached,
     )  # fmt: skip
-    return PricedRun(run=run, price=price)
 
 
 def _chosen(

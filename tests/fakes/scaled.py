@@ -41,9 +41,9 @@ def scaled(
     fields: dict[str, Any] = {
         "run_id": f"{processes}x{num_envs}", "cohort": None, "task": "T", "rl_library": "rsl_rl", "physics": "newton",
         "seed": 1, "code": None, "treatment": "", "processes": processes, "machines": 1, "num_envs": num_envs,
-        "horizon": HORIZON, "minibatches": 1, "instance": "made-up", "usd_per_hour": 3.6, "accelerators": 0,
-        "device": "cpu", "hardware": None, "panel": "p", "panel_id": "p1-aa", "target_success": 0.9, "fps_step": None,
-        "fps_step_inference": None, "fps_total": rate, "epoch_s": None, "phases": {"learn": time_s},
+        "horizon": HORIZON, "minibatches": 1, "instance": "made-up", "price": PRICE, "usd_per_hour": 3.6,
+        "accelerators": 0, "device": "cpu", "hardware": None, "panel": "p", "panel_id": "p1-aa", "target_success": 0.9,
+        "fps_step": None, "fps_step_inference": None, "fps_total": rate, "epoch_s": None, "phases": {"learn": time_s},
         "identity": Identity(
             time_s=time_s, start_up_s=2.0, steps=steps, training_s=training_s, scoring_s=scoring_s,
             interruptions_s=0.0, split_s=0.0,

@@ -20,12 +20,11 @@ from ledger_lab.ledger.comparability import (
     settings,
     yardstick,
 )
-from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.cohort_summary import summarize_cohorts
 from ledger_lab.reports.compare import require_pooled, select_side
 from ledger_lab.reports.yardsticks import by_yardstick
-from ledger_lab.studies.recommend.options import PricedRun, measured_options
+from ledger_lab.studies.recommend.options import measured_options
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick
 from ledger_lab.studies.scaling.scaled_runs import scaled_runs
 from ledger_lab.studies.scaling.studies import find_studies
@@ -108,12 +107,9 @@ def test_runs_that_measure_different_things_are_pooled_nowhere(
         require_pooled(select_side("c", runs, summarize_run))
     points = scaled_runs(runs, summaries)
     assert len(find_studies(points)) == 2
-    priced = [
-        PricedRun(run=each, price=Price.from_dict(run.declared.price)) for each, run in zip(points, runs, strict=True)
-    ]
     what = "panel" if name == "panel_id" else "version of the verdict's rule, --stop_at_target or --timing"
     with pytest.raises(UserError, match=rf"another {what} can't be ranked together"):
-        of_one_yardstick(priced, None)
+        of_one_yardstick(points, None)
 
 
 def test_what_pooled_runs_differ_in_is_named(tmp_path: Path) -> None:
@@ -121,7 +117,5 @@ def test_what_pooled_runs_differ_in_is_named(tmp_path: Path) -> None:
     summaries = [summarize_run(run) for run in runs]
     (cohort,) = summarize_cohorts(summaries, declarations={run.run_id: run.declared for run in runs})
     assert cohort.differs_in == ["request", "stop_on", "held_out_slots"]
-    (option,) = measured_options(
-        [PricedRun(run=each, price=Price.from_dict(runs[0].declared.price)) for each in scaled_runs(runs, summaries)]
-    )
+    (option,) = measured_options(scaled_runs(runs, summaries))
     assert "its runs differ in request, stop_on, held_out_slots" in option.notes

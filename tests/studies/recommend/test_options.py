@@ -13,16 +13,17 @@ from scipy.stats import binom
 from benchmarks.recommend import Truth
 from ledger_lab.studies.recommend.choice import Goal, Limits, choose
 from ledger_lab.studies.recommend.estimates import FREE, time_to_target
-from ledger_lab.studies.recommend.options import Basis, PricedRun, measured_options
+from ledger_lab.studies.recommend.options import Basis, measured_options
 from ledger_lab.studies.recommend.predicted import predicted_options
 from ledger_lab.studies.recommend.recommendation import recommend
 from ledger_lab.studies.recommend.view import choice_lines, names_of
+from ledger_lab.studies.scaling import ScaledRun
 from tests.fakes.scaled import PRICE, scaled
 
 TRUTH = Truth(contention=0.1, critical_batch=8000.0, spread=0.1, discount=0.9, held_back=4)
 
 
-def runs(*sizes: int) -> list[PricedRun]:
+def runs(*sizes: int) -> list[ScaledRun]:
     generator = np.random.default_rng(5)
     return [TRUTH.run(size, seed, generator) for size in sizes for seed in range(3)]
 
@@ -61,15 +62,13 @@ def test_nothing_is_predicted_without_a_law_or_a_machine() -> None:
 def test_runs_that_missed_the_target_count(
     reached: int, time_known: bool, cost_known: bool, said: tuple[str, ...]
 ) -> None:
-    own = [
-        PricedRun(run=scaled(steps=4000 + 50 * n, reached=n < reached, run_id=f"{n}"), price=PRICE) for n in range(5)
-    ]
+    own = [replace(scaled(steps=4000 + 50 * n, reached=n < reached, run_id=f"{n}"), price=PRICE) for n in range(5)]
     (option,) = measured_options(own)
     assert (option.time is not None, option.cost is not None) == (time_known, cost_known)
     assert option.reached == reached and option.ranked
     assert all(any(note.startswith(each) for note in option.notes) for each in said)
     if option.cost is not None:
-        assert option.cost.value == pytest.approx(sum(each.run.billable_usd or 0 for each in own) / reached)
+        assert option.cost.value == pytest.approx(sum(each.billable_usd or 0 for each in own) / reached)
 
 
 def test_runs_that_were_given_up_are_paid_and_did_not_reach_the_target() -> None:
@@ -77,7 +76,7 @@ def test_runs_that_were_given_up_are_paid_and_did_not_reach_the_target() -> None
     cut = [
         scaled(steps=100_000, reached=False, interrupted=True, run_id=f"cut{n}", billable_usd=0.05) for n in range(4)
     ]
-    with_cut = [*own, *(PricedRun(run=each, price=PRICE) for each in cut)]
+    with_cut = [*own, *(replace(each, price=PRICE) for each in cut)]
     (alone,), (option,) = measured_options(own), measured_options(with_cut)
     assert (option.reached, len(option.run_ids)) == (5, 9)
     assert option.notes == ("4 of its runs were interrupted, and count as short of the target",)
@@ -91,11 +90,11 @@ def test_runs_that_were_given_up_are_paid_and_did_not_reach_the_target() -> None
 def test_a_machine_is_not_the_cheapest_if_its_hopeless_runs_were_given_up() -> None:
     dear = replace(PRICE, instance="dear", usd_per_hour=4.5)
     steady = [
-        PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"s{n}", instance="dear", billable_usd=0.009), price=dear)
+        replace(scaled(steps=4000 + 50 * n, run_id=f"s{n}", instance="dear", billable_usd=0.009), price=dear)
         for n in range(6)
     ]
     cut = [scaled(steps=50_000, reached=False, interrupted=True, run_id=f"c{n}", billable_usd=0.05) for n in range(4)]
-    erratic = [*priced(6), *(PricedRun(run=each, price=PRICE) for each in cut)]
+    erratic = [*priced(6), *(replace(each, price=PRICE) for each in cut)]
     cheapest = choose(measured_options([*steady, *erratic]), Goal.MONEY, Limits()).option
     assert cheapest is not None and cheapest.configuration.instance == "dear"
     assert choose(measured_options([*steady, *priced(6)]), Goal.MONEY, Limits()).option != cheapest
@@ -103,8 +102,8 @@ def test_a_machine_is_not_the_cheapest_if_its_hopeless_runs_were_given_up() -> N
 
 def test_the_figures_of_the_best_of_several_have_intervals_that_hold_for_all() -> None:
     own = [
-        PricedRun(
-            run=replace(each.run, run_id=f"{machine}-{each.run.run_id}", instance=f"{machine}"),
+        replace(
+            replace(each, run_id=f"{machine}-{each.run_id}", instance=f"{machine}"),
             price=replace(PRICE, instance=f"{machine}"),
         )
         for machine in range(4)
@@ -127,8 +126,8 @@ def test_the_figures_of_the_best_of_several_have_intervals_that_hold_for_all() -
 def test_interrupted_runs_of_predicted_sizes_are_paid() -> None:
     book = {"machine-4": TRUTH.price(4)}
     own = runs(1, 2, 8)
-    first = next(each for each in own if each.run.processes == 2)
-    cut = replace(first.run, run_id="cut", reached=False, interrupted=True)
+    first = next(each for each in own if each.processes == 2)
+    cut = replace(first, run_id="cut", reached=False, interrupted=True)
     (alone,), (option,) = (predicted_options(each, book) for each in (own, [*own, replace(first, run=cut)]))
     assert (option.reached, len(option.run_ids)) == (9, 10)
     assert alone.cost is not None and option.cost is not None
@@ -137,7 +136,7 @@ def test_interrupted_runs_of_predicted_sizes_are_paid() -> None:
 
 def test_further_runs_of_a_training_are_paid() -> None:
     own = priced(5)
-    more = [replace(own[0], run=replace(own[0].run, repeated_usd=0.1)), *own[1:]]
+    more = [replace(own[0], repeated_usd=0.1), *own[1:]]
     (alone,), (option,) = measured_options(own), measured_options(more)
     assert alone.cost is not None and option.cost is not None
     assert option.cost.value == pytest.approx(alone.cost.value + 0.1 / 5)
@@ -168,13 +167,13 @@ def test_the_interval_of_a_median_contains_two_order_statistics(
 
 
 def test_four_runs_are_shown_and_not_ranked() -> None:
-    own = [PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"{n}"), price=PRICE) for n in range(4)]
+    own = [replace(scaled(steps=4000 + 50 * n, run_id=f"{n}"), price=PRICE) for n in range(4)]
     (option,) = measured_options(own)
     assert not option.ranked and option.notes == ("not ranked: it needs at least 5 runs, and has 4",)
 
 
-def priced(count: int = 5, **changes: object) -> list[PricedRun]:
-    return [PricedRun(run=scaled(steps=4000 + 50 * n, run_id=f"{n}", **changes), price=PRICE) for n in range(count)]
+def priced(count: int = 5, **changes: object) -> list[ScaledRun]:
+    return [replace(scaled(steps=4000 + 50 * n, run_id=f"{n}", **changes), price=PRICE) for n in range(count)]
 
 
 def test_the_interval_of_a_time_contains_it() -> None:
@@ -209,12 +208,11 @@ def test_no_prediction_on_a_spot_machine_forgets_preemptions() -> None:
     assert {each.configuration.instance for each in found} == {"machine-4"}
 
 
-def on_a_cpu(instance: str, rates: dict[int, float]) -> list[PricedRun]:
+def on_a_cpu(instance: str, rates: dict[int, float]) -> list[ScaledRun]:
     """Return three runs of each number of processes on a machine, with a rate for each."""
     price = replace(PRICE, instance=instance)
     return [
-        PricedRun(
-            run=scaled(
+        replace(scaled(
                 size, 64 // size, rate=rate * (1 + 0.01 * seed), steps=100_000 + 1000 * seed, seed=seed,
                 run_id=f"{instance}-{size}-{seed}", instance=instance, hardware="Xeon",
             ),
@@ -235,7 +233,7 @@ def test_a_fast_machine_tells_nothing_of_a_slow_one_with_the_same_processor() ->
 
 def test_machines_that_stand_for_their_processes_are_taken_together() -> None:
     own = [run for size in (1, 2, 4) for run in on_a_cpu(f"cores-{size}", {size: 1000.0 * 2 * size / (1 + size)})]
-    cheap = [replace(each, price=replace(each.price, usd_per_hour=1.0)) for each in own if each.run.processes == 4]
+    cheap = [replace(each, price=replace(each.price, usd_per_hour=1.0)) for each in own if each.processes == 4]
     found = predicted_options([*own[:6], *cheap], {})
     assert {(each.configuration.instance, each.configuration.processes) for each in found} == {
         ("cores-4", 1),
@@ -251,10 +249,10 @@ def test_machines_with_the_same_accelerator_are_taken_together_if_their_rates_ag
     own = runs(1, 2, 8)
     other = replace(TRUTH.price(8), instance="other")
 
-    def moved(each: PricedRun) -> PricedRun:
-        identity = replace(each.run.identity, training_s=each.run.identity.training_s / factor)
-        run = replace(each.run, run_id=f"o{each.run.run_id}", instance="other", identity=identity)
-        return PricedRun(run=run, price=other)
+    def moved(each: ScaledRun) -> ScaledRun:
+        identity = replace(each.identity, training_s=each.identity.training_s / factor)
+        run = replace(each, run_id=f"o{each.run_id}", instance="other", identity=identity)
+        return replace(run, price=other)
 
     found = predicted_options([*own, *map(moved, runs(1, 8))], {"machine-4": TRUTH.price(4)})
     assert bool([each for each in found if len(each.run_ids) == 15]) is together
@@ -262,7 +260,7 @@ def test_machines_with_the_same_accelerator_are_taken_together_if_their_rates_ag
 
 def test_the_cheapest_machine_is_that_with_the_smallest_bill() -> None:
     one = replace(TRUTH.price(1), usd_per_hour=2.0)
-    own = [replace(each, price=one, run=replace(each.run, instance=one.instance)) for each in runs(1, 2, 8)]
+    own = [replace(each, price=one, instance=one.instance) for each in runs(1, 2, 8)]
     book = {"eight": replace(TRUTH.price(8), instance="eight", usd_per_hour=7.0)}
     (option,) = [each for each in predicted_options(own, book) if each.configuration.processes == 4]
     assert option.configuration.instance == "eight", "four instances with one accelerator cost 8 USD per hour"
@@ -271,11 +269,10 @@ def test_the_cheapest_machine_is_that_with_the_smallest_bill() -> None:
 def test_no_cost_is_predicted_if_a_size_never_reaches_the_target() -> None:
     price = replace(PRICE, accelerator="A")
 
-    def measured(processes: int, num_envs: int, count: int, steps: int, **changes: Any) -> list[PricedRun]:
+    def measured(processes: int, num_envs: int, count: int, steps: int, **changes: Any) -> list[ScaledRun]:
         rate = 1000.0 * processes**0.9
         return [
-            PricedRun(
-                run=scaled(
+            replace(scaled(
                     processes, num_envs, rate=rate * (1 + 0.01 * seed), steps=steps + 100 * seed, seed=seed,
                     run_id=f"{processes}x{num_envs}-{seed}", device="cuda:0", hardware="A", **changes,
                 ),
@@ -304,10 +301,7 @@ def test_samples_of_replay_memories_tell_nothing_of_another_number_of_processes(
     book = {price.instance: price for price in map(TRUTH.price, (1, 2, 4, 8))}
 
     def strong(minibatches: int | None) -> list[int]:
-        own = [
-            replace(each, run=replace(each.run, num_envs=64 // each.run.processes, minibatches=minibatches))
-            for each in runs(1, 2, 8)
-        ]
+        own = [replace(each, num_envs=64 // each.processes, minibatches=minibatches) for each in runs(1, 2, 8)]
         return [option.configuration.processes for option in predicted_options(own, book)]
 
     assert strong(1) == [4], "the batch of an iteration is the same in all sizes"

@@ -12,7 +12,6 @@ from ledger_lab.reports import render_repricing
 from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.studies.recommend.choice import Limits
-from ledger_lab.studies.recommend.options import PricedRun
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend
 from ledger_lab.studies.recommend.view import recommendation_json, render_recommendation
 from ledger_lab.studies.scaling.scaled_runs import scaled_runs
@@ -55,13 +54,7 @@ def show_recommendation(
         raise UserError(f"--recommend {task}: no run of this task has begun to train yet")
     runs, summaries = zip(*begun, strict=True)
     _require_one_machine(runs, price)
-    chosen = of_one_yardstick(
-        [
-            PricedRun(run=scaled, price=price or Price.from_dict(run.declared.price))
-            for run, scaled in zip(runs, scaled_runs(runs, summaries, price), strict=True)
-        ],
-        target,
-    )
+    chosen = of_one_yardstick(scaled_runs(runs, summaries, price), target)
     limits = Limits(deadline_s=deadline_s, budget_usd=budget_usd)
     found = recommend(chosen, book, limits, never_began=len(pairs) - len(begun))
     if json_file is not None:
@@ -71,7 +64,7 @@ def show_recommendation(
         return
     console = make_console()
     if price is not None:
-        ids = {each.run.run_id for each in chosen}
+        ids = {each.run_id for each in chosen}
         console.print(render_repricing(price, [each for each in contents.summaries if each.run_id in ids]))
     console.print(render_recommendation(found, console.width))
 

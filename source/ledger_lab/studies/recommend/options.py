@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.comparability import differing
-from ledger_lab.ledger.costs import FEWEST_RUNS, Price
+from ledger_lab.ledger.costs import FEWEST_RUNS
 from ledger_lab.studies.recommend.estimates import Estimate, cost_per_target, time_to_target
 from ledger_lab.studies.scaling.points import ScaledRun
 
@@ -23,14 +23,6 @@ class Basis(StrEnum):
     """Runs of this very configuration."""
     PREDICTED = "predicted"
     """The laws of rate and samples, fitted to runs of other sizes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PricedRun:
-    """A training and the price of its machine."""
-
-    run: ScaledRun
-    price: Price
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,19 +84,19 @@ def configuration_of(run: ScaledRun) -> Configuration:
     )
 
 
-def by_configuration(runs: Sequence[PricedRun]) -> dict[Configuration, list[PricedRun]]:
+def by_configuration(runs: Sequence[ScaledRun]) -> dict[Configuration, list[ScaledRun]]:
     """Sort runs by their configurations.
 
     Args:
         runs: The runs.
     """
-    groups: dict[Configuration, list[PricedRun]] = {}
+    groups: dict[Configuration, list[ScaledRun]] = {}
     for each in runs:
-        groups.setdefault(configuration_of(each.run), []).append(each)
+        groups.setdefault(configuration_of(each), []).append(each)
     return groups
 
 
-def measured_options(runs: Sequence[PricedRun], confidence: float = 0.95) -> list[Option]:
+def measured_options(runs: Sequence[ScaledRun], confidence: float = 0.95) -> list[Option]:
     """Return an option for each configuration that was trained.
 
     Args:
@@ -112,7 +104,7 @@ def measured_options(runs: Sequence[PricedRun], confidence: float = 0.95) -> lis
         confidence: Confidence of the intervals, in (0, 1).
     """
     groups = by_configuration(runs)
-    return [_measured(configuration, [each.run for each in own], confidence) for configuration, own in groups.items()]
+    return [_measured(configuration, own, confidence) for configuration, own in groups.items()]
 
 
 def _cost_notes(runs: Sequence[ScaledRun]) -> list[str]:

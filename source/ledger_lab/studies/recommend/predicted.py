@@ -16,8 +16,17 @@ from scipy.stats import f as f_distribution
 
 from ledger_lab.ledger.costs import FEWEST_RUNS, Price, billable_usd, billed_instances, cost_draws
 from ledger_lab.studies.recommend.estimates import FREE, Estimate, Z, samples_to_target
-from ledger_lab.studies.recommend.options import Basis, Configuration, Option, PricedRun, configuration_of
-from ledger_lab.studies.scaling import BatchFit, Figure, Kind, RateFit, ScalingPoint, ScalingStudy, find_studies
+from ledger_lab.studies.recommend.options import Basis, Configuration, Option, configuration_of
+from ledger_lab.studies.scaling import (
+    BatchFit,
+    Figure,
+    Kind,
+    RateFit,
+    ScaledRun,
+    ScalingPoint,
+    ScalingStudy,
+    find_studies,
+)
 from ledger_lab.studies.scaling.table import size_name
 
 _DRAWS = 4000
@@ -25,7 +34,7 @@ _DIFFER = 0.05
 """Largest p-value at which two machines differ in speed."""
 
 
-def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price], confidence: float = 0.95) -> list[Option]:
+def predicted_options(runs: Sequence[ScaledRun], book: Mapping[str, Price], confidence: float = 0.95) -> list[Option]:
     """Return an option for each size that the laws predict and nobody trained.
 
     Sizes are the measured numbers of processes, and the powers of two between them. For each
@@ -41,8 +50,8 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price], conf
         book: The price book.
         confidence: Confidence of the intervals, in (0, 1).
     """
-    measured = {configuration_of(each.run) for each in runs}
-    by_id = {each.run.run_id: each for each in runs}
+    measured = {configuration_of(each) for each in runs}
+    by_id = {each.run_id: each for each in runs}
     found: dict[Configuration, Option] = {}
     for study, others in _studies(runs, by_id, book):
         own = [by_id[run.run_id] for run in study.runs]
@@ -52,7 +61,7 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price], conf
             if num_envs is None or price is None:
                 continue
             configuration = replace(
-                configuration_of(own[0].run),
+                configuration_of(own[0]),
                 instance=price.instance, processes=processes, machines=1, num_envs=num_envs,
             )  # fmt: skip
             if configuration in measured or configuration in found:
@@ -65,24 +74,24 @@ def predicted_options(runs: Sequence[PricedRun], book: Mapping[str, Price], conf
 
 
 def _studies(
-    runs: Sequence[PricedRun], by_id: Mapping[str, PricedRun], book: Mapping[str, Price]
+    runs: Sequence[ScaledRun], by_id: Mapping[str, ScaledRun], book: Mapping[str, Price]
 ) -> Iterator[tuple[ScalingStudy, Mapping[str, Price]]]:
     """Yield the scaling studies of all machines together, or else those of each machine.
 
     Yields:
         A study, and the entries of the price book that it may tell something about.
     """
-    for study in find_studies([replace(each.run, instance="") for each in runs]):
+    for study in find_studies([replace(each, instance="") for each in runs]):
         own = [by_id[run.run_id] for run in study.runs]
         if _are_alike(own):
             yield study, book
             continue
         for instance in sorted({each.price.instance for each in own}):
-            alone = find_studies([each.run for each in own if each.price.instance == instance])
+            alone = find_studies([each for each in own if each.price.instance == instance])
             yield from ((each, {}) for each in alone)
 
 
-def _are_alike(runs: Sequence[PricedRun]) -> bool:
+def _are_alike(runs: Sequence[ScaledRun]) -> bool:
     """Tell whether one law of the rate may describe runs of several machines with the same accelerator or processor.
 
     It may not if a size is significantly faster on one of them (F test of the logarithms of the rates), or if this
@@ -95,11 +104,11 @@ def _are_alike(runs: Sequence[PricedRun]) -> bool:
     processes: dict[str, set[int]] = {}
     rates: dict[tuple[int, int], dict[str, list[float]]] = {}
     for each in runs:
-        run, instance = each.run, each.price.instance
+        run, instance = each, each.price.instance
         processes.setdefault(instance, set()).add(run.processes)
         if run.identity.rate:
             rates.setdefault((run.processes, run.num_envs), {}).setdefault(instance, []).append(run.identity.rate)
-    if runs[0].run.device == "cpu" and any(len(own) > 1 for own in processes.values()):
+    if runs[0].device == "cpu" and any(len(own) > 1 for own in processes.values()):
         return False
     shared = [[np.log(own) for own in by_instance.values()] for by_instance in rates.values() if len(by_instance) > 1]
     if not shared:
@@ -135,12 +144,12 @@ def _num_envs(study: ScalingStudy, processes: int) -> int | None:
     return None if rest or not each or each * study.runs[0].horizon < (study.runs[0].minibatches or 1) else each
 
 
-def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Price]) -> Price | None:
+def _cheapest(runs: Sequence[ScaledRun], processes: int, book: Mapping[str, Price]) -> Price | None:
     """Return the cheapest machine that can hold so many processes; ``None`` if there is none."""
     own = {each.price.instance: each.price for each in runs}
     used: dict[str, int] = {}
     for each in runs:
-        used[each.price.instance] = max(used.get(each.price.instance, 0), each.run.processes)
+        used[each.price.instance] = max(used.get(each.price.instance, 0), each.processes)
     accelerators = {price.accelerator for price in own.values()} - {None}
     found = [
         price
@@ -155,7 +164,7 @@ def _cheapest(runs: Sequence[PricedRun], processes: int, book: Mapping[str, Pric
         and price.accelerators >= processes
         and price.market not in ("spot", "unpriced")
     ]
-    devices = 1 if runs[0].run.device == "cpu" else processes
+    devices = 1 if runs[0].device == "cpu" else processes
 
     def usd_per_hour(price: Price) -> float:
         return math.inf if price.usd_per_hour is None else price.usd_per_hour * billed_instances(devices, 1, price)

@@ -9,8 +9,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.costs import Price
 from ledger_lab.studies.recommend.choice import Choice, Goal, Limits, choose, pareto_front
-from ledger_lab.studies.recommend.options import Basis, Option, PricedRun, configuration_of, measured_options
+from ledger_lab.studies.recommend.options import Basis, Option, configuration_of, measured_options
 from ledger_lab.studies.recommend.predicted import predicted_options
+from ledger_lab.studies.scaling.points import ScaledRun
 
 _CONFIDENCE = 0.95
 _MOST_NAMED = 3
@@ -51,7 +52,7 @@ class Recommendation:
     """What a reader must know about the whole."""
 
 
-def of_one_yardstick(runs: Sequence[PricedRun], target: float | None) -> list[PricedRun]:
+def of_one_yardstick(runs: Sequence[ScaledRun], target: float | None) -> list[ScaledRun]:
     """Return the runs that can be ranked together.
 
     Args:
@@ -61,12 +62,12 @@ def of_one_yardstick(runs: Sequence[PricedRun], target: float | None) -> list[Pr
     Raises:
         UserError: If no run has this target, or they were not trained to the same target on the same panel.
     """
-    task = runs[0].run.task
-    found = [each for each in runs if target is None or abs(each.run.target_success - target) < 1e-9]
+    task = runs[0].task
+    found = [each for each in runs if target is None or abs(each.target_success - target) < 1e-9]
     if not found:
-        targets = ", ".join(f"{value:.12g}" for value in sorted({each.run.target_success for each in runs}))
+        targets = ", ".join(f"{value:.12g}" for value in sorted({each.target_success for each in runs}))
         raise UserError(f"--target {target:.12g}: no run of {task} was trained to it; its runs have --target {targets}")
-    groups: dict[Yardstick, list[PricedRun]] = {}
+    groups: dict[Yardstick, list[ScaledRun]] = {}
     for each in found:
         groups.setdefault(_yardstick(each), []).append(each)
     if len(groups) > 1:
@@ -87,7 +88,7 @@ def of_one_yardstick(runs: Sequence[PricedRun], target: float | None) -> list[Pr
 
 
 def recommend(
-    runs: Sequence[PricedRun],
+    runs: Sequence[ScaledRun],
     book: Mapping[str, Price],
     limits: Limits,
     *,
@@ -104,9 +105,9 @@ def recommend(
     Raises:
         UserError: If a budget is given and no machine has a price.
     """
-    running = sum(each.run.status == Status.RUNNING for each in runs)
-    of_all = [each for each in runs if each.run.status != Status.RUNNING and not each.run.repeated]
-    ended = [each for each in of_all if each.run.code == of_all[-1].run.code]
+    running = sum(each.status == Status.RUNNING for each in runs)
+    of_all = [each for each in runs if each.status != Status.RUNNING and not each.repeated]
+    ended = [each for each in of_all if each.code == of_all[-1].code]
     prices = {each.price.instance: each.price for each in runs}
     unpriced = sorted(name for name, price in prices.items() if price.usd_per_hour is None)
     if limits.budget_usd is not None and len(unpriced) == len(prices):
@@ -130,7 +131,7 @@ def recommend(
             return choice
         wanted, confidence = choice.option.configuration, 1 - (1 - _CONFIDENCE) / choice.among
         if choice.option.basis is Basis.MEASURED:  # depends on its own runs alone
-            options = measured_options([each for each in ended if configuration_of(each.run) == wanted], confidence)
+            options = measured_options([each for each in ended if configuration_of(each) == wanted], confidence)
         else:
             options = options_with(confidence)
         return replace(choice, together=next(each for each in options if each.configuration == wanted))
@@ -143,7 +144,7 @@ def recommend(
         (True, True): (Goal.TIME, Goal.MONEY),
     }[limits.deadline_s is not None, limits.budget_usd is not None]
     return Recommendation(
-        task=runs[0].run.task,
+        task=runs[0].task,
         yardstick=_yardstick(runs[0]),
         limits=limits,
         options=tuple(options),
@@ -156,18 +157,18 @@ def recommend(
     )
 
 
-def _yardstick(run: PricedRun) -> Yardstick:
+def _yardstick(run: ScaledRun) -> Yardstick:
     return Yardstick(
-        panel=run.run.panel,
-        panel_id=run.run.panel_id,
-        target_success=run.run.target_success,
-        measured_by=run.run.measured_by,
+        panel=run.panel,
+        panel_id=run.panel_id,
+        target_success=run.target_success,
+        measured_by=run.measured_by,
     )
 
 
-def _group_words(yardstick: Yardstick, runs: Sequence[PricedRun]) -> str:
+def _group_words(yardstick: Yardstick, runs: Sequence[ScaledRun]) -> str:
     """Return a group with its names for the command line."""
-    names = list(dict.fromkeys(each.run.cohort or each.run.run_id for each in runs))
+    names = list(dict.fromkeys(each.cohort or each.run_id for each in runs))
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return (
         f"{len(runs)} with panel {yardstick.panel} ({yardstick.panel_id[:11]}…) and --target "

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ledger_lab.ledger.costs import Price
 from ledger_lab.studies.scaling.batch import BatchFit
 from ledger_lab.studies.scaling.laws import Figure, RateFit
 from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates
@@ -96,6 +97,8 @@ class ScaledRun:
     """Minibatches per epoch; ``None`` if the algorithm learns from a replay memory."""
     instance: str
     """Entry of the price book."""
+    price: Price
+    """Price of the instance."""
     usd_per_hour: float | None
     """Price of the instance [USD/h]."""
     accelerators: int

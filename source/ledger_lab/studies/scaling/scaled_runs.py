@@ -104,6 +104,7 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
         horizon=declared.horizon,
         minibatches=None if replays(summary.algorithm) else declared.minibatches,
         instance=summary.instance,
+        price=facts.price,
         usd_per_hour=summary.usd_per_hour,
         accelerators=declared.devices if on_gpu else 0,
         device=summary.device,

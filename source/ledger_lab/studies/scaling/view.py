@@ -186,6 +186,7 @@ def _size_json(point: ScalingPoint, base: ScalingPoint | None) -> dict[str, Any]
     runs = [
         {
             **asdict(replace(run, settings={})),
+            "price": run.price.to_dict(),
             "gradient_noise": _figure_json(run.gradient_noise),
             "batch": run.batch,
             "minibatch": run.minibatch,
