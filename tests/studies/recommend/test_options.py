@@ -128,7 +128,7 @@ def test_interrupted_runs_of_predicted_sizes_are_paid() -> None:
     own = runs(1, 2, 8)
     first = next(each for each in own if each.processes == 2)
     cut = replace(first, run_id="cut", reached=False, interrupted=True)
-    (alone,), (option,) = (predicted_options(each, book) for each in (own, [*own, replace(first, run=cut)]))
+    (alone,), (option,) = (predicted_options(each, book) for each in (own, [*own, cut]))
     assert (option.reached, len(option.run_ids)) == (9, 10)
     assert alone.cost is not None and option.cost is not None
     assert option.cost.value > 1.05 * alone.cost.value
