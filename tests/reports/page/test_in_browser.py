@@ -80,8 +80,8 @@ def test_the_page_draws_without_errors_or_requests(seen: Visit) -> None:
 def test_the_table_shows_the_figures_of_the_ledger(seen: Visit) -> None:
     row = seen.page.locator("tr", has=seen.page.get_by_text("b493d7aa", exact=True)).first
     assert "completed, short of target" in row.inner_text()
-    assert "> 10:55" in row.inner_text()
-    assert "175/256" in row.inner_text()
+    assert "> 10:46" in row.inner_text()
+    assert "184/256" in row.inner_text()
     assert "value_loss is NaN at iteration 12" in seen.page.locator("table.costs").first.inner_text()
 
 
@@ -96,11 +96,11 @@ def test_the_table_of_scores_tells_time_memory_and_how_training_episodes_ended(s
 
 def test_cohorts_show_missing_runs_and_intervals(seen: Visit) -> None:
     cohort = seen.page.locator("table.cohorts tr", has_text="skrl-l4")
-    for text in ("5 of 6", "1 missing", "3 of 5", "[$0.10, $0.40]", "≈ 7:28", "8:05", "up to 10:55"):
+    for text in ("5 of 6", "1 missing", "3 of 5", "[$0.10, $0.40]", "≈ 6:47", "7:27", "up to 10:46"):
         assert text in cohort.inner_text()
     assert "4 missing" in seen.page.locator("table.cohorts tr", has_text="never-began").inner_text()
     body = seen.page.locator("#cohorts-body")
-    assert "> 10:55" in body.inner_text()
+    assert "> 10:46" in body.inner_text()
     assert "Share of runs that reached the target" in body.inner_text()
     assert body.locator(".js-plotly-plot").nth(1).locator(".scatterlayer .trace path.js-line").count() >= 1
 
@@ -110,7 +110,7 @@ def test_health_events_are_drawn_at_their_times(seen: Visit) -> None:
     last = seen.page.locator("#health-body tbody tr").last
     assert [cell.split("\n") for cell in last.locator("td").all_inner_texts()][:3] == [
         ["b593d7aa"],
-        ["2:20", "iteration 12"],
+        ["2:18", "iteration 12"],
         ["▼ non finite", "ended the run"],
     ]
     marks = seen.page.locator("#curves-body .js-plotly-plot").nth(1).locator(".scatterlayer .trace .point")
@@ -126,11 +126,11 @@ def test_filters_act_on_table_and_figures(seen: Visit) -> None:
     draw_all(page)
     assert "LedgerLab-Ant" not in page.locator("#curves-body").inner_text()
     assert page.locator("#phases-body .ytick").count() == 5
-    assert "$0.16" in page.locator("#tiles").inner_text()
+    assert "$0.14" in page.locator("#tiles").inner_text()
     page.locator("#filters [name=status]").select_option(label="target reached")
     assert len(rows_shown(page)) == 3
     assert "runs that fell short count, too" in page.locator("#tiles").inner_text()  # no quotient of winners alone
-    assert page.locator("#cohorts-body").inner_text().count("> 10:55") == 1
+    assert page.locator("#cohorts-body").inner_text().count("> 10:46") == 1
     page.locator("#filters [name=rl_library]").select_option(label="rsl_rl")
     assert rows_shown(page) == []
     assert page.locator("#count").inner_text() == "0 of 11 runs"
