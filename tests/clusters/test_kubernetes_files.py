@@ -103,55 +103,6 @@ def test_the_schema_of_kubernetes_accepts_the_files(version: str) -> None:
     assert checked.stderr.count("passed for resource job/") + checked.stdout.count("passed for resource job/") == 2
 
 
-def test_pods_that_are_asked_to_end_are_replaced_and_failures_are_final() -> None:
-    spec = job_of(FULL, plan(15, 4))["spec"]
-    assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (15, 4, "Indexed")
-    assert (spec["backoffLimitPerIndex"], spec["podReplacementPolicy"], spec["activeDeadlineSeconds"]) == (
-        3, "Failed", 86_400,
-    )  # fmt: skip
-    disrupted, requeued, failed = spec["podFailurePolicy"]["rules"]
-    assert disrupted == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    assert (requeued["action"], requeued["onExitCodes"]["values"]) == ("Ignore", [75])
-    assert (failed["action"], failed["onExitCodes"]["operator"]) == ("FailIndex", "NotIn")
-    assert not {1, 2, 126, 127, 130} & set(failed["onExitCodes"]["values"]) and 75 in failed["onExitCodes"]["values"]
-    pod = spec["template"]["spec"]
-    assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 300)
-    assert FULL.arguments == ("--log_root", "/shared/my ledger", "--grace_s", "270")
-    assert "activeDeadlineSeconds" not in job_of(SIMPLE, plan(1))["spec"]
-
-
-def test_a_pod_has_no_rights_that_it_does_not_need() -> None:
-    pod = job_of(FULL, plan(1, processes=4))["spec"]["template"]["spec"]
-    assert pod["automountServiceAccountToken"] is False
-    user = pod["securityContext"]
-    assert (user["runAsNonRoot"], user["runAsUser"], user["runAsGroup"]) == (True, 4321, 0)
-    assert "fsGroup" not in user  # it would change the group of other people's files in the volume
-    rights = pod["containers"][0]["securityContext"]
-    assert rights == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert pod["imagePullSecrets"] == [{"name": "registry"}]
-
-
-def test_a_pod_gets_what_the_file_of_the_cluster_says() -> None:
-    pod = job_of(FULL, plan(1, processes=4))["spec"]["template"]["spec"]
-    asked = pod["containers"][0]["resources"]
-    assert asked["requests"] == {"cpu": "32", "memory": "64Gi", "nvidia.com/gpu": 4}
-    assert asked["limits"] == {"memory": "64Gi", "nvidia.com/gpu": 4}
-    assert pod["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
-    assert pod["tolerations"] == [
-        {"operator": "Exists", "key": "nvidia.com/gpu"},
-        {"operator": "Equal", "key": "dedicated", "value": "robots", "effect": "NoSchedule"},
-    ]
-    mounts = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
-    assert mounts == {"/shared": "ledger", "/tmp": "scratch", "/dev/shm": "shared-memory"}
-    assert {"name": "ledger", "persistentVolumeClaim": {"claimName": "shared.nfs"}} in pod["volumes"]
-    assert "/dev/shm" not in str(job_of(FULL, plan(1)))
-    assert job_of(FULL, plan(1))["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "robots"
-
-
 def test_users_values_stay_in_the_plan_and_the_script_is_constant() -> None:
     files = ENGINE.files(FULL, plan(3), NAME)
     assert "owned" not in str(files) and "Cartpole" not in str(files)

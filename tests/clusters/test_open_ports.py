@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -62,31 +61,6 @@ def test_processes_of_one_machine_listen_only_at_loopback_addresses(tmp_path: Pa
     (attempt,) = run.attempts
     assert [row.status for row in attempt.of(AttemptEnded)] == [Status.INTERRUPTED] * 2
     assert not list((tmp_path / "tmp").glob("ledger_lab_*")), "nothing is left of them"
-
-
-@pytest.mark.slow
-def test_a_whole_training_on_one_machine_listens_only_at_loopback_addresses(tmp_path: Path) -> None:
-    program = [sys.executable, str(ROOT / "scripts" / "train.py"), "--nproc", "2", "--device", "cpu"]
-    flags = ["--num_envs", "32", "--max_iterations", "2", "--no_eval", "--log_root", str(tmp_path)]
-    ports: set[tuple[str, int]] = set()
-    looks, deadline_s = 0, time.monotonic() + 300.0
-    with open(tmp_path / "output", "w+", encoding="utf-8") as output:
-        training = psutil.Popen([*program, *flags], stdout=output, stderr=output, cwd=ROOT)
-        while training.poll() is None and time.monotonic() < deadline_s:
-            with suppress(psutil.NoSuchProcess):  # it ends while it is looked at
-                everybody = [training, *training.children(recursive=True)]
-                for process in everybody:
-                    with suppress(psutil.NoSuchProcess):
-                        ports.update(*listening([process]).values())
-            looks += 1
-            time.sleep(0.02)
-        if training.poll() is None:
-            for process in [*training.children(recursive=True), training]:
-                process.kill()
-        output.seek(0)
-        assert training.wait() == 0, output.read()
-    assert looks > 100
-    assert ports and {address for address, _ in ports} <= {"127.0.0.1", "::1"}, ports
 
 
 HOSTED = """

@@ -69,7 +69,7 @@ def test_a_job_is_not_lost_if_the_queue_does_not_answer_after_its_submission(sit
 def test_a_job_that_may_be_submitted_is_found_by_the_next_call(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str, said: str
 ) -> None:
-    monkeypatch.setattr(slurm, "_ANSWER_S", 5.0 if "sleep" in sbatch else 60.0)
+    monkeypatch.setattr(slurm, "_ANSWER_S", 1.0 if "sleep" in sbatch else 60.0)
     lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\n{sbatch}", squeue="")
     with pytest.raises(UnclearSubmissionError, match=f"{said}.*call again.* ledger_lab-s-001-[0-9a-f]{{8}}$"):
         submit(lab)

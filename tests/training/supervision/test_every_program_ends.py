@@ -31,7 +31,7 @@ def test_a_program_that_ignores_signals_is_killed(signum: signal.Signals) -> Non
         assert not child.is_running()
 
 
-@pytest.mark.parametrize("status", [0, 1, 2, 75])
+@pytest.mark.parametrize("status", [0, 75])
 def test_a_watched_program_keeps_its_exit_status(status: int) -> None:
     assert subprocess.run([sys.executable, DEAF, str(status)], check=False).returncode == status
 
