@@ -339,7 +339,7 @@ def test_the_trainings_of_a_search_are_jobs_of_which_two_run_at_once(cluster: Cl
 
 def test_what_would_never_run_is_refused_and_nothing_stays_submitted(cluster: Cluster, tmp_path: Path) -> None:
     for text, said in (
-        ('partition = "gone"', "Invalid partition name specified: correct partition"),
+        ('partition = "gone"', "Invalid partition name specified: correct this key"),
         ('partition = "closed"\naccount = "poor"', "would never start"),
         ('time = "10:00:00"', "would never start"),
         ("cpus = 64", "would never start"),

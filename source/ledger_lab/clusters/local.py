@@ -162,7 +162,6 @@ def make_trainings(argv: Sequence[str]) -> int:
         path.write_text(job, encoding="utf-8")
     waiting = list(range(len(read_plan(folder, plan_sha256))))
     running: dict[int, subprocess.Popen[bytes]] = {}
-    unwritten: dict[int, int] = {}  # exit statuses that are not on disk yet
     asked: list[int] = []
     said: set[str] = set()
 
@@ -173,7 +172,7 @@ def make_trainings(argv: Sequence[str]) -> int:
 
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, pass_on)
-    while running or ((waiting or unwritten) and not asked):
+    while running or (waiting and not asked):
         while waiting and len(running) < at_once and not asked:
             queue_s = time.monotonic() - submitted
             try:
@@ -190,13 +189,9 @@ def make_trainings(argv: Sequence[str]) -> int:
         time.sleep(_LOOK_EVERY_S)
         for index, process in [*running.items()]:
             if (status := process.poll()) is not None:
-                unwritten[index] = 128 - status if status < 0 else status
+                with suppress(OSError), whole_file(folder / "exits" / str(index), root=folder) as path:
+                    path.write_text(f"{128 - status if status < 0 else status}\n")
                 del running[index]
-        for index, status in [*unwritten.items()]:
-            with suppress(OSError):  # tried again, too
-                with whole_file(folder / "exits" / str(index), root=folder) as path:
-                    path.write_text(f"{status}\n")
-                del unwritten[index]
     return EXIT_REQUEUE if asked else 0
 
 

@@ -13,11 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.training.launch import (
-    World,
-    addresses,
+from ledger_lab.training.launch import World, addresses
+from ledger_lab.training.launch.addresses import (
     bound_listener,
-    hub_address,
     interface_towards,
     listening_address,
     machine_addresses,
@@ -60,9 +58,8 @@ def interfaces(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> None:
     monkeypatch.setattr("psutil.net_if_addrs", found)
 
 
-def test_one_machine_listens_at_its_loopback_interface_and_several_at_the_named_address() -> None:
-    assert hub_address("node-0", World(rank=0, size=2, local_rank=0, local_size=2)) == "127.0.0.1"
-    assert listening_address(hub_address("node-0", TWO_MACHINES)) == "10.0.0.7"
+def test_machines_listen_at_the_named_address() -> None:
+    assert listening_address("node-0") == "10.0.0.7"
     assert [listening_address(name) for name in ("six-0", "10.1.1.1", "localhost", "127.0.1.1")] == [
         "fd00::1",
         "10.1.1.1",

@@ -9,23 +9,11 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from ledger_lab.errors import UserError
-from ledger_lab.training.launch.world import World
 
 ALLOW = "--allow_public_address"
 """Flag of programs that accept a public address."""
 
-_LOOPBACK = "127.0.0.1"
 _ALL = ""
-
-
-def hub_address(master_addr: str, world: World) -> str:
-    """Return the address where the processes reach the first process.
-
-    Args:
-        master_addr: Name or address of the first machine, from the launcher.
-        world: The processes.
-    """
-    return _LOOPBACK if world.one_machine else master_addr
 
 
 def listening_address(address: str) -> str:

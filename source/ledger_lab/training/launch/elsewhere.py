@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.reports.terminal.console import tell_error
+from ledger_lab.training.launch.torchrun import whole_number
 from ledger_lab.wings import wing_part
 
 
@@ -49,20 +50,7 @@ def requested_elsewhere(argv: Sequence[str]) -> tuple[Elsewhere | None, list[str
         if given:
             raise UserError(f"{given[0]} needs --on CLUSTER")
         return None, others
-    return Elsewhere(on=known.on, nodes=_whole_number("--nodes", known.nodes), dry_run=known.dry_run), others
-
-
-def _whole_number(flag: str, value: str | None) -> int:
-    """Return the number of machines that a flag gives; 1 without the flag.
-
-    Raises:
-        UserError: If it is not a whole number of at least 1, with at most 6 digits.
-    """
-    if value is None:
-        return 1
-    if not value.isdecimal() or len(value) > 6 or int(value) < 1:
-        raise UserError(f"{flag} {value[:100]}: must be a whole number of at least 1, of at most 6 digits")
-    return int(value)
+    return Elsewhere(on=known.on, nodes=whole_number("--nodes", known.nodes or "1"), dry_run=known.dry_run), others
 
 
 def submit_if_asked(argv: Sequence[str]) -> None:

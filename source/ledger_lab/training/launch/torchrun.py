@@ -35,14 +35,24 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
         raise UserError(f"--nproc: {error.message}: give the number of processes") from error
     if known.nproc is None:
         return None, others
-    if not known.nproc.isdecimal() or len(known.nproc) > _MOST_DIGITS or int(known.nproc) < 1:
-        raise UserError(f"--nproc {known.nproc[:100]}: must be a whole number of at least 1, of at most 6 digits")
+    processes = whole_number("--nproc", known.nproc)
     if "--distributed" in others:
         raise UserError(
             f"--nproc {known.nproc}: --distributed is for processes that another launcher starts: leave one of the two "
             "flags out"
         )
-    return int(known.nproc), others
+    return processes, others
+
+
+def whole_number(flag: str, value: str) -> int:
+    """Return the number that a flag gives.
+
+    Raises:
+        UserError: If it is not a whole number of at least 1, with at most 6 digits.
+    """
+    if not value.isdecimal() or len(value) > _MOST_DIGITS or int(value) < 1:
+        raise UserError(f"{flag} {value[:100]}: must be a whole number of at least 1, of at most 6 digits")
+    return int(value)
 
 
 def torchrun_argv(processes: int, program: str, arguments: Sequence[str]) -> list[str]:

@@ -26,16 +26,14 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import scratch_folder
 from ledger_lab.ledger.endings import RanksDifferError
-from ledger_lab.training.launch import (
-    STORE,
-    World,
+from ledger_lab.training.launch.addresses import (
     bound_listener,
-    hub_address,
     interface_towards,
     machine_addresses,
     own_address_towards,
     require_private,
 )
+from ledger_lab.training.launch.world import STORE, World
 
 _JOIN_S = 300.0
 """How long to wait for processes that are still starting [s]."""
@@ -102,11 +100,7 @@ class ProcessGroup:
         Args:
             mine: Values of this process; equally many in all.
         """
-        if self.world.size == 1:
-            return list(mine)
-        values = torch.tensor(mine, dtype=torch.long)
-        dist.all_reduce(values, op=dist.ReduceOp.MAX)
-        return [int(value) for value in values]
+        return self._reduced(mine, dist.ReduceOp.MAX)
 
     def total(self, mine: Sequence[int]) -> list[int]:
         """Return the sum of the values of all processes, place by place, in one collective.
@@ -114,10 +108,14 @@ class ProcessGroup:
         Args:
             mine: Values of this process; equally many in all.
         """
+        return self._reduced(mine, dist.ReduceOp.SUM)
+
+    def _reduced(self, mine: Sequence[int], operation: Any) -> list[int]:
+        """Return the values of all processes, put together place by place."""
         if self.world.size == 1 or not mine:
             return list(mine)
         values = torch.tensor(mine, dtype=torch.long)
-        dist.all_reduce(values)
+        dist.all_reduce(values, op=operation)
         return [int(value) for value in values]
 
     def any(self, mine: bool) -> bool:
@@ -387,7 +385,7 @@ def _server(world: World) -> dist.Store:
     agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # then torchrun itself hosts the store
     hosts = world.first and not agents
     try:
-        listener = bound_listener(hub_address(address, world), int(port)).detach() if hosts else None
+        listener = bound_listener("127.0.0.1" if world.one_machine else address, int(port)).detach() if hosts else None
         return dist.TCPStore(
             address, int(port), is_master=hosts, timeout=patience, wait_for_workers=False, master_listen_fd=listener
         )
