@@ -35,6 +35,7 @@ BENCHMARKS = {
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
     "recommend": "how often `report.py --recommend` chooses the best machine, and its intervals hold the true figures",
+    "regress": "what a user feels, compared with an older checkout: start-up, main job, speed, large reports",
     "replay": "size and speed of the replay memory, compared with SKRL's, and time to save it",
     "reward_hacking": "how often the health event of this name is reported, with and without a cause",
     "scaling_fits": "how often intervals of contention and critical batch hold the true figures",
