@@ -157,13 +157,15 @@ def lines_of(path: Path) -> list[bytes]:
 def _without_chain(line: bytes) -> str:
     """Return time, kind and data of a line, without its chain to other lines and journals, and without its panel's id.
 
-    The panel ids of shipped policies have the hashes of code and the spacing, and those of records do not.
+    The panel ids of shipped policies have been converted: they tell code and spacing, and name functions of LedgerLab
+    without their modules. Those of records have not.
     """
-    row = json.loads(line)
-    row["data"] = {k: v for k, v in row["data"].items() if k not in ("anchors", "panel_id", "scoring_code")}
+    row, converted = json.loads(line), ("anchors", "config_sha256", "panel_id", "scoring_code")
+    row["data"] = {k: v for k, v in row["data"].items() if k not in converted}
     if "panel_fields" in row["data"]:
-        for name in ("code", "env_spacing_m"):
+        for name in ("code", "env_spacing_m", "environment_sha256", "success"):
             row["data"]["panel_fields"].pop(name, None)
+        row["data"]["panel_fields"]["physics"]["settings"]["solver_cfg"].pop("class_type", None)
     return json.dumps([row["time"], row["kind"], row["data"]], sort_keys=True)
 
 
