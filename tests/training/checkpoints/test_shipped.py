@@ -165,7 +165,7 @@ def _without_chain(line: bytes) -> str:
     if "panel_fields" in row["data"]:
         for name in ("code", "env_spacing_m", "environment_sha256", "success"):
             row["data"]["panel_fields"].pop(name, None)
-        row["data"]["panel_fields"]["physics"]["settings"]["solver_cfg"].pop("class_type", None)
+        row["data"]["panel_fields"]["physics"]["settings"].get("solver_cfg", {}).pop("class_type", None)
     return json.dumps([row["time"], row["kind"], row["data"]], sort_keys=True)
 
 
