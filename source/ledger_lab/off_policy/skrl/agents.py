@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from skrl import config
+
+from ledger_lab.training.runners.skrl.adapter import config  # isort: skip - imports SKRL so that it starts no NCCL
 from skrl.agents.torch import Agent
 from skrl.agents.torch.sac import SAC
 from skrl.agents.torch.td3 import TD3
