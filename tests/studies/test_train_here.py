@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.studies.train_here import train_here
+from ledger_lab.studies.train_here import train_command, train_here
 from tests.fakes.waiting import wait_until
 
 FOREVER = [sys.executable, "-S", "-c", "import time\ntime.sleep(600)"]
@@ -50,3 +51,10 @@ def test_a_training_ends_with_its_program_that_is_killed() -> None:
 
 def test_a_training_that_hangs_is_asked_to_end() -> None:
     assert train_here(FOREVER, longest_s=0.1) == -signal.SIGTERM
+
+
+def test_a_training_is_started_as_the_program_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "study.py")])
+    assert train_command(["--seed", "1"], tmp_path)[1:4] == ["-m", "ledger_lab", "train"], "of the console script"
+    (tmp_path / "train.py").touch()
+    assert train_command(["--seed", "1"], tmp_path)[1:3] == [str(tmp_path / "train.py"), "--seed"]

@@ -15,13 +15,15 @@ from ledger_lab.reports.terminal.exit_status import ENDING, exception_of
 
 
 def train_command(arguments: Sequence[str], log_root: Path) -> list[str]:
-    """Return the command line of a training on this machine.
+    """Return the command line of a training on this machine: ``train.py`` beside this script, or ``ledgerlab train``.
 
     Args:
         arguments: Arguments of ``train.py``.
         log_root: Root of the ledger.
     """
-    return [sys.executable, str(Path(sys.argv[0]).with_name("train.py")), *arguments, "--log_root", str(log_root)]
+    script = Path(sys.argv[0]).with_name("train.py")
+    program = [str(script)] if script.is_file() else ["-m", "ledger_lab", "train"]
+    return [sys.executable, *program, *arguments, "--log_root", str(log_root)]
 
 
 def train_here(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
