@@ -112,7 +112,7 @@ def _compare(
     request: ReportRequest, sides: tuple[str, str], ledger: Ledger, runs: Sequence[Run], price: Price | None
 ) -> None:
     """Compare two sides, on the terminal or as JSON."""
-    from ledger_lab.cli.compare import compare_runs, comparison_json, show_comparison
+    from ledger_lab.reports.comparing import compare_runs, comparison_json, show_comparison
 
     sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
     comparison = compare_runs(*sides, runs, price, declared_sizes=sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import shlex
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
@@ -9,14 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.cli.compare import RunComparison, compare_runs, show_comparison
-from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.compare import require_pooled, select_side
+from ledger_lab.reports.comparing import RunComparison, compare_runs, show_comparison
 from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
 from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
@@ -299,6 +299,7 @@ def _report(now: StudyRuns) -> int:
     if not runs:
         raise UserError(f"study {study.name}: no training recorded a run in {now.log_root}: see the messages above")
     asked = [*(run.run_id for run in runs), "--log_root", str(now.log_root)]
+    build_report = pkgutil.resolve_name("ledger_lab.cli.report:build_report")  # as if the user had called it
     build_report(asked)
     if study.scaling is not None:
         make_console().print()

@@ -1,4 +1,4 @@
-"""``scripts/report.py --compare A B``: compares two runs or two cohorts."""
+"""Compares two runs or two cohorts, and shows the finding."""
 
 from __future__ import annotations
 
