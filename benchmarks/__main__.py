@@ -10,7 +10,6 @@ from ledger_lab.reports.terminal.script import run_script
 
 BENCHMARKS = {
     "across_tasks": "how often intervals of figures over several tasks hold the true figures",
-    "constraint_rows": "time that unused constraint rows of MuJoCo-Warp take on a CPU",
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
     "coverage": "how often each interval and each claim that LedgerLab prints is wrong",
     "engines": "success of policies under MuJoCo's C code, compared with MuJoCo-Warp",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks import constraint_rows, native
+from benchmarks import native
 from benchmarks.native_scaling import Physics
 from ledger_lab.errors import UserError
 
@@ -47,10 +47,9 @@ def test_ratios_are_of_turns_that_follow_each_other(
     assert [len(figure["turns"]) for figure in json.loads(written.read_text())["figures"]] == [3, 3]
 
 
-@pytest.mark.parametrize("bench", [native.bench_native, constraint_rows.bench_constraint_rows])
-def test_unknown_tasks_are_refused_before_a_simulation_starts(bench: Callable[[list[str]], int]) -> None:
+def test_unknown_tasks_are_refused_before_a_simulation_starts() -> None:
     with pytest.raises(UserError, match="unknown task 'LedgerLab-Antt': did you mean 'LedgerLab-Ant'"):
-        bench(["--tasks", "LedgerLab-Antt"])
+        native.bench_native(["--tasks", "LedgerLab-Antt"])
 
 
 def test_sizes_must_be_positive_and_threads_have_cores() -> None:

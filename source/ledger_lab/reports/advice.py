@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger import Run
 from ledger_lab.ledger.libraries import dialect_of, replays
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.peers import Peers, measures, step_group, update_group
 from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
 
-LEAST_GAIN = 0.01
+_LEAST_GAIN = 0.1
 """Smallest gain that is advised, as a share of wall-clock time."""
 
 MEMORY_LIMIT = 0.95
@@ -57,7 +57,7 @@ def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list
     """
     if work.wall_s <= 0:
         return []
-    found: list[Advice | None] = [_warmer_start(work, peers), _one_run(work, run)]
+    found: list[Advice | None] = [_warmer_start(work, peers)]
     if measures(work):
         found += [
             _more_environments(work, peers, run, usage),
@@ -66,11 +66,10 @@ def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list
             _fewer_gradient_steps(work, run),
             _replay_on_the_device(work, run, usage),
             _less_frequent_scoring(work, run),
-            _fewer_checkpoints(work, run),
             _feeding_the_device(work, usage),
             *_twins(work, peers),
         ]
-    return sorted((a for a in found if a is not None and a.gain >= LEAST_GAIN), key=lambda a: a.gain, reverse=True)
+    return sorted((a for a in found if a is not None and a.gain >= _LEAST_GAIN), key=lambda a: a.gain, reverse=True)
 
 
 def _setting(work: Workload, run: Run, field: str) -> str | None:
@@ -236,24 +235,6 @@ def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     )
 
 
-def _fewer_checkpoints(work: Workload, run: Run) -> Advice | None:
-    """Advise saving half as many of the checkpoints that were never judged."""
-    checkpoint_s = work.phase_s(Phase.CHECKPOINT)
-    judged = {row.checkpoint for row in run.results if row.purpose != "evaluation"}
-    checkpoints = run.checkpoints
-    unjudged = [saved.iteration for saved in checkpoints if saved.path not in judged]
-    if checkpoint_s is None or len(unjudged) < 2:
-        return None
-    each_s = checkpoint_s / len(checkpoints)
-    setting = _setting(work, run, "save_interval")
-    return Advice(
-        action="save half as often" + (f": twice the {setting}" if setting is not None else ""),
-        gain=len(unjudged) / 2 * each_s / work.wall_s,
-        basis=f"{len(unjudged)} checkpoints that were never judged took {1e3 * each_s:.0f} ms each",
-        caveat="an interrupted run loses up to twice as many iterations",
-    )
-
-
 def _warmer_start(work: Workload, peers: Peers) -> Advice | None:
     """Advise warm caches, if other runs of the same size started faster."""
     own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
@@ -267,19 +248,6 @@ def _warmer_start(work: Workload, peers: Peers) -> Advice | None:
         gain=(own_s - median_s) / work.wall_s,
         basis=f"start-up and compilation took {own_s:.1f} s here and {median_s:.1f} s in the median of {count} "
         "other runs of the same size",
-    )
-
-
-def _one_run(work: Workload, run: Run) -> Advice | None:
-    """Advise resuming a run that fell short instead of starting again; the gain is the start-up time."""
-    start_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
-    fell_short = work.held_out_slots > 0 and bool(run.attempts) and run.attempts[-1].status is Status.COMPLETED
-    if start_s is None or not fell_short:
-        return None
-    return Advice(
-        action=f"train on in one run: --max_iterations {2 * run.declared.max_iterations}",
-        gain=start_s / 2 / work.wall_s,
-        basis=f"start-up and compilation took {start_s:.1f} s, which a run of twice the length pays once",
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, advise, is_host_bound
-from ledger_lab.reports.capacity_advice import smaller_capacities
 from ledger_lab.reports.peers import Peers
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.workload import LoopTelemetry, Workload
@@ -143,14 +142,8 @@ def find_bottleneck(work: Workload, peers: Peers, run: Run) -> Bottleneck | None
         share=share,
         close=close,
         evidence="; ".join(evidence),
-        advice=_all_advice(work, peers, run, usage),
+        advice=advise(work, peers, run, usage),
     )
-
-
-def _all_advice(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list[Advice]:
-    """Return all advice, the largest gain first."""
-    found, capacities = advise(work, peers, run, usage), smaller_capacities(work, run)
-    return sorted(found if capacities is None else [*found, capacities], key=lambda each: each.gain, reverse=True)
 
 
 def _told_apart(work: Workload) -> Mapping[str, float]:

@@ -60,6 +60,7 @@ def render_report(
             *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
         ]
         blocks += [cohort_line(cohort) for cohort in cohorts if cohort.measured_by == yardstick.fields]
+        advising = _advising(members, bottlenecks or {})
         for member in members:
             blocks += _beginning_line(member)
             blocks += [_time_line(member)] if member.phases and member.wall_s else []
@@ -67,7 +68,7 @@ def render_report(
             blocks += _load_line(member)
             blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
             blocks += [Text(line, style="dim") for line in noise_line(member.run_id, member.gradient_noise)]
-            blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id))
+            blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id), advises=member.run_id in advising)
         blocks.append(Text())
     for block in blocks:
         block.no_wrap = block.no_wrap or block.cell_len <= width  # otherwise rich measures every word, which is slow
@@ -176,11 +177,23 @@ def _evaluation_line(summary: RunSummary) -> list[Text]:
     return [] if words is None else [Text(f"{summary.run_id} {words}; not counted in its cost and times", style="dim")]
 
 
-def _bottleneck_lines(bottleneck: Bottleneck | None) -> list[Text]:
-    """Return the run's bottleneck, and the advice that would save most time."""
+def _advising(members: Sequence[RunSummary], bottlenecks: Mapping[str, Bottleneck]) -> set[str]:
+    """Return the runs that show their advice: of each cohort, the run whose advice would save the largest share."""
+    best: dict[str, tuple[float, str]] = {}
+    for member in members:
+        found = bottlenecks.get(member.run_id)
+        if found is not None and found.advice:
+            key = f"cohort {member.cohort}" if member.cohort is not None else member.run_id
+            best[key] = max(best.get(key, (0.0, "")), (found.advice[0].gain, member.run_id))
+    return {run_id for _, run_id in best.values()}
+
+
+def _bottleneck_lines(bottleneck: Bottleneck | None, *, advises: bool) -> list[Text]:
+    """Return the run's bottleneck, and the advice that would save most time, if this run is to give one."""
     if bottleneck is None:
         return []
-    lines = [f"{bottleneck.name}: {bottleneck.evidence}", *(f"→ {_in_words(each)}" for each in bottleneck.advice[:1])]
+    advice = [f"→ {_in_words(each)}" for each in bottleneck.advice[:1]] if advises else []
+    lines = [f"{bottleneck.name}: {bottleneck.evidence}", *advice]
     return [Text(f"  {line}", style="dim") for line in lines]
 
 
