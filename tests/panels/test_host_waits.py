@@ -148,7 +148,7 @@ def test_a_flag_of_a_gpu_is_read_after_its_copy() -> None:
 def test_episodes_on_a_gpu_end_at_the_horizon_or_after_the_terminations(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Queue()
     with Trial(PANEL, still, still, busy).simulation(1) as (_, slots), torch.inference_mode():
-        log: EpisodeLog = slots._log
+        log: EpisodeLog = slots.log
         log._running = LateFlag(queue, queue)  # type: ignore[arg-type]
         slots.reset()
         found = []

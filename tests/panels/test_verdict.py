@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from ledger_lab.panels.intervals import lower_bound
-from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, Standing, VerdictRule
+from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, NextPanel, Standing, Verdict, VerdictRule
 
 RULE = VerdictRule.of_version(RULE_VERSION, 0.9)
 FIRST = VerdictRule.of_version(1, 0.9)
@@ -198,3 +198,43 @@ def test_fields_out_of_range_are_refused(fields: dict[str, float]) -> None:
 def test_a_panel_without_episodes_is_refused() -> None:
     with pytest.raises(ValueError, match="0 episodes"):
         RULE.needs(begun(), 0)
+
+
+def test_the_verdict_of_a_run_asks_for_what_the_simulation_of_the_rule_asks_for() -> None:
+    """The same successes, once in the arrays of the simulation, and once in the state machine of a run."""
+    rng, runs, episodes = np.random.default_rng(3), 200, 64
+    rule = VerdictRule(0.8)
+    verdicts = [Verdict(rule) for _ in range(runs)]
+    standing = Standing.of(rule.error_budget, (runs,))
+    extended, proven = 0, np.zeros(runs, dtype=bool)
+    for panel in range(12):
+        goes_on = rule.goes_on(standing)
+        begun = rule.begin(standing)
+        pairs = zip(vars(standing).values(), vars(begun).values(), strict=True)
+        standing = Standing(*(np.where(goes_on, before, anew) for before, anew in pairs))
+        needed, successes = rule.needs(standing, episodes), rng.binomial(episodes, 0.8, runs)
+        standing = rule.after(standing, successes, episodes)
+        for run, verdict in enumerate(verdicts):
+            if proven[run]:
+                continue
+            sha256 = verdict._extends or f"policy {panel}"
+            assert (verdict._extends is not None) == goes_on[run]
+            what = verdict.confirmation(sha256, episodes)
+            assert (what.needed, what.extension > 0) == (needed[run], goes_on[run])
+            extended += what.extension > 0
+            verdict.count((what.confirmation, what.extension), sha256, int(successes[run]), episodes)
+            assert verdict.proven == (successes[run] >= what.needed)
+        proven |= standing.passed
+    assert extended > 50 and 0 < proven.sum() < runs
+
+
+def test_a_new_checkpoint_is_screened_and_a_miss_begins_a_new_confirmation() -> None:
+    verdict = Verdict(RULE)
+    assert verdict.screening(256) == NextPanel("screening", 1, 0, 224)
+    first = verdict.confirmation("a", 256)
+    assert first == NextPanel("confirmation", 1, 0, 241)
+    verdict.count((1, 0), "a", 240, 256)
+    assert verdict.confirmation("a", 256).extension == 1 and verdict.confirmation("b", 256).confirmation == 2
+    verdict.count((1, 1), "a", 200, 256)
+    assert not verdict.extends("a") and not verdict.proven
+    assert verdict.confirmation("a", 256) == NextPanel("confirmation", 2, 0, verdict.confirmation("b", 256).needed)

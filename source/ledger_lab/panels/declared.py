@@ -119,12 +119,6 @@ class Declared:
         if found := found or (self.parameters.changed_for_all() if self._watches else []):
             raise _refusal("a curriculum or an event", found[0])
 
-    def differences(self) -> list[str]:
-        """Return the names of all values that differ from what is declared. Asks the device."""
-        now = self._now()
-        shared = [name for name in {**self._shared, **now} if self._shared.get(name) != now.get(name)]
-        return [*shared, *self.parameters.differences()]
-
     def _watch(self, undo: ExitStack, owner: Any, name: str, what: str) -> None:  # noqa: ANN401 - a manager
         """After each call for training slots, restore held-out rows, and refuse changes that all slots share."""
         call: Callable[..., Any] = getattr(owner, name)

@@ -199,10 +199,6 @@ class ParameterRows:
             self._base.sim.physics_manager.add_model_change(flags)
         self._stale = False
 
-    def differences(self) -> list[str]:
-        """Return the names of the parameters that differ from their declared values. The host waits for the device."""
-        return [name for name, rows in self.now() if bool(_differs(rows, self._declared[name]).any())]
-
     def changed_for_all(self) -> list[str]:
         """Return the names of changed values that all slots share. The host waits for the device.
 

@@ -127,7 +127,7 @@ class Rehearsal:
                 difference if one alone does, and what the episode depends on.
         """
         with self._left_as_it_was():
-            slots.start_one()
+            slots.start_slots(self._slots[:1])  # to refuse draws whose row count equals that of the slots by chance
             # The first pair finds what terms remember since their first call, which the second play makes anew.
             for steps, forgets in ((0, True), (self._steps, False)):
                 differs = functools.partial(self._difference, slots, success_name, steps, forgets)
@@ -281,7 +281,7 @@ class Rehearsal:
     def _judged(self, slots: HeldOutSlots, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the success and the terminations of the step."""
         manager = self._base.termination_manager
-        yield success_name, slots.succeeds()[self._rows]
+        yield success_name, slots.log.succeeds()[self._rows]
         for name in manager.active_terms:
             yield f"termination {name!r}", manager.get_term(name)[self._rows]
 
@@ -304,7 +304,7 @@ class Rehearsal:
         for name in base.reward_manager.active_terms:
             term = base.reward_manager.get_term_cfg(name)
             term.func(base, **term.params)
-        yield success_name, slots.succeeds()[self._rows]
+        yield success_name, slots.log.succeeds()[self._rows]
         for name in base.termination_manager.active_terms:
             term = base.termination_manager.get_term_cfg(name)
             yield f"termination {name!r}", term.func(base, **term.params)[self._rows]

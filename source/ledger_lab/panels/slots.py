@@ -117,7 +117,8 @@ class HeldOutSlots:
             raise ValueError(f"{self.count} held-out slots for {places} × {self._episodes} episodes")
         self._held_out = slice(self.first, self._base.num_envs)
         self._all = np.arange(self.count)
-        self._log = EpisodeLog(env, panel, self.first)
+        self.log = EpisodeLog(env, panel, self.first)
+        """Follows the episodes."""
         self._streams, self._startup_streams = SlotStreams(self.count), SlotStreams(self.count)
         self._policies: list[Policy | None] = [None] * places
         self._panel_taken = panel
@@ -135,7 +136,7 @@ class HeldOutSlots:
         self._state: PanelState = "idle"
         self._checks_next = True
         """Whether the next panel is the first of the training."""
-        self._rehearsal = Rehearsal(self._base, self.first, self._cells(), self._log.success)
+        self._rehearsal = Rehearsal(self._base, self.first, self._cells(), self.log.success)
         self._hooks = Hooks(self._base, self.first)
         self._declared, self._ground = Declared(self._base, first), GroundWatch(self._base, first)
         self._intervals = IntervalTimers(self._base, self.first)
@@ -223,7 +224,7 @@ class HeldOutSlots:
     @property
     def idle(self) -> bool:
         """Whether no panel is due or running."""
-        return self._state == "idle" or (self._state == "running" and self._log.over)
+        return self._state == "idle" or (self._state == "running" and self.log.over)
 
     @property
     def action_count(self) -> int:
@@ -234,7 +235,7 @@ class HeldOutSlots:
     @property
     def horizon(self) -> int:
         """Longest episode, in steps."""
-        return self._log.horizon
+        return self.log.horizon
 
     @property
     def capacity_used(self) -> dict[str, int] | None:
@@ -263,7 +264,7 @@ class HeldOutSlots:
         """
         if self._capacity is None or CAPACITY not in outcomes.ended_by:
             return self._unequal
-        steps = self._log.overflow_steps
+        steps = self.log.overflow_steps
         return f"the physics engine dropped contacts or constraints in {steps} steps: {self._capacity.advice()}"
 
     def parameters(self) -> dict[str, torch.Tensor]:
@@ -280,7 +281,7 @@ class HeldOutSlots:
         self._ground.require_apart()
         self._hooks.require_own_commands()
         panel, policies = self._panel_taken, self._taken_policies
-        found = [self._log.outcomes(self._own(place), panel.episodes) for place in range(len(policies))]
+        found = [self.log.outcomes(self._own(place), panel.episodes) for place in range(len(policies))]
         self._unequal = None
         if self._exactness == "statistical" and panel == self._panel:
             first = self._first_starts = self._first_starts or self._starts
@@ -289,7 +290,7 @@ class HeldOutSlots:
                 name for name, value in self._starts.items() if not same_values(value[used], first[name][used])
             )
         if self._replay_slots.count:
-            replays = self._log.outcomes(self._replay_rows, self._replay_slots.episodes(panel))
+            replays = self.log.outcomes(self._replay_rows, self._replay_slots.episodes(panel))
             starts = {name: hashes[: self._replay_rows.stop].tolist() for name, hashes in self._starts.items()}
             if (differs := self._replay_slots.compare(panel, policies, found, starts, replays)) is not None:
                 self._unequal = f"episodes depend on more than their seeds: {differs}"
@@ -325,7 +326,7 @@ class HeldOutSlots:
             The result of ``env.step`` for all slots.
         """
         with self._window(), torch.no_grad():
-            if self._state == "running" and self._log.over:
+            if self._state == "running" and self.log.over:
                 self._state = "idle"
             actions = torch.cat([actions.to(self._base.device), self._act()])
         running = self._state == "running"  # episodes that begin within this step have no reward yet
@@ -340,7 +341,7 @@ class HeldOutSlots:
                 overflowed = None if self._capacity is None else self._capacity.overflowed()[self._held_out]
                 ending = getattr(self._base.termination_manager, "unstable", None)  # where the physics can tell
                 unstable = None if ending is None else ending.last[self._held_out]
-                self._log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed, unstable)
+                self.log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed, unstable)
                 if self._conditions is not None:
                     self._conditions.after_step()
         return result
@@ -359,20 +360,20 @@ class HeldOutSlots:
         """Record the step of a running panel; reset all held-out slots if a panel is due."""
         if self._state == "running":
             with self._window():
-                self._log.observe()
+                self.log.observe()
         return self._state == "due"
 
     def on_reset(self, slots: NDArray[np.int64]) -> None:
         """Begin the panel that is due; between panels, put the slots into a valid initial state."""
-        if self._state == "running" and not self._log.over:
+        if self._state == "running" and not self.log.over:
             return  # a reset of the whole environment doesn't interrupt running episodes
         with self._window():
             self._prepare()
-            self._start(slots)
+            self.start_slots(slots)
             if self._state == "due":
                 self._state = "running"
                 running = np.arange(len(self._taken_policies) * self._episodes)
-                self._log.restart([*running, *self._all[self._replay_rows]])
+                self.log.restart([*running, *self._all[self._replay_rows]])
                 if self._capacity is not None:
                     self._capacity.overflowed()  # clear the count: losses between panels belong to no episode
 
@@ -418,7 +419,7 @@ class HeldOutSlots:
             actions[rows] = in_batches(policy, rows_of(seen, rows))
         if self._conditions is not None:
             actions = self._conditions.delayed(actions)
-        return actions.masked_fill(self._log.parked.unsqueeze(1), 0.0)
+        return actions.masked_fill(self.log.parked.unsqueeze(1), 0.0)
 
     def _prepare(self, order: NDArray[np.int64] | None = None) -> None:
         """Assign an episode to each slot.
@@ -446,11 +447,7 @@ class HeldOutSlots:
             order: Number of the episode for each slot.
         """
         self._prepare(order)
-        self._start(self._all)
-
-    def start_one(self) -> None:
-        """Start the episode of the first slot."""
-        self._start(self._all[:1])
+        self.start_slots(self._all)
 
     def play(self, actions: torch.Tensor) -> None:
         """Step all slots, as :meth:`step` does, but with given actions of the held-out slots, too.
@@ -465,15 +462,11 @@ class HeldOutSlots:
         if self._conditions is not None:
             self._conditions.after_step()
 
-    def succeeds(self) -> torch.Tensor:
-        """Return the value of the success function now; boolean tensor of shape (num_envs,)."""
-        return self._log.succeeds()
-
     def overflowed(self) -> bool:
         """Tell whether the physics engine dropped contacts or constraints since the last call."""
         return self._capacity is not None and bool(self._capacity.overflowed().any())
 
-    def _start(self, slots: NDArray[np.int64]) -> None:
+    def start_slots(self, slots: NDArray[np.int64]) -> None:
         """Start the slots' episodes: put back what the task declares, run its events, and apply the cells at last."""
         from isaaclab.envs.mdp import reset_scene_to_default
 

@@ -374,7 +374,7 @@ def test_a_restored_training_continues_bit_for_bit(library: str, normalized: boo
             env = whole.env
             kept["env"] = {"position": env.position.clone(), "episode_length_buf": env.episode_length_buf.clone()}
             torch.save(whole.trainer.state(), tmp_path / "state.pt")
-            kept["carried"] = _carried(whole.trainer).take_all()
+            kept["carried"] = _carried(whole.trainer).take()
             kept["rng"] = torch.get_rng_state()
 
     kept: dict[str, Any] = {}
