@@ -14,8 +14,8 @@ from ledger_lab.clusters.engine import Queued, load_engine
 from ledger_lab.clusters.submissions import Submission, latest_by_name
 from ledger_lab.clusters.submit import known_submissions
 from ledger_lab.files import NoLocksError, file_lock, make_folder
-from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
-from ledger_lab.ledger.find import read_runs
+from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status, read_ledger
+from ledger_lab.ledger.find import tell_damage
 from ledger_lab.reports.finished import ENDED_FROM_OUTSIDE, has_finished
 from ledger_lab.reports.terminal.console import make_console
 
@@ -24,6 +24,10 @@ type Key = tuple[str, int]
 
 _LOCKS = "studies"
 """Folder of the locks of trainings, below the root of the ledger."""
+
+
+_TOLD: set[str] = set()
+"""Damage of ledgers that was printed: a search reads its ledger often."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,10 @@ class Trainings:
     def _read(self) -> dict[Key, list[Run]]:
         """Read the runs."""
         found: dict[Key, list[Run]] = defaultdict(list)
-        for run in read_runs(self.log_root):
+        ledger = read_ledger(self.log_root.resolve(), tolerate_damage=True)
+        tell_damage(each for each in ledger.damage if str(each) not in _TOLD)
+        _TOLD.update(map(str, ledger.damage))
+        for run in ledger.runs:
             if run.cohort is not None and run.attempts and self._is_own(run.cohort):
                 found[run.cohort, run.declared.seed].append(run)
         return found

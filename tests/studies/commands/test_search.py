@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.clusters.programs import AskedInVainError
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_lock
 from ledger_lab.ledger import Status, read_ledger
@@ -25,6 +26,7 @@ from ledger_lab.studies.search import result
 from ledger_lab.studies.search import search as starter
 from ledger_lab.studies.search.declaration import load_search
 from ledger_lab.studies.search.trials import STOCK, cohort_of
+from ledger_lab.studies.trainings import Trainings
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
 from ledger_lab.units import duration
 from tests.conftest import ROOT
@@ -175,6 +177,13 @@ def test_a_machine_on_which_every_training_fails_stops_the_search(tmp_path: Path
     assert len(trainings) == 10
 
 
+def test_a_training_that_can_not_be_resumed_is_not_started_for_ever(tmp_path: Path, trainings: list[Trainer]) -> None:
+    trainings += [partial(train, interrupted_after_s=1.0), *[lambda command, longest_s: 1] * 9]
+    with pytest.raises(UserError, match="the stock recipe on seed 1 was started 5 times, and did not begin: correct"):
+        searched(search_file(tmp_path), tmp_path / "logs")
+    assert len(trainings) == 4
+
+
 def test_a_refused_training_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     trainings.append(lambda command, longest_s: 2)
@@ -317,3 +326,27 @@ def test_a_page_and_figures_show_the_search(tmp_path: Path, monkeypatch: pytest.
     searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))
     names = sorted(each.name.rpartition("-")[2] for each in (tmp_path / "figures").iterdir())
     assert names == [f"{name}.{kind}" for name in ("importance", "race") for kind in ("png", "svg")]
+
+
+def test_a_cluster_that_does_not_answer_for_a_while_does_not_end_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, log_root = search_file(tmp_path, budget_h=0.06), tmp_path / "logs"
+    ask, calls = starter.Search.trainings, iter(range(10**6))
+
+    def rarely(search: starter.Search) -> Trainings:
+        if next(calls) in (1, 2, 4):
+            raise AskedInVainError("squeue timed out after 60 s")
+        return ask(search)
+
+    def never(search: starter.Search) -> Trainings:
+        raise AskedInVainError("squeue timed out")
+
+    monkeypatch.setattr(program, "_LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(program, "_MOST_UNANSWERED", 3)
+    monkeypatch.setattr(starter.Search, "trainings", rarely)
+    assert searched(path, log_root) == 0
+    assert "squeue timed out after 60 s; looking again in" in capfd.readouterr().out
+    monkeypatch.setattr(starter.Search, "trainings", never)
+    with pytest.raises(UserError, match="squeue timed out"):
+        searched(path, log_root)

@@ -11,15 +11,12 @@ import pytest
 
 from ledger_lab.clusters.local import ENGINE
 from ledger_lab.clusters.plans import train_file
-from ledger_lab.clusters.programs import AskedInVainError
 from ledger_lab.clusters.submissions import Submission, read_submissions
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.studies.commands import search as program
 from ledger_lab.studies.commands.search import run_search
 from ledger_lab.studies.search.declaration import load_search
-from ledger_lab.studies.search.search import Search
-from ledger_lab.studies.trainings import Trainings
 from tests.fakes.searches import population_file, search_file, trainer
 from tests.fakes.waiting import wait_until
 
@@ -63,6 +60,13 @@ def test_trainings_are_submitted_until_the_search_ends(
     assert len(runs) > 3
     assert run_search([*asked, "--status"]) == 0
 
+    first, *_ = read_submissions(tmp_path / "ledger", load_search(str(path)).cohort_stem)
+    assert first.exit_status(0) == 0 and train_file(first.folder, 0).exists() and not first.is_refused(0)
+    (first.folder / "exits" / "0").write_text("2")
+    assert first.is_refused(0)
+    train_file(first.folder, 0).unlink()
+    assert not first.is_refused(0), "its node could not start train.py"
+
 
 def test_trainings_that_run_are_neither_started_again_nor_lost(
     cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -86,46 +90,12 @@ def test_trainings_that_run_are_neither_started_again_nor_lost(
     assert run_search(asked) == 0, "what was cancelled is submitted again"
 
 
-def test_a_cluster_that_does_not_answer_for_a_while_does_not_end_the_search(
-    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    ask, calls = Search.trainings, iter(range(10**6))
-
-    def rarely(search: Search) -> Trainings:
-        if next(calls) in (1, 2, 4):
-            raise AskedInVainError("squeue timed out after 60 s")
-        return ask(search)
-
-    def never(search: Search) -> Trainings:
-        raise AskedInVainError("squeue timed out")
-
-    monkeypatch.setattr(Search, "trainings", rarely)
-    assert run_search([str(search_file(tmp_path, budget_h=0.06)), "--on", str(cluster)]) == 0
-    assert "squeue timed out after 60 s; looking again in" in capfd.readouterr().out
-    monkeypatch.setattr(program, "_MOST_UNANSWERED", 3)
-    monkeypatch.setattr(Search, "trainings", never)
-    with pytest.raises(UserError, match="squeue timed out"):
-        run_search([str(search_file(tmp_path, budget_h=0.07)), "--on", str(cluster)])
-
-
 @pytest.mark.thorough  # ten jobs; test_search.py shows the rule on this machine
 def test_a_cluster_on_which_every_training_crashes_stops_the_search(cluster: Path, tmp_path: Path) -> None:
     trainer(tmp_path, crashes=True)
     with pytest.raises(UserError, match="10 trainings in a row ended without a result"):
         run_search([str(search_file(tmp_path, budget_h=0.5)), "--on", str(cluster), "--at_once", "2"])
     assert len(read_ledger(tmp_path / "ledger").runs) < 20
-
-
-def test_an_error_of_a_node_is_no_refusal(cluster: Path, tmp_path: Path) -> None:
-    trainer(tmp_path)
-    path = search_file(tmp_path, budget_h=0.06)
-    run_search([str(path), "--on", str(cluster)])
-    first, *_ = read_submissions(tmp_path / "ledger", load_search(str(path)).cohort_stem)
-    assert first.exit_status(0) == 0 and train_file(first.folder, 0).exists() and not first.is_refused(0)
-    (first.folder / "exits" / "0").write_text("2")
-    assert first.is_refused(0)
-    train_file(first.folder, 0).unlink()
-    assert not first.is_refused(0), "its node could not start train.py"
 
 
 @pytest.mark.thorough  # test_search.py shows it on this machine
@@ -141,6 +111,7 @@ def test_a_trial_whose_values_are_refused_is_left_out(
     assert run_search(asked) == 0
 
 
+@pytest.mark.thorough  # eight jobs; test_population.py shows the decisions
 def test_a_population_trains_its_generations_at_once(
     cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,10 +121,3 @@ def test_a_population_trains_its_generations_at_once(
     assert "does not buy another generation" in capfd.readouterr().out
     runs = read_ledger(tmp_path / "ledger").runs
     assert len({run.cohort for run in runs}) == len(runs) == 8, "two generations of four members"
-
-
-def test_a_training_that_can_not_be_resumed_is_not_submitted_for_ever(cluster: Path, tmp_path: Path) -> None:
-    trainer(tmp_path, resumes=False)
-    path = search_file(tmp_path, budget_h=0.08)
-    with pytest.raises(UserError, match=r"was started 5 times, and did not begin: .*/output/0\.log"):
-        run_search([str(path), "--on", str(cluster)])
