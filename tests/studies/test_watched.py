@@ -25,7 +25,7 @@ from tests.fakes.watched import make_run
 
 
 def test_an_unknown_study_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no study 'unheard'"):
+    with pytest.raises(UserError, match="'unheard'"):
         watch(["--log_root", str(tmp_path), "--study", "unheard"])
 
 
