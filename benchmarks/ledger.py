@@ -61,8 +61,6 @@ class Reporting:
     runs: int
     rows: int
     program: str
-    kept_digests: bool
-    """Whether digests of an earlier call were cached."""
     wall_s: float
     peak_memory_mb: float
     """Peak resident memory of all its processes, sampled 50 times a second [MB = 10⁶ bytes]."""
@@ -89,7 +87,7 @@ def bench_ledger(argv: Sequence[str]) -> int:
         "forced to the disk once per MiB. With --neighbours, rows of nine numbers are also logged to MLflow with "
         "SQLite, and to Weights & Biases offline. MLflow gets them one row at a time, and then in its largest batches. "
         "Then the benchmark writes ledgers of the sizes in --runs and --rows. It measures the time of "
-        "scripts/report.py (first call and second call), of each stage of a report, and of scripts/verify_ledger.py on "
+        "scripts/report.py, of each stage of a report, and of scripts/verify_ledger.py on "
         "each ledger. The largest ledger needs about 0.8 kB of disk per row.",
         epilog="Examples: ./isaaclab.sh -p -m benchmarks ledger --runs 1000 --rows 1000000; many small runs: --runs "
         "100000 --rows 2000000 --episodes 16 --other_files 8",
@@ -153,8 +151,7 @@ def bench_ledger(argv: Sequence[str]) -> int:
                 root = folder / f"ledger-{runs}-{rows}"
                 root.mkdir()
                 write_ledger(root, runs, rows, progress.advance, episodes=args.episodes, other_files=args.other_files)
-            time.sleep(3.0)  # digests are cached only of journals without recent writes
-            reportings += _report(root, folder / f"cache-{runs}-{rows}", runs, rows)
+            reportings += _report(root, runs, rows)
             shutil.rmtree(root)
         if reportings:
             console.print(_reporting_table(reportings), _stages_table(reportings))
@@ -286,18 +283,15 @@ def _neighbours_appending(neighbours: dict[str, dict[str, Any]], rows: int) -> l
     return appendings
 
 
-def _report(root: Path, cache: Path, runs: int, rows: int) -> list[Reporting]:
+def _report(root: Path, runs: int, rows: int) -> list[Reporting]:
     """Measure the time of our programs over a ledger."""
-    programs = (("report.py", False), ("report.py", True), ("verify_ledger.py", False))
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     reportings = []
-    for program, kept_digests in programs:
+    for program in ("report.py", "verify_ledger.py"):
         began_s = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, script(program), "--log_root", str(root)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment,
         )
         peak_mb = _peak_memory_mb(process)
         wall_s = time.perf_counter() - began_s
@@ -308,10 +302,9 @@ def _report(root: Path, cache: Path, runs: int, rows: int) -> list[Reporting]:
                 runs=runs,
                 rows=rows,
                 program=program,
-                kept_digests=kept_digests,
                 wall_s=wall_s,
                 peak_memory_mb=peak_mb,
-                stages_s=measure_stages(root, cache / "stages") if program == "report.py" else None,
+                stages_s=measure_stages(root) if program == "report.py" else None,
             )
         )
     return reportings
@@ -351,19 +344,18 @@ def _appending_table(appendings: Sequence[Appending]) -> Table:
 
 def _stages_table(reportings: Sequence[Reporting]) -> Table:
     """Draw the processor time of the stages of reports."""
-    table = Table("runs", "processor time of a report", *STAGES, box=None, pad_edge=False)
+    table = Table("runs", *(f"{stage} (processor)" for stage in STAGES), box=None, pad_edge=False)
     for each in reportings:
         if each.stages_s is not None:
             spent = (f"{each.stages_s[stage]:.1f} s" for stage in STAGES)
-            table.add_row(quantity(each.runs), "again" if each.kept_digests else "the first time", *spent)
+            table.add_row(quantity(each.runs), *spent)
     return table
 
 
 def _reporting_table(reportings: Sequence[Reporting]) -> Table:
     """Draw the time and memory of our programs."""
-    table = Table("runs", "rows", "program", "", "wall", "peak memory", box=None, pad_edge=False)
+    table = Table("runs", "rows", "program", "wall", "peak memory", box=None, pad_edge=False)
     for each in reportings:
-        which = "" if each.program != "report.py" else "again" if each.kept_digests else "the first time"
-        cells = (quantity(each.runs), quantity(each.rows), each.program, which)
+        cells = (quantity(each.runs), quantity(each.rows), each.program)
         table.add_row(*cells, f"{each.wall_s:.1f} s", f"{each.peak_memory_mb:.0f} MB")
     return table

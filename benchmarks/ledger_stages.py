@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -12,36 +11,33 @@ from pathlib import Path
 
 from ledger_lab.cli.report import newest_runs, summarize_selected
 from ledger_lab.ledger.assembly import assemble_ledger
-from ledger_lab.ledger.cache import Cache, keep
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.directories import digest_directories
 from ledger_lab.ledger.listing import list_journals
 from ledger_lab.reports import render_report
 from ledger_lab.reports.terminal.console import make_console
 
-STAGES = ("find", "load", "assemble", "keep", "summarize", "render")
-"""Stages of a report: find the journals; load the cache, and digest what is not in it; build the runs; replace the
-cache; compute the figures of the runs that are shown; and draw them."""
+STAGES = ("find", "read", "assemble", "summarize", "render")
+"""Stages of a report: find the journals; read and verify them; build the runs; compute the figures of the runs that are
+shown; and draw them."""
 
 
-def measure_stages(root: Path, cache: Path) -> dict[str, float]:
+def measure_stages(root: Path) -> dict[str, float]:
     """Measure a report in a fresh process.
 
     Args:
         root: Root of the ledger.
-        cache: Folder of the cache, in place of the user's own.
 
     Returns:
         Processor seconds of each of the :data:`STAGES`, child processes included [s].
     """
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(_measure, root, cache).result()
+        return pool.submit(_measure, root).result()
 
 
 @no_collection()
-def _measure(root: Path, cache_home: Path) -> dict[str, float]:
+def _measure(root: Path) -> dict[str, float]:
     """Go through the stages of a report."""
-    os.environ["XDG_CACHE_HOME"] = str(cache_home)
     spent_s: dict[str, float] = {}
 
     @contextmanager
@@ -52,15 +48,10 @@ def _measure(root: Path, cache_home: Path) -> dict[str, float]:
 
     with stage("find"):
         listing = list_journals(root)
-    with stage("load"):
-        cache = Cache(root)
-        directories, read_bytes = digest_directories(listing, cache)
+    with stage("read"):
+        directories = digest_directories(listing)
     with stage("assemble"):
         ledger = assemble_ledger(root, directories, listing.damage)
-    with stage("keep"):
-        if read_bytes:
-            now_ns = time.time_ns()
-            keep(root, ((each.name, each.to_keep(now_ns)) for each in directories))
     with stage("summarize"):
         summaries, cohorts = summarize_selected(ledger, newest_runs(ledger.runs))
     with stage("render"), Path(os.devnull).open("w", encoding="utf-8") as nowhere:

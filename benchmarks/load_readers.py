@@ -54,13 +54,12 @@ def read_while(root: Path, scratch: Path, truth: Callable[[], Truth]) -> Generat
 
     Args:
         root: Root of the ledger.
-        scratch: Folder for what the programs print, and for their cache.
+        scratch: Folder for what the programs print.
         truth: Returns what is true at this moment.
 
     Yields:
         A reading that has ended, or ``None``.
     """
-    environ = {**os.environ, "XDG_CACHE_HOME": str(scratch / "cache")}
     output, said = scratch / "report.json", scratch / "said"
     number = 0
     while True:
@@ -70,7 +69,7 @@ def read_while(root: Path, scratch: Path, truth: Callable[[], Truth]) -> Generat
         command += ["--json", str(output)] if program == "report.py" else []
         before, began_s = truth(), time.monotonic()
         with said.open("w", encoding="utf-8") as to:
-            process = subprocess.Popen(command, env=environ, stdout=to, stderr=to)
+            process = subprocess.Popen(command, stdout=to, stderr=to)
         try:
             while not (found := os.wait4(process.pid, os.WNOHANG))[0]:
                 yield None

@@ -31,9 +31,7 @@ _STAND_IN = ROOT / "tests" / "faults" / "shared_disk.py"
 _STAND_IN_CACHE_S = 30.0
 """How long the stand-in keeps attributes and names, as NFS does for folders [s]."""
 _MOUNT_WITHIN_S = 60.0
-_SETTLED_S = 3.0
-"""Time after which digests of journals are cached [s]."""
-_CALLS = (("report.py", "the first time"), ("report.py", "again"), ("verify_ledger.py", ""))
+_PROGRAMS = ("report.py", "verify_ledger.py")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +41,6 @@ class SharedReading:
     where: str
     """``shared`` or ``local``."""
     program: str
-    which: str
-    """Whether the cache held the ledger: ``the first time`` or ``again``; empty for programs that use no cache."""
     wall_s: float
     processor_s: float
     """Processor time of the program, child processes included, the file system's own process excluded [s]."""
@@ -93,12 +89,11 @@ def bench_shared_ledger(argv: Sequence[str]) -> int:
             write_ledger(local, args.runs, args.rows, progress.advance)
         with _shared(args.shared, local, scratch) as (shared, server):
             disks = [_kind(shared), _kind(local)]
-            time.sleep(_SETTLED_S)
             readings: list[SharedReading] = []
             for number in range(args.rounds):
                 cold = _drop_caches()
                 for where, root in (("shared", shared), ("local", local))[:: 1 if number % 2 == 0 else -1]:
-                    readings += _read(where, root, scratch / f"cache-{where}-{number}", server)
+                    readings += _read(where, root, server)
     console.print(_table(readings), f"(shared: {disks[0]}, local: {disks[1]})")
     write_findings(
         args.json,
@@ -177,16 +172,14 @@ def _drop_caches() -> bool:
     return True
 
 
-def _read(where: str, root: Path, cache: Path, server: int | None) -> Iterator[SharedReading]:
+def _read(where: str, root: Path, server: int | None) -> Iterator[SharedReading]:
     """Call each program once."""
-    for program, which in _CALLS:
-        environ = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    for program in _PROGRAMS:
         served_s, began_s = _processor_s(server), time.monotonic()
         process = subprocess.Popen(
             [sys.executable, script(program), "--log_root", str(root)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environ,
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -195,7 +188,6 @@ def _read(where: str, root: Path, cache: Path, server: int | None) -> Iterator[S
         yield SharedReading(
             where=where,
             program=program,
-            which=which,
             wall_s=time.monotonic() - began_s,
             processor_s=usage.ru_utime + usage.ru_stime,
             file_system_s=_processor_s(server) - served_s,
@@ -213,13 +205,13 @@ def _processor_s(pid: int | None) -> float:
 
 def _table(readings: Sequence[SharedReading]) -> Table:
     """Draw the median times."""
-    table = Table("program", "", "where", "wall", "processor", "file system", "memory", box=None, pad_edge=False)
-    for program, which in _CALLS:
+    table = Table("program", "where", "wall", "processor", "file system", "memory", box=None, pad_edge=False)
+    for program in _PROGRAMS:
         for where in ("local", "shared"):
-            own = [each for each in readings if (each.program, each.which, each.where) == (program, which, where)]
+            own = [each for each in readings if (each.program, each.where) == (program, where)]
             times = (statistics.median(getattr(each, of) for each in own) for of in ("wall_s", "processor_s"))
             served_s = statistics.median(each.file_system_s for each in own)
             memory = max(each.peak_memory_bytes for each in own)
             cells = [f"{each:.1f} s" for each in (*times, served_s)]
-            table.add_row(program, which, where, *cells, f"{memory / 1e6:.0f} MB")
+            table.add_row(program, where, *cells, f"{memory / 1e6:.0f} MB")
     return table

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.cli import watch as watch_module
 from ledger_lab.cli.watch import EXIT_ALERTS, WatchRequest, watch
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status, cache, reader
-from ledger_lab.reports.watch import SCHEMA_VERSION, AlertKind, watch_ledger
+from ledger_lab.ledger import Status
+from ledger_lab.reports.watch import SCHEMA_VERSION, AlertKind
 from tests.conftest import command
 from tests.fakes.watched import make_run
 
@@ -121,17 +120,3 @@ def test_a_document_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert not Path("/dev/null").is_file()
     with pytest.raises(UserError, match=f"cannot write {tmp_path}: Is a directory"):
         watch(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path)])
-
-
-def test_an_unchanged_ledger_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(reader, "CACHED_FROM", 0)
-    monkeypatch.setattr(cache, "SETTLED_NS", 0)
-    root = tmp_path / "ledger"
-    for number in range(3):
-        make_run(root, f"{number}", ago_s=50 * 3600.0)  # their ends are unknown
-    reader.read_ledger(root)
-    ledger = reader.read_ledger(root)
-    found = watch_ledger(ledger, now=watch_module.datetime.now(watch_module.UTC))
-    assert (found.runs, found.alerts) == ((), ())
-    assert all("_read" in vars(run) for run in ledger.runs), "no journal was read"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -19,16 +21,35 @@ from ledger_lab.ledger import (
     Outcomes,
     PanelResult,
     PhaseWindow,
+    Row,
     RunDeclared,
     StateSaved,
     Status,
 )
+from ledger_lab.ledger.content import JournalContent, read_journal
 from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 
 SECOND = 1_000_000_000
 
 PANEL_EPISODES = 256
 """Episodes of a panel of :func:`confirmed`."""
+
+
+def journal_of(rows: Sequence[Row], times: Sequence[datetime]) -> JournalContent:
+    """Return a verified journal with rows that were written at certain times."""
+    previous = GENESIS
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "journal-1-0.jsonl")
+        with path.open("wb") as file:
+            for number, (row, time) in enumerate(zip(rows, times, strict=True)):
+                written = time.isoformat(timespec="milliseconds")
+                line = encode_line(number, written, type(row).__name__, encode_fields(row), previous)
+                previous = hash_of(line)
+                file.write(line)
+        journal = read_journal(path)
+        assert journal.rows  # they stay in memory
+    return journal
 
 
 def outcomes(successes: int, episodes: int = 10) -> Outcomes:

@@ -31,9 +31,8 @@ def ask(reader: str, ledger: Path, *more: str | Path) -> subprocess.CompletedPro
 
 
 @pytest.fixture
-def ledger(disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A ledger with one run, which no cache knows."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def ledger(disk: Disk) -> Path:
+    """A ledger with one run."""
     write_run(disk.behind, "aa")
     return disk.path
 
@@ -53,8 +52,7 @@ def test_what_cannot_be_read_is_named_in_one_line(
 
 
 @pytest.mark.parametrize("reader", ["report", "sql", "verify"])
-def test_a_read_only_ledger_can_be_read(disk: Disk, ledger: Path, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(disk.path / "cache"))
+def test_a_read_only_ledger_can_be_read(disk: Disk, ledger: Path, reader: str) -> None:
     disk.fail("EROFS")
     done = ask(reader, ledger)
     assert (done.returncode, done.stderr) == (0, "")

@@ -31,7 +31,7 @@ def read_within(root: Path, most_bytes: int) -> list[str]:
     """Return the damage of a ledger whose sound run is read, within so much memory [B]."""
     tracemalloc.start()
     try:
-        ledger = read_ledger(root, use_cache=False, tolerate_damage=True)
+        ledger = read_ledger(root, thorough=True, tolerate_damage=True)
         assert tracemalloc.get_traced_memory()[1] < most_bytes
     finally:
         tracemalloc.stop()

@@ -219,11 +219,11 @@ def test_rows_written_while_the_ledger_is_read_are_not_damage(tmp_path: Path, mo
     digest = reader.digest_directories
 
     def digest_while_others_write(*args: object, **how: bool) -> object:
-        ((early,), size) = digest(*args, **how)  # type: ignore[arg-type]
+        (early,) = digest(*args, **how)  # type: ignore[arg-type]
         path.write_bytes(whole)
         second_attempt(run_dir)
-        ((later,), _) = digest(list_journals(tmp_path))
-        return [Directory(early.name, {**early.found, late.name: later.found[late.name]})], size
+        (later,) = digest(list_journals(tmp_path))
+        return [Directory(early.path, {**early.found, late.name: later.found[late.name]})]
 
     monkeypatch.setattr(reader, "digest_directories", digest_while_others_write)
     (run,) = read_ledger(tmp_path).runs

@@ -12,7 +12,7 @@ from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.runs import Attempt
 from ledger_lab.reports.energy import summarize_energy
 from ledger_lab.reports.load import summarize_host
-from tests.fakes.ledgers import SECOND, declared
+from tests.fakes.ledgers import SECOND, declared, journal_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ def journal(samples: Samples, at: float = 0.0, hosts: dict[float, HostSample] | 
         for age in ages
     ]
     times = [NOON + timedelta(seconds=at + age) for age in ages]
-    return JournalContent(Path("j"), tuple(rows), tuple(times), 0)
+    return journal_of(rows, times)
 
 
 def attempt(number: int, wall_s: float, *journals: JournalContent) -> Attempt:
@@ -55,7 +55,7 @@ def attempt(number: int, wall_s: float, *journals: JournalContent) -> Attempt:
         peak_host_memory_bytes=None,
         peak_gpu_memory_bytes=None,
     )
-    return Attempt(number, (JournalContent(Path("r"), (end,), (NOON,), 0), *journals), ())
+    return Attempt(number, (journal_of([end], [NOON]), *journals), ())
 
 
 def run(*attempts: Attempt, device: str = "cuda:0", world_size: int = 1) -> Run:
@@ -167,7 +167,7 @@ def test_a_clock_that_is_set_back_between_attempts_loses_nothing() -> None:
 def test_a_clock_that_is_set_back_changes_nothing() -> None:
     content = journal(ramp(0, 100, 300.0))
     times = [time - timedelta(hours=1) if index > 50 else time for index, time in enumerate(content.times)]
-    assert joules(run(attempt(1, 100, JournalContent(Path("j"), content.rows, tuple(times), 0)))) == 100 * 300
+    assert joules(run(attempt(1, 100, journal_of(content.rows, times)))) == 100 * 300
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def verify_ledger(argv: Sequence[str]) -> int:
     """
     request = VerifyRequest.parse(argv)
     with ReadingProgress(make_console(sys.stderr), "verifying journals, MB") as progress:
-        ledger = read_ledger(request.log_root, on_progress=progress.show, use_cache=False, tolerate_damage=True)
+        ledger = read_ledger(request.log_root, on_progress=progress.show, thorough=True, tolerate_damage=True)
     if not ledger.directories:
         if ledger.damage:
             raise ledger.damage[0]  # nothing could be read
@@ -72,10 +72,9 @@ def verify_ledger(argv: Sequence[str]) -> int:
         console.print(f"damaged: {damage}", soft_wrap=True)
     found = [(each.path / name, found) for each in ledger.directories for name, found in each.found.items()]
     rows = torn = 0
-    for path, digested in found:
-        if isinstance(digested, LedgerDamageError):
+    for path, digest in found:
+        if isinstance(digest, LedgerDamageError):
             continue
-        _, digest = digested
         rows += digest.rows
         if digest.torn_bytes:
             torn += 1

@@ -35,7 +35,7 @@ def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor
         if path in but or not is_journal(path.name):
             continue
         try:
-            _, digest = digest_journal(path, thorough=False)
+            digest = digest_journal(path, thorough=False)
             _bring_to_disk(path)
         except (LedgerDamageError, OSError):
             continue  # readers of the ledger report it; it must not keep the caller from writing its row

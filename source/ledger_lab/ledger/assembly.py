@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.anchors import require_anchored
-from ledger_lab.ledger.cache import Gist
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.declarations import CohortDeclared, RunDeclared
 from ledger_lab.ledger.digest import Digest
@@ -31,25 +29,19 @@ from ledger_lab.ledger.runs import Attempt, Cohort, Ledger, Run
 from ledger_lab.ledger.states import StateRestored, StateSaved
 
 
-def assemble_ledger(
-    root: Path,
-    directories: Sequence[Directory],
-    unreadable: Iterable[LedgerDamageError],
-    assembled: Mapping[str, Run] | None = None,
-) -> Ledger:
+def assemble_ledger(root: Path, directories: Sequence[Directory], unreadable: Iterable[LedgerDamageError]) -> Ledger:
     """Build runs and cohorts from journals. A damaged run does not make the others unreadable.
 
     Args:
         root: The directory that contains them.
         directories: The journals.
         unreadable: Directories that can't be read.
-        assembled: Runs of directories that have not changed since these runs were built, by name.
     """
     by_id: dict[str, list[Run]] = {}
     for directory in directories:
         if directory.damage:
             continue
-        run = (assembled or {}).get(directory.name) or _run_in(directory)
+        run = _run_in(directory)
         if run is not None:
             by_id.setdefault(run.run_id, []).append(run)
     damage = [*unreadable, *(each for directory in directories for each in directory.damage)]
@@ -60,40 +52,18 @@ def assemble_ledger(
         if len(found) == 1:
             runs += found
     runs.sort(key=lambda run: (run.declared_at, run.run_id))
-    # A directory whose gist is known declares no cohort.
-    others = [directory for directory in directories if directory.gist is None and not directory.damage]
-    cohorts = _cohorts([journal for directory in others for journal in directory.journals], runs, damage)
+    sound = [directory for directory in directories if not directory.damage]
+    cohorts = _cohorts([journal for directory in sound for journal in directory.journals], runs, damage)
     return Ledger(root, tuple(runs), cohorts, tuple(directories), tuple(damage))
 
 
 def _run_in(directory: Directory) -> Run | None:
     """Return the run of a directory, if there is one; append what is wrong with the directory to its damage."""
-    if directory.gist is not None:
-        return Run.known(directory.path, directory.gist, partial(_assemble_known, directory))
     try:
-        run, directory.is_checked = _assemble_live(directory.path, directory.journals)
+        return _assemble_live(directory.path, directory.journals)
     except LedgerDamageError as error:
         directory.damage.append(error)
         return None
-    if (
-        run is not None
-        and directory.is_checked
-        and not any(journal.places(CohortDeclared) for journal in directory.journals)
-    ):
-        directory.gist = Gist(run.run_id, run.cohort, run.declared_at.isoformat(), run.rows)
-    return run
-
-
-def _assemble_known(directory: Directory) -> Run:
-    """Build the run that an earlier reader built from the same journals.
-
-    Raises:
-        LedgerDamageError: If the journals have changed meanwhile, and no longer make a run.
-    """
-    run, _ = _assemble_live(directory.path, directory.journals)
-    if run is None:
-        raise LedgerDamageError(directory.path, 1, "its run was removed while the ledger was read")
-    return run
 
 
 def _cohorts(
@@ -123,7 +93,7 @@ _ALWAYS = datetime.max.replace(tzinfo=UTC)
 """Later than any row."""
 
 
-def _assemble_live(directory: Path, journals: list[JournalContent]) -> tuple[Run | None, bool]:
+def _assemble_live(directory: Path, journals: list[JournalContent]) -> Run | None:
     """Build the run of one directory's journals, while its processes may be writing.
 
     The journals were read one after the other, so a journal may refer to rows that were written after the other journal
@@ -131,20 +101,16 @@ def _assemble_live(directory: Path, journals: list[JournalContent]) -> tuple[Run
     deleted or compressed since it was read. What another host has written to a shared file system may appear here
     later, and in any order. So a reference that another host has just written to a missing row is not damage yet.
 
-    Returns:
-        The run, and whether all references were checked.
-
     Raises:
         LedgerDamageError: As for :func:`_assemble`.
     """
     try:
-        return _assemble(directory, journals, journals), True
+        return _assemble(directory, journals, journals)
     except UserError:  # damage is one, too
         later = _read_again(directory)
     kept = {journal.path for journal in later}
     read = journals if all(each.path in kept for each in journals) else later
-    arrived = _arrived_until(later)
-    return _assemble(directory, read, later, arrived), arrived == _ALWAYS
+    return _assemble(directory, read, later, _arrived_until(later))
 
 
 def _arrived_until(journals: Sequence[JournalContent]) -> datetime:

@@ -1,13 +1,13 @@
-"""A verified journal that readers can keep in memory, because its rows are read from the file on demand."""
+"""A verified journal that readers can keep in memory, because its longest rows are read from the file on demand."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import orjson
 
@@ -42,55 +42,27 @@ _DECODED_ROWS = 200_000
 """Largest number of rows that stay in memory after whole journals were read."""
 
 
+@dataclass(frozen=True)
 class JournalContent:
     """A verified journal.
 
-    :attr:`rows` and :attr:`times` read the whole file, and so does :meth:`of` for phase windows and telemetry. For
-    other kinds of rows, :meth:`of` reads a few lines. :attr:`windows` and :attr:`telemetry` read nothing. Every line
-    that is read is verified again.
+    :attr:`rows` and :attr:`times` read the whole file, and so does :meth:`of` for phase windows and telemetry.
+    :meth:`of` reads the lines of panel results, which are long. Every line that is read is verified again. All other
+    rows are in memory.
     """
 
-    def __init__(self, path: Path, rows: tuple[Row, ...], times: tuple[datetime, ...], torn_bytes: int = 0) -> None:
-        """Hold rows that are in no file; for rows in a file, use :meth:`stored`.
-
-        Args:
-            path: Name of the journal.
-            rows: Its rows.
-            times: When each row was written.
-            torn_bytes: Bytes of an unfinished last line.
-        """
-        self.path = path
-        self.digest = replace(Digest.of(rows, times), torn_bytes=torn_bytes)
-        """Digest of the journal."""
-        self._held: _Decoded | None = (rows, times)
-
-    @classmethod
-    def stored(cls, path: Path, digest: Digest) -> Self:
-        """Return the journal in a file that was digested.
-
-        Args:
-            path: The file.
-            digest: Its digest.
-        """
-        content = cls.__new__(cls)
-        content.path, content.digest, content._held = path, digest, None
-        return content
-
-    def __eq__(self, other: object) -> bool:
-        """Tell whether both are the same journal, read up to the same row."""
-        return isinstance(other, JournalContent) and (self.path, self.digest) == (other.path, other.digest)
-
-    __hash__ = None  # type: ignore[assignment]  # as that of a row
+    path: Path
+    digest: Digest
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """All its rows, in order."""
-        return (self._held or _decoded(self))[0]
+        return _decoded(self)[0]
 
     @property
     def times(self) -> tuple[datetime, ...]:
         """Wall-clock time of each row. A time can be earlier than the time before it, if the clock was set back."""
-        return (self._held or _decoded(self))[1]
+        return _decoded(self)[1]
 
     @property
     def count(self) -> int:
@@ -114,7 +86,7 @@ class JournalContent:
 
     def has_grown(self) -> bool:
         """Tell whether its file is longer than it was when it was read. Compressed journals do not grow."""
-        if self._held is not None or self.path.suffix == COMPRESSED:
+        if self.path.suffix == COMPRESSED:
             return False
         try:
             return self.path.stat().st_size > self.digest.size + self.digest.torn_bytes
@@ -133,15 +105,13 @@ class JournalContent:
 
     def of(self, kind: type[_R]) -> list[_R]:
         """Return the rows of one kind, in order."""
-        if kind in _BULK or self._held is not None:
+        if kind in _BULK:
             return [row for row in self.rows if type(row) is kind]
-        if not (places := self.places(kind)):
-            return []
-        # A panel result is too large to keep: its columns have one entry per episode.
         if kind is PanelResult:
-            return cast(list[_R], self.fetch(places))
-        kept = self._kept
-        return [cast(_R, kept[place.sequence]) for place in places]
+            return cast(list[_R], self.fetch(self.places(kind)))
+        if kind not in self._parsed:
+            self._parsed[kind] = [self._parse(place, place.data) for place in self.places(kind)]
+        return [*cast(list[_R], self._parsed[kind])]
 
     def one(self, kind: type[_R]) -> _R | None:
         """Return the first row of one kind, or ``None``."""
@@ -149,7 +119,7 @@ class JournalContent:
 
     def timed(self, kind: type[_R]) -> list[tuple[_R, datetime]]:
         """Return the rows of one kind, in order, with the wall-clock times at which they were written."""
-        if kind in _BULK or self._held is not None:
+        if kind in _BULK:
             pairs = zip(self.rows, self.times, strict=True)
             return [(row, time) for row, time in pairs if type(row) is kind]
         times = [parse_time(place.time) for place in self.places(kind)]
@@ -168,13 +138,12 @@ class JournalContent:
         return places
 
     @cached_property
-    def _kept(self) -> dict[int, Row]:
-        """Rows by their positions, without phase windows, telemetry and panel results."""
-        places = [place for place in self.digest.places if place.kind != PanelResult.__name__]
-        return dict(zip((place.sequence for place in places), self.fetch(places), strict=True))
+    def _parsed(self) -> dict[type[Row], list[Row]]:
+        """Rows by their kind, as far as they were needed; not those that are read from the file."""
+        return {}
 
     def fetch(self, places: list[Place]) -> list[Row]:
-        """Read rows from the file.
+        """Read panel results from the file.
 
         Args:
             places: Their positions.
@@ -185,21 +154,23 @@ class JournalContent:
         """
         if not places:
             return []
-        lines: list[bytes] = []
+        rows: list[Row] = []
         try:
             with open_journal(self.path, buffering=0) as file:
                 for place in places:
                     file.seek(place.offset)
-                    lines.append(file.read(place.length))
+                    line = file.read(place.length)
+                    if hash_of_body(line) != place.hash.encode():
+                        what = "the row was changed while the ledger was read"
+                        raise LedgerDamageError(self.path, place.sequence + 1, what)
+                    rows.append(self._parse(place, split_line(line, kind_begins(place.sequence)).data))
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from error
-        return [self._decode(place, line) for place, line in zip(places, lines, strict=True)]
+        return rows
 
-    def _decode(self, place: Place, line: bytes) -> Row:
-        """Verify a line, and build its row."""
-        if hash_of_body(line) != place.hash.encode():
-            raise LedgerDamageError(self.path, place.sequence + 1, "the row was changed while the ledger was read")
-        data, kind = split_line(line, kind_begins(place.sequence)).data, KINDS[place.kind]
+    def _parse(self, place: Place, data: bytes) -> Row:
+        """Build a row from its verified fields."""
+        kind = KINDS[place.kind]
         try:
             if kind is RunDeclared:  # the digest may not have checked its fields
                 return kind.from_data(orjson.loads(data))
@@ -292,4 +263,4 @@ def read_journal(path: Path) -> JournalContent:
         LedgerDamageError: If a line differs from what its writer wrote, or is missing.
         OSError: If the file can't be read.
     """
-    return JournalContent.stored(path, digest_journal(path)[1])
+    return JournalContent(path, digest_journal(path))

@@ -1,7 +1,7 @@
 """Digests of journals: the sums of the telemetry and phase windows, and the positions of the other rows.
 
-A journal of a million rows takes a gigabyte as objects; its digest takes a kilobyte. Making a digest verifies every
-line. It adds up the rows since the last tally (:mod:`ledger_lab.ledger.tally`), or all rows in thorough mode.
+A journal of a million rows takes a gigabyte as objects; its digest takes a few kilobytes. Making a digest verifies
+every line. It adds up the rows since the last tally (:mod:`ledger_lab.ledger.tally`), or all rows in thorough mode.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import io
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress, count, repeat
 from operator import not_
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
 import orjson
 
@@ -36,21 +34,19 @@ from ledger_lab.ledger.encoding import (
 )
 from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS, begins_hole, may_lie_behind
 from ledger_lab.ledger.kinds import KINDS
-from ledger_lab.ledger.listing import COMPRESSED, NO_FILE, LedgerDamageError, Stamp
+from ledger_lab.ledger.listing import COMPRESSED, NO_FILE, LedgerDamageError
 from ledger_lab.ledger.results import CapacityUsed, PanelResult
-from ledger_lab.ledger.row import Row, check_fields
+from ledger_lab.ledger.row import check_fields
 from ledger_lab.ledger.rows import (
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     Health,
-    PhaseWindow,
     ShutdownEnded,
     SupervisionStarted,
 )
 from ledger_lab.ledger.states import LearnerHashed, StateRestored, StateSaved
 from ledger_lab.ledger.tally import TALLIED_BEGIN, Sums, Tally
-from ledger_lab.ledger.telemetry import Telemetry
 
 _BUFFER = 1 << 17
 """Size of one read [B]; it fits into the caches of the processor."""
@@ -99,6 +95,8 @@ class Place(NamedTuple):
     """Time of writing by the wall clock, ISO 8601."""
     hash: str
     """Hash of the row, which also covers all rows before it."""
+    data: bytes
+    """Its fields as JSON; empty for a panel result, which is long."""
 
 
 class Score(NamedTuple):
@@ -134,68 +132,35 @@ class Digest:
     scores: list[Score] = field(default_factory=list)
     """The checkpoints of its panel results, in order."""
 
-    @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Self:
-        """Build a digest from its JSON value."""
-        places, scores = [Place(*place) for place in data["places"]], [Score(*score) for score in data["scores"]]
-        return cls(**{**data, "sums": Sums.from_data(data["sums"]), "places": places, "scores": scores})
 
-    @classmethod
-    def of(cls, rows: Sequence[Row], times: Sequence[datetime]) -> Self:
-        """Digest rows that are in no file.
-
-        Args:
-            rows: The rows, in order.
-            times: When each row was written.
-        """
-        first, last = (times[0].isoformat(), times[-1].isoformat()) if times else ("", "")
-        digest = cls(rows=len(rows), first_time=first, last_time=last)
-        for row, written in zip(rows, times, strict=True):
-            if isinstance(row, PhaseWindow):
-                digest.sums.windows.add(row)
-            elif isinstance(row, Telemetry):
-                digest.sums.telemetry.add(written.isoformat(), row)
-            elif isinstance(row, _AGED):
-                digest.wall_ns = max(digest.wall_ns, row.wall_ns)
-            if isinstance(row, PanelResult):
-                digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
-        digest.wall_ns = max(digest.wall_ns, digest.sums.wall_ns)
-        return digest
-
-
-def digest_journal(path: Path, *, thorough: bool = True, earlier: Digest | None = None) -> tuple[Stamp, Digest]:
+def digest_journal(path: Path, *, thorough: bool = True) -> Digest:
     """Verify a journal from the first byte to the last, and digest it.
 
     Args:
         path: The journal. Its writer may still be writing.
         thorough: Whether to also parse every row and check the tallies. Otherwise, only the hash of a row is verified
             if the digest does not need its content.
-        earlier: Digest of the same journal, uncompressed, when it was shorter: then only the rows after it are read.
-
-    Returns:
-        The stamp of the file before it was read, and the digest.
 
     Raises:
         LedgerDamageError: If a line differs from what its writer wrote, or is missing.
         OSError: If the file can't be read.
     """
-    reading = _Reading(path, thorough, earlier)
+    reading = _Reading(path, thorough)
     if not stat.S_ISREG(path.stat().st_mode):
         raise LedgerDamageError(path, 1, NO_FILE)  # to open a pipe takes until somebody writes
     with path.open("rb", buffering=_BUFFER) as stored:
-        stamp = Stamp.of(os.fstat(stored.fileno()))
+        status = os.fstat(stored.fileno())
+        changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
         file = io.BufferedReader(Inflated(path, stored), _BUFFER) if path.suffix == COMPRESSED else stored
-        if earlier is not None:
-            file.seek(earlier.size)
         while (lines := _next_lines(file)) and lines[-1].endswith(b"\n"):
             if hole := reading.add(lines):
                 break
         else:
             *whole, rest = lines or [b""]
             if not (hole := reading.add(whole)):
-                return stamp, reading.end(rest)
+                return reading.end(rest)
             hole.append(rest)
-        return stamp, reading.end_at_hole(hole, file, stamp)
+        return reading.end_at_hole(hole, file, changed_ns)
 
 
 def _next_lines(file: BinaryIO) -> list[bytes]:
@@ -214,15 +179,10 @@ def _longest(line: bytes) -> int:
 class _Reading:
     """Reader of one journal. It handles many lines at once, because any work per line counts for a million lines."""
 
-    def __init__(self, path: Path, thorough: bool, earlier: Digest | None = None) -> None:
-        """Start at the first line, or at the one after an earlier digest."""
+    def __init__(self, path: Path, thorough: bool) -> None:
+        """Start at the first line."""
         self._path, self._thorough = path, thorough
         self._digest, self._previous = Digest(), GENESIS
-        if earlier is not None and earlier.rows:
-            self._digest = replace(
-                earlier, sums=deepcopy(earlier.sums), places=[*earlier.places], scores=[*earlier.scores]
-            )
-            self._previous = earlier.last_hash.encode()
         self._last_line = b""
         """The last line that was verified."""
         self._tally: tuple[int, bytes] | None = None
@@ -298,7 +258,8 @@ class _Reading:
                     self._digest.scores.append(Score(row.run_id, row.checkpoint, row.checkpoint_sha256))
         except _INVALID as error:
             raise self._invalid(number, error) from error
-        self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash))
+        data = b"" if parts.kind == PanelResult.__name__ else parts.data
+        self._digest.places.append(Place(parts.kind, number, offset, len(line), parts.time, row_hash, data))
 
     def _take_tally(self, number: int, line: bytes) -> None:
         """Use a tally in place of the rows that it covers, or check it against them."""
@@ -335,13 +296,13 @@ class _Reading:
         """Return the error for an invalid row."""
         return LedgerDamageError(self._path, number + 1, f"not a valid row: {error}")
 
-    def end_at_hole(self, lines: list[bytes], file: BinaryIO, stamp: Stamp) -> Digest:
+    def end_at_hole(self, lines: list[bytes], file: BinaryIO, changed_ns: int) -> Digest:
         """Return the digest of a journal as far as it has arrived.
 
         Args:
             lines: The next lines; a hole begins in the first one.
             file: The rest of the journal.
-            stamp: The stamp of the journal.
+            changed_ns: When the journal was last changed before it was read [ns].
 
         Raises:
             LedgerDamageError: If no writer can have left this hole, and everything should have arrived long ago.
@@ -356,7 +317,7 @@ class _Reading:
 
         rest = behind()
         next(rest)
-        is_new = time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) < ARRIVES_WITHIN_NS
+        is_new = time.time_ns() - changed_ns < ARRIVES_WITHIN_NS
         if not may_lie_behind(rest) and not is_new:
             self._sum_up()
             raise LedgerDamageError(self._path, self._digest.rows + 1, "zeros are in place of rows")

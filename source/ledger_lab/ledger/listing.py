@@ -1,4 +1,4 @@
-"""Finds journals, and notes the state of each file."""
+"""Finds journals, and notes the size of each file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import unless_stale
@@ -55,35 +55,20 @@ class LedgerDamageError(UserError):
         return cls(path, 1, f"cannot be read: {error.strerror}: make it readable, or move it out of the ledger")
 
 
-class Stamp(NamedTuple):
-    """File status that changes with every change of the file."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    """Time of the last change of content or attributes [ns]. Unlike the modification time, no program can set it."""
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Self:
-        """Return the stamp from a file's status."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
 @dataclass(frozen=True)
 class Listing:
     """The journals below a root, compressed or not."""
 
-    directories: dict[str, dict[str, Stamp | LedgerDamageError]] = field(default_factory=dict)
-    """Stamps of the journals, or why they can't be read; by directory, in the order of the paths, and by name."""
+    directories: dict[str, dict[str, int | LedgerDamageError]] = field(default_factory=dict)
+    """Sizes of the journals [B], or why they can't be read; by directory, in the order of the paths, and by name."""
     damage: list[LedgerDamageError] = field(default_factory=list)
     """Directories that can't be read. They are not left out silently."""
 
     @property
     def size(self) -> int:
         """Size of all journals that can be read [B]."""
-        stamps = (stamp for names in self.directories.values() for stamp in names.values())
-        return sum(stamp.size for stamp in stamps if isinstance(stamp, Stamp))
+        sizes = (size for names in self.directories.values() for size in names.values())
+        return sum(size for size in sizes if isinstance(size, int))
 
 
 def list_journals(root: Path) -> Listing:
@@ -168,14 +153,14 @@ def _list(directory: str, listing: Listing) -> list[tuple[str, bool]]:
                     continue
             if is_journal(entry.name):
                 names.append(entry.name)
-    found = {name: stamp for name in sorted(names) if (stamp := _stamp(os.path.join(directory, name))) is not None}
+    found = {name: size for name in sorted(names) if (size := _size(os.path.join(directory, name))) is not None}
     if found:
         listing.directories[directory] = found
     return sorted(below)
 
 
-def _stamp(path: str) -> Stamp | LedgerDamageError | None:
-    """Return the stamp of a journal, ``None`` if the file no longer exists, or the damage if it can't be read."""
+def _size(path: str) -> int | LedgerDamageError | None:
+    """Return the size of a journal, ``None`` if the file no longer exists, or the damage if it can't be read."""
     try:
         status = unless_stale(partial(os.stat, path))
     except FileNotFoundError:
@@ -186,7 +171,7 @@ def _stamp(path: str) -> Stamp | LedgerDamageError | None:
         if error.errno == errno.ELOOP:
             return LedgerDamageError(Path(path), 1, NO_FILE)
         return LedgerDamageError.unreadable(Path(path), error)
-    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else LedgerDamageError(Path(path), 1, NO_FILE)
+    return status.st_size if stat.S_ISREG(status.st_mode) else LedgerDamageError(Path(path), 1, NO_FILE)
 
 
 def is_journal(name: str) -> bool:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
-from ledger_lab.ledger.cache import Gist
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.declarations import RunDeclared
 from ledger_lab.ledger.directories import Directory
-from ledger_lab.ledger.encoding import parse_time
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
 from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.results import PanelResult
@@ -181,38 +179,17 @@ class Run:
     evaluations: tuple[Evaluation, ...]
     """Stand-alone evaluations, by their first scores; evaluations without scores, by their start."""
 
-    @classmethod
-    def known(cls, directory: Path, gist: Gist, read: Callable[[], Run]) -> Self:
-        """Return a run whose journals are only read when more than its gist is needed.
-
-        Args:
-            directory: Its directory.
-            gist: What is known about it.
-            read: Reads it.
-        """
-        run = cls.__new__(cls)
-        vars(run).update(gist._asdict(), directory=directory, declared_at=parse_time(gist.declared_at), _read=read)
-        return run
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any field
-        """Read the journals of a run of which only the gist is known, and return a field."""
-        if "_read" not in vars(self):
-            raise AttributeError(name)
-        vars(self).update(vars(self._read()))
-        del vars(self)["_read"]
-        return getattr(self, name)
-
-    @cached_property
+    @property
     def run_id(self) -> str:
         """Its id."""
         return self.declared.run_id
 
-    @cached_property
+    @property
     def cohort(self) -> str | None:
         """The cohort that it was declared in, if there is one."""
         return self.declared.cohort
 
-    @cached_property
+    @property
     def rows(self) -> int:
         """Number of rows of all its attempts."""
         return sum(journal.count for attempt in self.attempts for journal in attempt.journals)

@@ -12,7 +12,7 @@ from pathlib import Path
 from ledger_lab.cli.doctor.finding import Finding, fail, ok, warn
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.storage import try_storage
-from ledger_lab.reports.terminal.kernel_cache import cache_home, require_kernel_cache
+from ledger_lab.reports.terminal.kernel_cache import require_kernel_cache
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 """A blank, a tab, a line break or a backslash in a path of ``/proc/self/mountinfo``."""
@@ -95,7 +95,7 @@ def check_log_root(log_root: Path, mounts: str, free_bytes: int | None = None, s
 
 
 def check_caches(environ: Mapping[str, str]) -> Finding:
-    """Check that compiled kernels and sums of the ledger can be kept.
+    """Check that compiled kernels can be kept.
 
     Args:
         environ: Environment variables.
@@ -105,14 +105,10 @@ def check_caches(environ: Mapping[str, str]) -> Finding:
     except UserError as error:
         text, _, way_out = str(error).rpartition(": ")
         return fail(text, way_out)
-    sums = cache_home(environ) / "ledger_lab"
-    for folder, slow, variable in (kernels, "start-ups", "WARP_CACHE_PATH"), (sums, "reports", "XDG_CACHE_HOME"):
-        if obstacle := _obstacle(existing(folder)):
-            return warn(
-                f"{folder} can't be written ({obstacle}): {slow} take longer",
-                f"set {variable} to a writable folder",
-            )
-    return ok(f"{kernels}, {sums}")
+    if obstacle := _obstacle(existing(kernels)):
+        what = f"{kernels} can't be written ({obstacle}): start-ups take longer"
+        return warn(what, "set WARP_CACHE_PATH to a writable folder")
+    return ok(str(kernels))
 
 
 def check_temporary(usual: Path | None, memory: Path = Path("/dev/shm"), free_bytes: int | None = None) -> Finding:
