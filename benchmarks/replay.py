@@ -63,7 +63,6 @@ def bench_replay(argv: Sequence[str]) -> int:
         "steps": (1024, "Steps of each environment that the memories hold"),
         "batch": (4096, "Transitions per batch"),
         "n_step": (3, "Rewards in a sum"),
-        "new_steps": (128, "Steps of each environment between two saves"),
         "repeats": (500, "Number of steps and of batches to measure"),
     }
     for name, (usual, what) in sizes.items():
@@ -91,7 +90,7 @@ def bench_replay(argv: Sequence[str]) -> int:
     stock_bytes = sum(tensor.nbytes for tensor in stock.tensors.values()) + stock.all_sequence_indexes.nbytes
     held = {_STOCK: stock_bytes / transitions}
     held |= {name: memories[name].replay.nbytes / transitions for name in (_UNIFORM, _PRIORITIZED)}
-    saved = _save(memories[_UNIFORM].replay, args, step)
+    saved = _save(memories[_UNIFORM].replay, args.folder)
     table = Table("", "bytes per transition", *_CALLS, box=None, pad_edge=False)
     for name in memories:
         spent = [f"{times[name, what]:.0f} µs" if (name, what) in times else MISSING for what in _CALLS]
@@ -175,33 +174,18 @@ def _times(
     return {of: 1e6 * statistics.median(each[len(each) // 10 :]) for of, each in spent.items()}
 
 
-def _save(
-    memory: Any,
-    args: argparse.Namespace,
-    step: dict[str, torch.Tensor],  # noqa: ANN401 - imported late
-) -> dict[str, tuple[int, float]]:
-    """Return size [B] and time [s] of the first save, of a save after some new steps, and of restoring."""
+def _save(memory: Any, within: Path | None) -> dict[str, tuple[int, float]]:  # noqa: ANN401 - imported late
+    """Return size [B] and time [s] of a save, and of restoring."""
     from ledger_lab.off_policy.replay_memory import ReplayMemory
-    from ledger_lab.off_policy.saved_replay import SavedReplay
+    from ledger_lab.training.saved_replay import SavedReplay
 
-    found: dict[str, tuple[int, float]] = {}
     assert isinstance(memory, ReplayMemory)
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        keeper = SavedReplay(memory, Path(folder), 1, args.new_steps)
-        for what in ("first save", "save of new steps"):
-            before = {file: file.stat().st_size for file in Path(folder).rglob("*.pt")}
-            begun = time.perf_counter()
-            state = keeper.save()
-            spent_s = time.perf_counter() - begun
-            new = [file for file in Path(folder).rglob("*.pt") if file not in before]
-            found[what] = (sum(file.stat().st_size for file in new), spent_s)
-            keeper.remove_unused()
-            if what == "first save":
-                following = {"observations": step["next_observations"]}
-                values = {name: value for name, value in step.items() if name != "next_observations"}
-                for _ in range(args.new_steps):
-                    memory.add(values, following)
+    with tempfile.TemporaryDirectory(dir=within) as folder:
+        keeper = SavedReplay(memory, Path(folder), 1)
         begun = time.perf_counter()
-        SavedReplay(memory, Path(folder), 2, args.new_steps).restore(state)
+        state = keeper.save()
+        found = {"save": (keeper.size_bytes, time.perf_counter() - begun)}
+        begun = time.perf_counter()
+        SavedReplay(memory, Path(folder), 2).restore(state)
         found["restore"] = (keeper.size_bytes, time.perf_counter() - begun)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -139,19 +138,13 @@ class Training:
         self.chance = torch.get_rng_state()
 
     def go_on_from(self, begun: Training) -> None:
-        """Restore what an interrupted training has left, with its replay memory and its simulation.
+        """Restore what an interrupted training has left, with its replay memory, and go on in its episodes.
 
         Args:
             begun: A training of the same recipe that has ended early.
         """
-        memory, restored = begun.trainer.replay, self.trainer.replay
-        restored.write_steps(memory.oldest, memory.copy_steps(memory.oldest, memory.added - 1))
-        restored.restore_newest(memory.newest())
+        self.trainer.replay.restore(begun.trainer.replay.state())
         self.trainer.restore(begun.trainer.state())
-        carried = zip(begun.trainer.carried(), self.trainer.carried(), strict=True)
-        for (source, names), (target, _) in carried:
-            for name in names:
-                setattr(target, name, copy.deepcopy(getattr(source, name)))
         self.env.position, self.env.episode_length_buf = begun.env.position, begun.env.episode_length_buf
         torch.set_rng_state(begun.chance)
 
@@ -173,3 +166,10 @@ def put(agent_cfg: Any, path: str, value: object) -> None:
         del agent_cfg[name]
     else:
         agent_cfg[name] = value
+
+
+def learned(training: Training) -> dict[int, dict[str, float]]:
+    """Return the figures of each iteration, without those of episodes, which are counted anew after an interruption."""
+    of_episodes = ("mean_return", "mean_episode_steps", "overlapped_s")
+    figures = training.heard.figures.items()
+    return {number: {name: each[name] for name in each if name not in of_episodes} for number, each in figures}

@@ -367,7 +367,8 @@ def test_isaac_labs_own_tasks_are_simulated(task: str) -> None:
 
 
 def test_processes_on_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.mujoco_cpu.choose import own_cores, require_fit
+    from ledger_lab.ledger.cores import own_cores
+    from ledger_lab.mujoco_cpu.choose import require_fit
     from ledger_lab.tasks.registry import registered_tasks
 
     registered_tasks()
@@ -385,8 +386,9 @@ def test_processes_on_a_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_more_environments_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ledger_lab.mujoco_cpu import memory
     from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners import memory
+    from ledger_lab.training.runners import physics_engine
 
     registered_tasks()
     monkeypatch.setattr(memory, "usable_bytes", lambda: 8_000_000_000)
@@ -401,9 +403,9 @@ def test_more_environments_than_memory_are_refused(monkeypatch: pytest.MonkeyPat
         memory.require_memory(task, cfg)
     with pytest.raises(UserError, match=r"1000000 environments need at least "):
         memory.require_memory("Own-Task", cfg)
-    memory.require_memory(task, task_cfg(task, WARP))  # of MuJoCo-Warp, nothing is known
+    physics_engine.require_memory(task, task_cfg(task, WARP))  # of MuJoCo-Warp, nothing is known
     own, cautious = (memory.fitting_environments("Own-Task", cfg, cautious=each) for each in (False, True))
-    assert own is not None and cautious is not None and cautious < own / 10
+    assert cautious < own / 10 and cautious == physics_engine.fitting_environments("Own-Task", cfg)
     assert memory.fitting_environments(task, cfg, cautious=True) == memory.fitting_environments(task, cfg)
 
 
@@ -412,13 +414,14 @@ def test_what_the_engine_cannot_do_is_refused_by_name() -> None:
 
     from ledger_lab.mujoco_cpu.choose import native_physics, require_fit, require_warp_settings
     from ledger_lab.tasks.registry import registered_tasks
+    from ledger_lab.training.runners.session import require_runtime
 
     registered_tasks()
     cfg = task_cfg("LedgerLab-Cartpole", _CHOICE)
     with pytest.raises(UserError, match=r"--cpu_threads 999: must be between 1 and"):
         require_fit(cfg, 999)
     with pytest.raises(UserError, match=r"--cpu_threads belongs to physics=newton_mujoco"):
-        require_fit(task_cfg("LedgerLab-Cartpole", WARP), 1)
+        require_runtime(task_cfg("LedgerLab-Cartpole", WARP), {"device": "cpu"}, 1)
     for soft, kind in ((DeformableObjectCfg(), "DeformableObject"), (CableObjectCfg(), "CableObject")):
         cfg.scene.cloth = soft
         with pytest.raises(UserError, match=rf"simulates rigid bodies, and env.scene.cloth is a {kind}: choose"):

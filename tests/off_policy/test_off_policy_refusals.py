@@ -34,9 +34,9 @@ def test_the_accounted_memory_is_what_is_held(
 ) -> None:
     recipe: dict[str, Any] = {"library": library, "env": Privileged()}
     held = Training(algorithm, tmp_path / "first", **recipe).trainer.replay.nbytes
-    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
+    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
     Training(algorithm, tmp_path / "second", **recipe)
-    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
+    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
     with pytest.raises(UserError, match="there is room for 47 steps"):
         Training(algorithm, tmp_path / "third", **recipe)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.off_policy.off_policy import first_update, short_refill
-from tests.fakes.off_policy import LEARNERS, Training, require_same_learner, translated
+from tests.fakes.off_policy import LEARNERS, Training, learned, require_same_learner, translated
 
 each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
 
@@ -59,10 +60,12 @@ def test_a_training_that_is_resumed_near_its_end_still_learns(library: str, algo
 
 def test_a_short_refill_is_told_with_its_reason() -> None:
     for library, setting in (("skrl", "agent.agent.learning_starts"), ("rl_games", "agent.warm_up_steps")):
-        told = short_refill(dialect_of(library, "sac"), translated("sac", library), 144, 160)
+        dialect, cfg = dialect_of(library, "sac"), translated("sac", library)
+        told = short_refill(dialect, cfg, SimpleNamespace(horizon=2, max_iterations=80), 72)  # type: ignore[arg-type]
         assert told == f"16 steps are left, so the replay memory refills for 8 steps instead of 20 ({setting})"
-        for done, steps in ((120, 160), (144, 1160), (160, 160), (2, 22)):
-            assert short_refill(dialect_of(library, "sac"), translated("sac", library), done, steps) is None
+        for done, iterations in ((60, 80), (72, 580), (80, 80), (1, 11)):
+            batch: Any = SimpleNamespace(horizon=2, max_iterations=iterations)
+            assert short_refill(dialect, cfg, batch, done) is None
 
 
 def test_no_training_that_is_resumed_updates_earlier_than_a_new_one() -> None:
@@ -92,7 +95,7 @@ def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
     resumed.go_on_from(begun)
     resumed.train()
     require_same_learner(resumed, whole)
-    assert {**begun.heard.figures, **resumed.heard.figures} == whole.heard.figures
+    assert {**learned(begun), **learned(resumed)} == learned(whole)
 
 
 @each_learner
@@ -109,6 +112,6 @@ def test_a_memory_that_still_refills_goes_on_refilling_after_another_interruptio
     begun.train()
     refilling.trainer.restore(begun.trainer.state())
     assert first_update(refilling) == 16 + 20
-    again.trainer.replay.restore_newest(begun.trainer.replay.newest())
+    again.trainer.replay.restore(begun.trainer.replay.state())
     again.trainer.restore(refilling.trainer.state())
     assert first_update(again) == 16 + 20, "counted from the first interruption"

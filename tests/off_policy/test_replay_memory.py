@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
-from ledger_lab.off_policy.replay_plan import bytes_per_transition
+from ledger_lab.training.runners.replay_plan import bytes_per_transition
 
 ENVS = 3
 COLUMNS = {
@@ -177,7 +177,7 @@ def test_a_sum_of_one_reward_is_the_transition_itself() -> None:
 def test_an_interruption_ends_sums_of_rewards() -> None:
     episodes = Episodes(steps=7)
     episodes.go(5)
-    episodes.memory = saved_and_restored(episodes.memory, 0)
+    episodes.memory = restored_from(episodes.memory)
     episodes.begin()
     episodes.go(1)
     newest_before = torch.arange(4 * ENVS, 5 * ENVS)
@@ -229,7 +229,7 @@ def test_a_restored_memory_draws_by_the_same_priorities(added: int, device: str)
     episodes.go(added)
     index, _ = episodes.memory.draw(10)
     episodes.memory.prioritize(0.5 + torch.rand(10, 1, generator=episodes.chance).to(device))
-    restored = saved_and_restored(episodes.memory, episodes.memory.oldest)
+    restored = restored_from(episodes.memory)
     for memory in (episodes.memory, restored):
         torch.manual_seed(4)
         memory.draw(50)
@@ -241,14 +241,10 @@ def test_a_restored_memory_draws_by_the_same_priorities(added: int, device: str)
     episodes.require_held()
 
 
-def saved_and_restored(memory: ReplayMemory, first: int) -> ReplayMemory:
-    """Return a new memory with the copies of another one's steps, in two parts."""
-    settled = memory.added - 1
-    middle = (first + settled) // 2
+def restored_from(memory: ReplayMemory) -> ReplayMemory:
+    """Return a new memory with what another one holds."""
     new = ReplayMemory(memory.steps, ENVS, COLUMNS, memory.device, prioritized=memory._tree is not None)
-    for begin, end in ((first, middle), (middle, settled)):
-        new.write_steps(begin, memory.copy_steps(begin, end))
-    new.restore_newest(memory.newest())
+    new.restore(memory.state())
     return new
 
 
@@ -257,7 +253,7 @@ def saved_and_restored(memory: ReplayMemory, first: int) -> ReplayMemory:
 def test_a_restored_memory_holds_the_same_and_goes_on_alike(added: int, device: str) -> None:
     episodes = Episodes(steps=7, device=device)
     episodes.go(added)
-    restored = saved_and_restored(episodes.memory, episodes.memory.oldest)
+    restored = restored_from(episodes.memory)
     episodes.require_held(restored)
     episodes.memory = restored
     episodes.go(3)
@@ -267,7 +263,7 @@ def test_a_restored_memory_holds_the_same_and_goes_on_alike(added: int, device: 
 def test_an_interruption_cuts_the_episodes_off() -> None:
     episodes = Episodes(steps=7)
     episodes.go(5)
-    episodes.memory = saved_and_restored(episodes.memory, 0)
+    episodes.memory = restored_from(episodes.memory)
     episodes.begin()
     values, _ = episodes.told[-1]
     episodes.go(1)
@@ -275,12 +271,12 @@ def test_an_interruption_cuts_the_episodes_off() -> None:
     episodes.require_held()
 
 
-def test_copies_of_another_memory_are_refused() -> None:
+def test_the_state_of_another_memory_is_refused() -> None:
     episodes = Episodes(steps=7)
     episodes.go(5)
     wider = ReplayMemory(7, ENVS, {**COLUMNS, "rewards": Column(2)}, torch.device("cpu"))
     with pytest.raises(ValueError, match="rewards of shape"):
-        wider.write_steps(0, episodes.memory.copy_steps(0, 4))
+        wider.restore(episodes.memory.state())
 
 
 def test_the_age_of_what_was_drawn_is_measured() -> None:
@@ -319,11 +315,11 @@ def test_an_error_that_is_not_finite_leaves_the_priority_as_it_was() -> None:
     episodes.go(5)
     memory = episodes.memory
     memory.draw(64)
-    before = memory.newest()["priorities"]
+    before = memory.state()["priorities"].clone()
     for broken in (float("nan"), float("inf")):
         memory.prioritize(torch.full((64, 1), broken))
-        assert torch.equal(memory.newest()["priorities"], before)
+        assert torch.equal(memory.state()["priorities"], before)
         index, _ = memory.draw(64)
         assert int(index.max()) < len(memory)
     episodes.go(1)
-    assert bool(memory.newest()["priorities"].isfinite().all())
+    assert bool(memory.state()["priorities"].isfinite().all())

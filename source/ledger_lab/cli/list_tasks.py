@@ -12,7 +12,6 @@ from ledger_lab.cli.request import ListRequest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.libraries import LIBRARIES
-from ledger_lab.mujoco_cpu.choose import physics_choices
 from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.reports import RunSummary, summarize_run
@@ -22,7 +21,7 @@ from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_packag
 from ledger_lab.training.runners.code import scoring_code
 from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.training.runners.description import describe_simulation
-from ledger_lab.training.runners.physics_engine import with_default_physics
+from ledger_lab.training.runners.physics_engine import physics_choices, with_default_physics
 from ledger_lab.training.runners.session import held_out_config, resolve_device
 from ledger_lab.units import MISSING, duration, target_share
 

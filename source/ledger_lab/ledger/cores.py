@@ -30,6 +30,11 @@ def usable_cores() -> int:
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
+def own_cores() -> int:
+    """Return how many cores this process may use: the usable ones, shared among the ranks of the machine."""
+    return max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
 def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parallel: bool = True) -> Iterator[R]:
     """Yield the results of a function for items, in order.
 

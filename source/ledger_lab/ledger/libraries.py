@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+import importlib.util
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,9 @@ LIBRARIES = {
     "skrl": Library("ledger_lab.training.runners.skrl", "skrl", (PPO, "sac", "td3"), "ledger_lab.off_policy.skrl"),
 }
 """All libraries by their names on the command line, in the order of their columns in the documentation."""
+
+if importlib.util.find_spec("ledger_lab.off_policy") is None:  # a wing that is not installed
+    LIBRARIES = {name: replace(library, algorithms=(PPO,)) for name, library in LIBRARIES.items()}
 
 
 def require_library(library: str) -> None:

@@ -5,37 +5,20 @@ So every manager-based task with settings for MuJoCo-Warp has the engine, and se
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
-from isaaclab_tasks.utils.preset_target import PresetTarget
-
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.cores import usable_cores
-from ledger_lab.panels.physics import NATIVE, physics_name
+from ledger_lab.ledger.cores import own_cores
+from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE, WARP_CHOICE, physics_choices
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
     from isaaclab.physics import PhysicsCfg
     from isaaclab_newton.physics import NewtonCfg
 
-NAME, _SETTINGS_OF = "newton_mujoco", "newton_mjwarp"
-NATIVE_CHOICE, WARP_CHOICE = f"physics={NAME}", f"physics={_SETTINGS_OF}"
-
 _COLLISIONS, _CONTACTS = "env.sim.physics.collision_cfg", "env.sim.physics.solver_cfg.use_mujoco_contacts"
 """Settings of Newton's own contacts, which MuJoCo-Warp can use."""
-
-
-def physics_choices(task: str) -> list[str]:
-    """Return the names that ``physics=NAME`` takes for a task, in alphabetical order.
-
-    Args:
-        task: Gymnasium id of a registered task.
-    """
-    presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
-    return sorted({*presets, NAME} if _SETTINGS_OF in presets else presets)
 
 
 def require_warp_settings(task: str, overrides: Sequence[str]) -> None:
@@ -49,7 +32,7 @@ def require_warp_settings(task: str, overrides: Sequence[str]) -> None:
         UserError: If the task has none, or an override would have no effect.
     """
     known = physics_choices(task)
-    if NAME not in known:
+    if NATIVE_CHOICE.partition("=")[2] not in known:
         raise UserError(
             f"{NATIVE_CHOICE}: task {task} has no {WARP_CHOICE}, whose settings it takes: choose from "
             + (", ".join(known) or "none: the task's physics is fixed")
@@ -95,16 +78,12 @@ def require_fit(env_cfg: ManagerBasedRLEnvCfg, cpu_threads: int | None) -> None:
     """Set the number of threads, and refuse what MuJoCo's C code cannot simulate here.
 
     Args:
-        env_cfg: Resolved configuration, with its device.
+        env_cfg: Resolved configuration with this physics, and with its device.
         cpu_threads: Threads that step the environments; ``None`` for all cores that the process may use.
 
     Raises:
         UserError: If the device is a GPU, the process has fewer cores, or the settings are those of other solvers.
     """
-    if physics_name(env_cfg) != NATIVE:
-        if cpu_threads is not None:
-            raise UserError(f"--cpu_threads belongs to {NATIVE_CHOICE}, and the physics is {physics_name(env_cfg)}")
-        return
     if env_cfg.sim.device != "cpu":
         raise UserError(
             f"{NATIVE_CHOICE} runs on the CPU, and the device is {env_cfg.sim.device}: give --device cpu, or choose "
@@ -132,9 +111,3 @@ def require_fit(env_cfg: ManagerBasedRLEnvCfg, cpu_threads: int | None) -> None:
             "env.sim.physics.deterministic: MuJoCo finds its contacts itself, and repeats bit for bit. Or choose "
             f"{WARP_CHOICE}"
         )
-
-
-def own_cores() -> int:
-    """Return how many cores this process may use: the usable ones, shared among the ranks of the machine."""
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, usable_cores() // ranks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from newton.solvers import SolverMuJoCo
 
-from ledger_lab.mujoco_cpu.choose import own_cores
+from ledger_lab.ledger.cores import own_cores
 from ledger_lab.mujoco_cpu.step import Stepper
 from ledger_lab.mujoco_cpu.threads import divide_launches
 

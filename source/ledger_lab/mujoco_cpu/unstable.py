@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import warp as wp
 
-from ledger_lab.panels.physics import NATIVE, physics_name
-
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
@@ -46,14 +44,11 @@ class Unstable:
 
 @contextmanager
 def ended_when_unstable(env: ManagerBasedRLEnv) -> Iterator[None]:
-    """End the episodes of unstable environments, within the context, where the physics can tell.
+    """End the episodes of unstable environments within the context.
 
     Args:
-        env: The environment, as ``gym.make`` returns it.
+        env: An environment with the physics ``newton/mujoco``, as ``gym.make`` returns it.
     """
-    if physics_name(env.unwrapped.cfg) != NATIVE:
-        yield
-        return
     manager, unstable = env.unwrapped.termination_manager, Unstable(env)
     compute = manager.compute
 
@@ -70,16 +65,3 @@ def ended_when_unstable(env: ManagerBasedRLEnv) -> Iterator[None]:
         yield
     finally:
         del manager.compute, manager.unstable
-
-
-def unstable_environments(env: ManagerBasedRLEnv) -> torch.Tensor | None:
-    """Return which environments became unstable in the last step; ``None`` if the physics cannot tell.
-
-    Args:
-        env: The environment, within :func:`ended_when_unstable`.
-
-    Returns:
-        Boolean tensor of shape (num_envs,).
-    """
-    unstable: Unstable | None = getattr(env.unwrapped.termination_manager, "unstable", None)
-    return None if unstable is None else unstable.last

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ledger_lab.tasks.recipes import Dialect
     from ledger_lab.training.runners.adapter import BatchPlan
 
-REFILLS = "the replay memory is not saved, and refills"
-"""Why a training that was interrupted differs from an uninterrupted one."""
 FIRST_UPDATE, RANDOM_STEPS = "first_update", "random_steps"
 """Parts of a state: the steps of each environment before the first update, and those with random actions."""
 
@@ -70,25 +68,21 @@ def first_update(warm_up_steps: int, done: int, steps: int) -> int:
     return max(warm_up_steps, done + min(warm_up_steps, (steps - done) // 2))
 
 
-def short_refill(
-    dialect: Dialect,
-    agent_cfg: Any,  # noqa: ANN401 - the library's own type
-    done: int,
-    steps: int,
-) -> str | None:
+def short_refill(dialect: Dialect, agent_cfg: Any, batch: BatchPlan, iterations: int) -> str | None:  # noqa: ANN401 - the library's own type
     """Tell why an empty replay memory refills for fewer steps than a new training would fill it.
 
     Args:
         dialect: The library and the algorithm.
         agent_cfg: The library's configuration.
-        done: Steps before the interruption.
-        steps: Steps of the whole training.
+        batch: The arithmetic of the updates.
+        iterations: Iterations before the interruption.
 
     Returns:
         A sentence without a full stop; ``None`` if it does not, if the first update comes as in a new training, or if
         nothing is left to train.
     """
     setting = dialect.overrides["warm_up_steps"]
+    done, steps = iterations * batch.horizon, batch.max_iterations * batch.horizon
     usual, left = read_setting(agent_cfg, setting), steps - done
     first = first_update(usual, done, steps)
     if first in (usual, done + usual) or not left:

@@ -10,14 +10,10 @@ from typing import Any
 import torch
 
 from ledger_lab.off_policy.priority_tree import PriorityTree
-from ledger_lab.off_policy.replay_plan import index_bytes
+from ledger_lab.training.runners.replay_plan import index_bytes
 
-_CUT = "cut_off"
-"""Whether the episode of a transition was cut off, in copies of steps."""
 _REWARDS, _TERMINATED = "rewards", "terminated"
 """Columns that sums of several rewards need."""
-_PRIORITIES, _LARGEST = "priorities", "largest_priority"
-"""Parts of a saved newest step."""
 _EXPONENT, _CORRECTION = 0.6, 0.4
 """Exponents of priorities and of weights, of Schaul et al. 2016 (arXiv:1511.05952). There, that of the weights rises to
 1 at the end of the training. Here it stays, because the length of a training must not change what is learned."""
@@ -129,16 +125,6 @@ class ReplayMemory:
         """Memory that it takes [B]."""
         tree = 0 if self._tree is None else self._tree.nbytes
         return tree + sum(table.nbytes for table in (*self._tables.values(), self._next))
-
-    @property
-    def priority_bytes(self) -> int:
-        """Size of a copy of all priorities [B]; 0 if there are none."""
-        return 0 if self._tree is None else self._tree.priorities.nbytes
-
-    @property
-    def saved_step_bytes(self) -> int:
-        """Size of a copy of one step [B]."""
-        return self.num_envs * (1 + sum(column.size * column.dtype.itemsize for column in self._columns.values()))
 
     def add(self, values: Mapping[str, torch.Tensor], following: Mapping[str, torch.Tensor]) -> None:
         """Add a step of all environments.
@@ -254,88 +240,35 @@ class ReplayMemory:
         ages = ((self._drawn_at - 1) % self.steps - self._drawn // self.num_envs) % self.steps
         return float(ages.double().mean())
 
-    def copy_steps(self, first: int, last: int) -> dict[str, torch.Tensor]:
-        """Return copies of steps on the CPU, for :meth:`write_steps`.
+    def state(self) -> dict[str, Any]:
+        """Return all that it holds, for :meth:`restore`."""
+        state: dict[str, Any] = {"added": self.added, "tables": self._tables, "next": self._next}
+        if self._tree is not None:
+            state |= {"priorities": self._tree.priorities, "largest": self._largest}
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what another memory held.
 
         Args:
-            first: Number of the first step, at least :attr:`oldest`.
-            last: Number of the step after the last one, below :attr:`added`: the newest step may still be cut off.
-        """
-        spans = self._spans(first, last)
-        copies = {name: torch.cat([table[rows].cpu() for rows in spans]) for name, table in self._tables.items()}
-        return {**copies, _CUT: torch.cat([(self._next[rows] == self._own(rows)).cpu() for rows in spans])}
-
-    def write_steps(self, first: int, copies: Mapping[str, torch.Tensor]) -> None:
-        """Write copies of steps to where they were.
-
-        Args:
-            first: Number of the first step.
-            copies: Result of :meth:`copy_steps` of a memory with the same columns, without steps that are now older
-                than :attr:`oldest`.
+            state: Result of :meth:`state` of a memory with the same columns.
 
         Raises:
-            ValueError: If the columns differ.
+            KeyError: If a column or the priorities are missing.
+            ValueError: If a column has another shape or type.
         """
-        steps = len(copies[_CUT])
+        tables = {name: state["tables"][name] for name in self._tables}
+        priorities = None if self._tree is None else state["priorities"]
         for name, table in self._tables.items():
-            if (copy := copies[name]).shape != (steps, *table.shape[1:]) or copy.dtype != table.dtype:
-                raise ValueError(f"{name} of shape {tuple(copy.shape)} and {copy.dtype}: another replay memory's")
-        done = 0
-        for rows in self._spans(first, first + steps):
-            part = slice(done, done := done + rows.stop - rows.start)
-            for name, table in self._tables.items():
-                table[rows].copy_(copies[name][part])
-            own = self._own(rows)
-            after = (own + self.num_envs) % (self.steps * self.num_envs)
-            self._next[rows] = torch.where(copies[_CUT][part].to(self.device), own, after)
-
-    def newest(self) -> dict[str, Any]:
-        """Return what changes after a step was written, as copies on the CPU.
-
-        Returns:
-            The count of added steps, the newest step, its next observations, and the priorities of all transitions.
-        """
-        row = (self.added - 1) % self.steps
-        newest: dict[str, Any] = {
-            "added": self.added,
-            "values": {name: table[row].cpu().clone() for name, table in self._tables.items()},
-            "following": {name: self._tables[name][-1].cpu().clone() for name in self._observed()},
-        }
-        if self._tree is not None:
-            newest[_PRIORITIES] = self._tree.priorities.cpu().clone()
-            newest[_LARGEST] = self._largest.cpu().clone()
-        return newest
-
-    def restore_newest(self, newest: Mapping[str, Any]) -> None:
-        """Restore the count of added steps and the newest step. Write the other steps before.
-
-        Args:
-            newest: Result of :meth:`newest` of a memory with the same columns.
-        """
-        self.added = newest["added"]
-        row = (self.added - 1) % self.steps
-        for name, value in newest["values"].items():
-            self._tables[name][row].copy_(value)
-        for name, value in newest["following"].items():
-            self._tables[name][-1].copy_(value)
-        self._next[row] = self._index_of(self.steps)
-        if self._tree is not None:
-            self._tree.set_range(0, self.steps * self.num_envs, newest[_PRIORITIES].to(self.device))
-            self._largest = newest[_LARGEST].to(self.device)
-
-    def _observed(self) -> list[str]:
-        """Return the columns with observations."""
-        return [name for name, column in self._columns.items() if column.observed]
-
-    def _spans(self, first: int, last: int) -> list[slice]:
-        """Return the rows of steps, in the order of the steps: one span, or two around the end of the ring."""
-        begin, end = first % self.steps, first % self.steps + last - first
-        return [slice(begin, min(end, self.steps)), *([slice(0, end - self.steps)] if end > self.steps else [])]
-
-    def _own(self, rows: slice) -> torch.Tensor:
-        """Return the indices of the transitions in rows, of shape (rows, num_envs)."""
-        begin, end = rows.start * self.num_envs, rows.stop * self.num_envs
-        return torch.arange(begin, end, dtype=self._next.dtype, device=self.device).view(-1, self.num_envs)
+            if (held := tables[name]).shape != table.shape or held.dtype != table.dtype:
+                raise ValueError(f"{name} of shape {tuple(held.shape)} and {held.dtype}: another replay memory's")
+        for name, table in self._tables.items():
+            table.copy_(tables[name])
+        self._next.copy_(state["next"])
+        self.added = state["added"]
+        if self._tree is not None and priorities is not None:
+            self._tree.set_range(0, self.steps * self.num_envs, priorities.to(self.device))
+            self._largest = state["largest"].to(self.device)
 
     def _index_of(self, row: int) -> torch.Tensor:
         """Return the index of each environment's transition in a row."""

@@ -38,8 +38,7 @@ from ledger_lab.training.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.training.runners.code import changed_code, code_sha256, policy_code, scoring_code
 from ledger_lab.training.runners.configs import require_values, resolve_configs
 from ledger_lab.training.runners.description import describe_simulation
-from ledger_lab.training.runners.memory import require_memory
-from ledger_lab.training.runners.physics_engine import with_default_physics
+from ledger_lab.training.runners.physics_engine import require_memory, with_default_physics
 from ledger_lab.training.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.training.runners.session import (
     gpu_model,

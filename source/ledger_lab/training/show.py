@@ -23,8 +23,8 @@ from ledger_lab.units import counted, percent
 
 if TYPE_CHECKING:
     from ledger_lab.off_policy.replay_memory import ReplayMemory
-    from ledger_lab.off_policy.saved_replay import SavedReplay
     from ledger_lab.training.plan import TrainPlan
+    from ledger_lab.training.saved_replay import SavedReplay
 
 
 def describe_batch(plan: TrainPlan) -> str:

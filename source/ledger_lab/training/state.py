@@ -15,17 +15,16 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256, remove, whole_file
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
 from ledger_lab.ledger.meters import Phase, PhaseClock
-from ledger_lab.off_policy.off_policy import short_refill
-from ledger_lab.off_policy.saved_replay import SavedReplay, remove_saved_replay
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.request import STATE_AT_LATEST_S
 from ledger_lab.training.resume import Resumption, require_whole
 from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup
+from ledger_lab.training.saved_replay import SavedReplay, remove_saved_replay
 from ledger_lab.training.simulation_state import SimulationState
 
-_FORMAT = 3
+_FORMAT = 4
 """Format of the file. Files of earlier versions have no number."""
 
 
@@ -66,8 +65,7 @@ class StateKeeper:
         if plan.request.save_replay:
             if trainer.replay is None or plan.batch.replay is None:
                 raise UserError(f"--save_replay: {plan.adapter.library} cannot save its replay memory: leave it out")
-            steps_between = self._every * plan.batch.horizon or math.inf
-            self.replay = SavedReplay(trainer.replay, plan.run_dir, plan.attempt, steps_between)
+            self.replay = SavedReplay(trainer.replay, plan.run_dir, plan.attempt)
             self.replay.require_disk_space(plan.batch.replay.setting)
         self._trainer, self._simulation, self._judge = trainer, simulation, judge
         self._append, self._clock = append, clock
@@ -156,9 +154,10 @@ class StateKeeper:
         troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
         if self._judge is not None:
             self._judge.resume(mine["judge"], resumed.results)
-        refill = self._trainer.inexact if self.replay is None else None
-        refills += [] if refill is None else [refill]
-        reasons = [*resumed.reasons, *refills, *troubles, *self._short_refill(saved.iteration)]
+        if self._trainer.replay is not None and self.replay is None:
+            refills.append("the replay memory is not saved, and refills")
+        short = self._trainer.short_refill(saved.iteration)
+        reasons = [*resumed.reasons, *refills, *troubles, *([] if short is None else [short])]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -175,20 +174,11 @@ class StateKeeper:
         self._last, self._last_s = saved.iteration, time.monotonic()
         return reasons
 
-    def _short_refill(self, iteration: int) -> list[str]:
-        """Return why an empty replay memory refills for fewer steps than usual; empty if it does not."""
-        if self._trainer.replay is None or len(self._trainer.replay):
-            return []
-        batch = self._plan.batch
-        done, steps = iteration * batch.horizon, batch.max_iterations * batch.horizon
-        reason = short_refill(self._plan.adapter.dialect, self._plan.agent_cfg, done, steps)
-        return [] if reason is None else [reason]
-
     def _save(self, iterations: int, env_steps: int) -> None:
         """Write the file. It holds the learner, which is equal in all processes, and the simulation of each process.
 
         The row is written before the file gets its name, so the ledger always knows the file of that name. A saved
-        replay memory has files of its own: the new ones are written before, and the old ones are removed after it.
+        replay memory has a file of its own: the new one is written before, and the old one is removed after it.
         """
         part = io.BytesIO()
         judged = None if self._judge is None else self._judge.state()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +30,6 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the context of an environment on an emulated GPU, whose closing fails."""
     monkeypatch.setattr(session.gym, "make", lambda task, cfg: SimpleNamespace(close=failing("Warp CUDA error 700")))
     monkeypatch.setattr(session, "import_environment", lambda cfg: None)
-    monkeypatch.setattr(session, "ended_when_unstable", nullcontext)
     cfg: Any = SimpleNamespace(scene=SimpleNamespace(), sim=SimpleNamespace(device="cuda:0", physics=None))
     return lambda: session.environment("Task", cfg)
 

@@ -26,9 +26,9 @@ def changed(**fields: object) -> Any:  # noqa: ANN401 - the library's own type
 
 
 def adapter() -> Any:
-    from ledger_lab.training.runners.adapter import load_adapter
+    from ledger_lab.training.runners.adapter import load_spare_a_passer
 
-    return load_adapter("rsl_rl")
+    return load_spare_a_passer("rsl_rl")
 
 
 def test_settings_that_contradict_the_declaration_are_refused() -> None:
@@ -72,7 +72,7 @@ def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
     from rsl_rl.storage import RolloutStorage
     from tensordict import TensorDict
 
-    from ledger_lab.training.runners.rsl_rl.adapter import _adapt
+    from ledger_lab.training.runners.rsl_rl.adapter import _spare_a_pass
 
     def mirrored(env: object, obs: TensorDict | None, actions: torch.Tensor | None) -> tuple[Any, Any]:
         """Return samples and their images, in which all numbers have the other sign."""
@@ -86,7 +86,7 @@ def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
     symmetry = Symmetry(object(), mirrored, use_data_augmentation=True)
     ours = Symmetry(object(), mirrored, use_data_augmentation=True)
     for kind, changed_ in ((actor, ours), (SimpleNamespace(distribution=actor.distribution), symmetry)):
-        _adapt(SimpleNamespace(symmetry=changed_, actor=kind, rnd=None), 6)  # type: ignore[arg-type]
+        _spare_a_pass(SimpleNamespace(symmetry=changed_, actor=kind))  # type: ignore[arg-type]
     batch = RolloutStorage.Batch(observations=mirrored(None, seen, None)[0])
     actor(batch.observations, stochastic_output=True)
     passes: list[object] = []
@@ -95,31 +95,3 @@ def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
     assert not passes and not found.requires_grad
     assert torch.equal(found, symmetry.compute_loss(actor, batch, 6)) and found > 0.0
     assert passes, "of an actor that is not the library's own, nothing is known"
-
-
-def test_the_running_sums_of_normalized_curiosity_rewards_are_carried_over() -> None:
-    import torch
-    from rsl_rl.modules.normalization import EmpiricalDiscountedVariationNormalization as Normalization
-
-    from ledger_lab.training.runners.rsl_rl.adapter import RslRlTrainer, _adapt
-
-    def normalizer() -> Normalization:
-        return Normalization(shape=[])
-
-    rewards = torch.rand(5, 4, generator=torch.Generator().manual_seed(1))
-    library, ours, resumed = normalizer(), normalizer(), normalizer()
-    alg = SimpleNamespace(
-        actor=SimpleNamespace(is_recurrent=False), critic=SimpleNamespace(is_recurrent=False), symmetry=None,
-        rnd=SimpleNamespace(reward_normalizer=ours), device="cpu",
-    )  # fmt: skip
-    _adapt(alg, 4)  # type: ignore[arg-type]
-    assert ours.disc_avg.avg is not None, "it exists before it is restored"
-    for each in rewards[:3]:
-        assert torch.equal(library(each), ours(each)), "zeros change nothing"
-    resumed.load_state_dict(ours.state_dict())
-    resumed.disc_avg.avg = ours.disc_avg.avg
-    assert torch.equal(library(rewards[3]), resumed(rewards[3]))
-
-    trainer: Any = object.__new__(RslRlTrainer)
-    trainer._runner = SimpleNamespace(alg=alg, logger=object())
-    assert (ours.disc_avg, ["avg"]) in trainer.carried()

@@ -84,12 +84,9 @@ def test_only_the_learner_has_several_threads(library: str, tmp_path: Path) -> N
 
 
 def test_an_environment_on_the_cpu_leaves_torch_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contextlib import nullcontext
-
     from ledger_lab.training.runners import session
 
     monkeypatch.setattr(session, "import_environment", lambda cfg: None)
-    monkeypatch.setattr(session, "ended_when_unstable", lambda env: nullcontext())
     monkeypatch.setattr(session.gym, "make", lambda task, cfg: SimpleNamespace(close=lambda: None))
     cfg = SimpleNamespace(scene=SimpleNamespace(), sim=SimpleNamespace(device="cpu", physics=None))
     with torch_threads(2):

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ledger_lab.ledger import UNSTABLE
-from ledger_lab.mujoco_cpu.unstable import unstable_environments
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+
+def unstable_environments(env: ManagerBasedRLEnv) -> torch.Tensor | None:
+    """Return which environments became unstable in the last step; ``None`` if the physics engine does not tell.
+
+    An engine that tells keeps them in ``last`` of an attribute ``unstable`` of the termination manager.
+
+    Args:
+        env: The environment, as ``gym.make`` returns it.
+
+    Returns:
+        Boolean tensor of shape (num_envs,).
+    """
+    unstable: Any = getattr(env.unwrapped.termination_manager, "unstable", None)
+    return None if unstable is None else unstable.last
 
 
 class EpisodeEndings:

@@ -30,14 +30,13 @@ from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.off_policy.off_policy import (
     FIRST_UPDATE,
     RANDOM_STEPS,
-    REFILLS,
     first_update,
     require_bound,
     require_continuous,
     require_one_process,
     require_room,
+    short_refill,
 )
-from ledger_lab.off_policy.replay_plan import FLOAT_BYTES, ReplayPlan
 from ledger_lab.off_policy.rl_games.memory import RlGamesMemory
 from ledger_lab.off_policy.rl_games.sac_dialect import DIALECT, LOG_STD_BOUNDS, STEPS
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
@@ -47,6 +46,7 @@ from ledger_lab.training.runners.acting_module import ActingModule
 from ledger_lab.training.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.training.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.training.runners.recorded_calls import recorded_calls
+from ledger_lab.training.runners.replay_plan import FLOAT_BYTES, ReplayPlan
 from ledger_lab.training.runners.rl_games.adapter import RlGamesAdapter
 from ledger_lab.training.runners.rl_games.loop import RlGamesLoop
 
@@ -68,10 +68,6 @@ class SacTrainer(RlGamesLoop):
 
     An iteration is one call of the library's ``train_epoch``, in ``num_steps_per_episode`` environment steps.
     """
-
-    inexact = REFILLS
-    sums: ClassVar[list[str]] = ["current_rewards", "current_lengths", "dones"]
-    means: ClassVar[list[str]] = ["game_rewards", "game_lengths"]
 
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build the algorithm."""
@@ -142,7 +138,6 @@ class SacTrainer(RlGamesLoop):
         algo.set_full_state_weights(dict(state))
         with torch.no_grad():
             algo.log_alpha.copy_(state[_TEMPERATURE])
-        self._keep_tensors()
         if len(algo.replay_buffer.replay):
             self._random_steps = state.get(RANDOM_STEPS, self._random_steps)
             self._first_update = state.get(FIRST_UPDATE, self._first_update)  # later, if the memory has refilled
@@ -151,6 +146,11 @@ class SacTrainer(RlGamesLoop):
             steps = self._batch.max_iterations * self._batch.horizon
             self._random_steps = 0
             self._first_update = first_update(self._first_update, done, steps)
+
+    def short_refill(self, iterations: int) -> str | None:
+        """Tell why the empty memory refills for fewer steps than usual."""
+        filled = len(self._algo.replay_buffer.replay) > 0
+        return None if filled else short_refill(DIALECT, self._agent_cfg, self._batch, iterations)
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""

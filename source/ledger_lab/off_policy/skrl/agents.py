@@ -22,12 +22,12 @@ from skrl.agents.torch.sac import SAC
 from skrl.agents.torch.td3 import TD3
 from skrl.models.torch import Model
 
+from ledger_lab.off_policy.reward_scale import RewardScale
 from ledger_lab.off_policy.skrl.critics import CategoricalCritics, Critics, Estimate, MeanCritics
 from ledger_lab.off_policy.skrl.memory import DISCOUNTS, WEIGHTS
 from ledger_lab.off_policy.skrl.off_policy_dialect import TARGET
+from ledger_lab.off_policy.skrl.options import Options
 from ledger_lab.off_policy.value_distribution import ValueDistribution
-from ledger_lab.training.runners.reward_scale import RewardScale
-from ledger_lab.training.runners.skrl.options import Options
 
 REWARD_SCALE = "reward_scale"
 """Name of the scale of the rewards, as an attribute and in checkpoints."""

@@ -17,30 +17,32 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.cores import own_cores
 from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.probes import Part
-from ledger_lab.mujoco_cpu.choose import own_cores
 from ledger_lab.off_policy.off_policy import (
     FIRST_UPDATE,
     RANDOM_STEPS,
-    REFILLS,
     first_update,
     require_bound,
     require_continuous,
     require_room,
+    short_refill,
 )
-from ledger_lab.off_policy.replay_plan import ReplayPlan
+from ledger_lab.off_policy.overlap import Overlap, require_cpu
 from ledger_lab.off_policy.skrl.agents import AGENTS, REWARD_SCALE
 from ledger_lab.off_policy.skrl.memory import SkrlMemory, columns_of
+from ledger_lab.off_policy.skrl.networks import extend, fitting_networks, require_outputs, see_symlog
 from ledger_lab.off_policy.skrl.off_policy_dialect import CRITICS, TARGET
+from ledger_lab.off_policy.skrl.options import Options
 from ledger_lab.off_policy.skrl.squashed import squashed
 from ledger_lab.off_policy.skrl.td3_dialect import POLICIES
 from ledger_lab.training.runners.acting_module import ActingModule
 from ledger_lab.training.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.training.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.training.runners.overlap import Overlap, require_cpu
 from ledger_lab.training.runners.recorded_calls import episode_means, largest_norm
+from ledger_lab.training.runners.replay_plan import ReplayPlan
 from ledger_lab.training.runners.skrl.adapter import (
     Components,
     IsaacLabWrapper,
@@ -50,8 +52,6 @@ from ledger_lab.training.runners.skrl.adapter import (
     inputs_of,
 )
 from ledger_lab.training.runners.skrl.configuration import REPLAY_CLASS, require_replay, require_trainable
-from ledger_lab.training.runners.skrl.networks import extend, fitting_networks, require_outputs, see_symlog
-from ledger_lab.training.runners.skrl.options import Options
 from ledger_lab.training.runners.threads import Threads
 
 if TYPE_CHECKING:
@@ -124,7 +124,6 @@ class ReplayComponents(Components):
 class OffPolicyTrainer(SkrlTrainer):
     """SKRL's own training loop, with a replay memory."""
 
-    inexact = REFILLS
     components = ReplayComponents
     dialect: ClassVar[Dialect]
     """Names of the library and of the algorithm."""
@@ -182,11 +181,6 @@ class OffPolicyTrainer(SkrlTrainer):
         critics = Options.of(self._agent_cfg, self.dialect).critic_roles
         load_networks(parts, checkpoint, self.dialect.title, behind=dict.fromkeys(critics, actions))
 
-    def carried(self) -> list[tuple[object, list[str]]]:
-        """Return also the sums of rewards of running episodes, if they scale the rewards."""
-        scale = getattr(self._agent, REWARD_SCALE, None)  # the library's own agents have none
-        return [*super().carried(), *([] if scale is None else [(scale, ["returns"])])]
-
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, the completed iterations, and what this class adds."""
         own = {} if self._overlap is None else {_OVERLAP: self._overlap.state()}
@@ -207,6 +201,11 @@ class OffPolicyTrainer(SkrlTrainer):
             steps = self._batch.max_iterations * self._batch.horizon
             cfg.learning_starts = first_update(cfg.learning_starts, done, steps)  # the library counts over all attempts
             cfg.random_timesteps = self._random_steps = 0
+
+    def short_refill(self, iterations: int) -> str | None:
+        """Tell why the empty memory refills for fewer steps than usual."""
+        filled = len(self._agent.memory) > 0
+        return None if filled else short_refill(self.dialect, self._agent_cfg, self._batch, iterations)
 
     def averaging(self) -> None:
         """Return ``None``: critics and policy have separate losses, so there is no single gradient to measure."""

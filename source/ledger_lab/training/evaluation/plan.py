@@ -29,8 +29,7 @@ from ledger_lab.training.evaluation.score import Simulation
 from ledger_lab.training.runners.code import scoring_code
 from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.training.runners.description import describe_simulation
-from ledger_lab.training.runners.memory import require_memory
-from ledger_lab.training.runners.physics_engine import changed_overrides
+from ledger_lab.training.runners.physics_engine import changed_overrides, require_memory
 from ledger_lab.training.runners.session import held_out_config, require_runtime, resolve_device
 
 if TYPE_CHECKING:

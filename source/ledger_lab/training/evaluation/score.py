@@ -20,7 +20,7 @@ from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import Candidate, require_recorded_hash
 from ledger_lab.training.runners.cpu_graphs import recorded_physics
-from ledger_lab.training.runners.memory import fitting_environments
+from ledger_lab.training.runners.physics_engine import fitting_environments
 from ledger_lab.training.runners.session import environment, held_out_config
 from ledger_lab.units import counted
 
@@ -87,7 +87,7 @@ def score_checkpoints(
         require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
     episodes = len(panel.episodes)
     most = MAX_SLOTS
-    if (fitting := fitting_environments(simulation.task, simulation.env_cfg, cautious=True)) is not None:
+    if (fitting := fitting_environments(simulation.task, simulation.env_cfg)) is not None:
         most = min(most, fitting)
     places = min(len(candidates), max(1, most // episodes))
     rounds = -(-len(candidates) // places)

@@ -13,10 +13,9 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger.libraries import algorithm_of, module_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
-from ledger_lab.off_policy.replay_plan import ReplayPlan
 from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
-from ledger_lab.training.runners.lean_imports import functions_compiled_later, postpone_compiler
+from ledger_lab.training.runners.replay_plan import ReplayPlan
 from ledger_lab.training.runners.threads import Threads, in_threads
 
 if TYPE_CHECKING:
@@ -139,11 +138,8 @@ class Trainer(ABC):
 
     suffix = ".pt"
     """Suffix of checkpoints."""
-    inexact: ClassVar[str | None] = None
-    """Why a training that goes on from :meth:`state` alone differs from an uninterrupted one; ``None`` if it does
-    not."""
     replay: ReplayMemory | None = None
-    """The replay memory, which is not part of :meth:`state`. With it, the training does not differ."""
+    """The replay memory, which is not part of :meth:`state`; ``None`` if the learner has none."""
     entropy_target: float | None = None
     """Entropy per action that the learner aims at, of actions as shares of their bound [nat]; ``None`` if it aims at
     none."""
@@ -248,21 +244,22 @@ class Trainer(ABC):
         """Load a state. Call it before :meth:`train`, which then trains the remaining iterations.
 
         If no iterations remain, :meth:`train` returns at once, and :meth:`save` returns the last checkpoint. If the
-        replay memory is restored, too, restore it before. Otherwise it is empty, and refills for
-        :func:`~ledger_lab.off_policy.off_policy.first_update`.
+        replay memory is restored, too, restore it before. Otherwise it is empty, and refills.
 
         Args:
             state: Result of :meth:`state` of a trainer with the same configuration.
         """
 
-    @abstractmethod
-    def carried(self) -> Sequence[tuple[object, Sequence[str]]] | None:
-        """Return where the loop keeps data from step to step, such as the returns of running episodes.
+    def short_refill(self, iterations: int) -> str | None:
+        """Tell why an empty replay memory refills for fewer steps than usual.
+
+        Args:
+            iterations: Iterations before the interruption.
 
         Returns:
-            Objects, each with the names of its attributes to save and restore with the simulation. ``None`` if the loop
-            cannot continue in the middle of episodes, because its networks are recurrent.
+            A sentence without a full stop; ``None`` if it does not, or there is none.
         """
+        return None
 
     def averaging(self) -> GradientAveraging | None:
         """Return where the loop averages the gradients of all processes.
@@ -414,7 +411,5 @@ def load_adapter(library: str, agent: str | None = None) -> Adapter:
         UserError: If the library is unknown.
     """
     require_library(library)
-    postpone_compiler()
-    with functions_compiled_later():
-        adapter: Adapter = module_of(library, algorithm_of(library, agent), "adapter").ADAPTER
+    adapter: Adapter = module_of(library, algorithm_of(library, agent), "adapter").ADAPTER
     return adapter

@@ -20,12 +20,13 @@ from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 
 from ledger_lab.errors import UserError, first_line, nearest, place_of
-from ledger_lab.mujoco_cpu.choose import NATIVE_CHOICE, WARP_CHOICE, native_physics, require_warp_settings
 from ledger_lab.tasks.assets.ground_plane import use_local_ground
 from ledger_lab.tasks.recipes.settings import ABSENT, children, follow
 from ledger_lab.tasks.registry import task_package
 from ledger_lab.training.runners.adapter import Adapter, load_adapter
+from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE, WARP_CHOICE
 from ledger_lab.training.runners.plain_config import plain_config
+from ledger_lab.wings import required_part, wing_part
 
 _SELECTORS = ("physics", "renderer", "presets")
 _ELSEWHERE = {
@@ -54,9 +55,9 @@ def resolve_configs(
         UserError: If an override matches nothing or has the wrong type, or the code of a configuration fails.
     """
     agent_key = agent or f"{library}_cfg_entry_point"
-    native = NATIVE_CHOICE in overrides
-    if native:
-        require_warp_settings(task, overrides)
+    native_physics = wing_part("native physics") if NATIVE_CHOICE in overrides else None
+    if native_physics is not None:
+        required_part("native overrides")(task, overrides)
         overrides = [WARP_CHOICE if override == NATIVE_CHOICE else override for override in overrides]
     plain = {"env": _load(task, "env_cfg_entry_point"), "agent": _load(task, agent_key)}
     choices = [override for override in overrides if _is_choice(override, task, plain)]
@@ -75,7 +76,7 @@ def resolve_configs(
             f"task {task} is not manager-based: choose a manager-based task, because a panel needs the managers to see "
             "how an episode ends"
         )
-    if native:
+    if native_physics is not None:
         env_cfg.sim.physics = native_physics(env_cfg.sim.physics)
     use_local_ground(env_cfg)
     return env_cfg, agent_cfg

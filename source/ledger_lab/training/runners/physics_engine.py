@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 
-from ledger_lab.mujoco_cpu.choose import NATIVE_CHOICE, physics_choices
+from ledger_lab.panels.physics import NATIVE, physics_name
 from ledger_lab.tasks.registry import task_package
+from ledger_lab.wings import required_part, wing_part
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnvCfg
+
+_NATIVE, _WARP = "newton_mujoco", "newton_mjwarp"
+NATIVE_CHOICE, WARP_CHOICE = f"physics={_NATIVE}", f"physics={_WARP}"
+"""Overrides that choose MuJoCo's C code, which is a wing, and MuJoCo-Warp, whose settings it takes."""
 
 _PACK = "ledger_lab"
 """The package whose tasks use MuJoCo's C code on a CPU, unless the user chooses another physics engine."""
@@ -16,20 +26,31 @@ _PHYSICS_CHOICES = ("physics", "env.sim.physics")
 """Overrides that choose a physics engine and nothing else."""
 
 
+def physics_choices(task: str) -> list[str]:
+    """Return the names that ``physics=NAME`` takes for a task, in alphabetical order.
+
+    Args:
+        task: Gymnasium id of a registered task.
+    """
+    presets = (enumerate_task_presets(task) or {}).get(PresetTarget.PHYSICS, [])
+    native = _WARP in presets and wing_part("native physics") is not None
+    return sorted({*presets, _NATIVE} if native else presets)
+
+
 def with_default_physics(task: str, overrides: Sequence[str], device: str) -> tuple[str, ...]:
     """Return the overrides of a new run. If LedgerLab chooses the physics engine, they contain this choice.
 
-    For tasks of this package on a CPU, the physics engine is MuJoCo's C code. In all other cases, the configuration of
-    the task decides; for tasks of this package, that is MuJoCo-Warp. A run declares its overrides, so every program
-    that loads the run uses the same physics engine. Earlier versions of LedgerLab did not add this choice, so their
-    runs keep the default of the task.
+    For tasks of this package on a CPU, the physics engine is MuJoCo's C code, if it is installed. In all other cases,
+    the configuration of the task decides; for tasks of this package, that is MuJoCo-Warp. A run declares its overrides,
+    so every program that loads the run uses the same physics engine.
 
     Args:
         task: Gymnasium id of a registered task.
         overrides: Hydra overrides.
         device: ``cpu`` or ``cuda:N``.
     """
-    if device != "cpu" or task_package(task) != _PACK or _chooses_physics(task, overrides):
+    ours = device == "cpu" and task_package(task) == _PACK and wing_part("native physics") is not None
+    if not ours or _chooses_physics(task, overrides):
         return tuple(overrides)
     return (NATIVE_CHOICE, *overrides)
 
@@ -43,6 +64,34 @@ def _chooses_physics(task: str, overrides: Sequence[str]) -> bool:
         if key == "presets" and {*value.split(",")} & {*physics_choices(task), *PresetTarget.PHYSICS.legacy_aliases}:
             return True
     return False
+
+
+def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1) -> None:
+    """Refuse environments that do not fit into the memory of this machine, if the needs of the engine are known.
+
+    Args:
+        task: Gymnasium id.
+        env_cfg: Resolved configuration, with all environments of a process, held-out slots included.
+        processes: Processes on this machine.
+
+    Raises:
+        UserError: If they need more than the process can still take.
+    """
+    if physics_name(env_cfg) == NATIVE:
+        required_part("native memory")(task, env_cfg, processes)
+
+
+def fitting_environments(task: str, env_cfg: ManagerBasedRLEnvCfg) -> int | None:
+    """Return for how many environments, held-out slots included, there surely is memory; ``None`` if unknown.
+
+    Args:
+        task: Gymnasium id.
+        env_cfg: Resolved configuration.
+    """
+    if physics_name(env_cfg) != NATIVE:
+        return None
+    number: int = required_part("native room")(task, env_cfg, cautious=True)
+    return number
 
 
 def changed_overrides(declared: Sequence[str], overrides: Sequence[str]) -> list[str]:

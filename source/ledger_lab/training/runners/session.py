@@ -22,18 +22,18 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from ledger_lab.errors import FirstErrorStack, UserError, first_line
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.endings import is_device_fault, status_of
-from ledger_lab.mujoco_cpu.choose import require_fit
-from ledger_lab.mujoco_cpu.unstable import ended_when_unstable
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
 from ledger_lab.panels.parameter_rows import remembered_parameters
-from ledger_lab.panels.physics import is_newton, physics_name
+from ledger_lab.panels.physics import NATIVE, is_newton, physics_name
 from ledger_lab.panels.replays import least_replays
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.tasks.assets.check import require_assets
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners.lean_imports import import_environment
 from ledger_lab.training.runners.ovphysx_rays import ordered_rays
+from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE
 from ledger_lab.training.runners.threads import torch_threads
+from ledger_lab.wings import required_part
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
@@ -84,7 +84,7 @@ def require_runtime(
     Args:
         env_cfg: Resolved configuration; its automatic choices are replaced by actual ones.
         launcher_args: Isaac Lab's launcher flags.
-        cpu_threads: Threads that step the environments, see :func:`~ledger_lab.mujoco_cpu.choose.require_fit`.
+        cpu_threads: Threads that step the environments, with MuJoCo's C code; ``None`` for all usable cores.
 
     Raises:
         UserError: If they contradict each other, need Isaac Sim where it isn't installed, or can't be loaded.
@@ -101,7 +101,10 @@ def require_runtime(
             "MJWarpSolverCfg, NewtonCfg; self.sim.physics = NewtonCfg(solver_cfg=MJWarpSolverCfg()). Or OvPhysX: from "
             "isaaclab_ov.physics import OvPhysxCfg; self.sim.physics = OvPhysxCfg()"
         )
-    require_fit(env_cfg, cpu_threads)
+    if physics_name(env_cfg) == NATIVE:
+        required_part("native fit")(env_cfg, cpu_threads)
+    elif cpu_threads is not None:
+        raise UserError(f"--cpu_threads belongs to {NATIVE_CHOICE}, and the physics is {physics_name(env_cfg)}")
     _require_deterministic(env_cfg)
     require_assets(env_cfg)
 
@@ -235,7 +238,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
         _require_unwrapped(task, env)
         if env_cfg.sim.device == "cpu":
             closing.enter_context(torch_threads(1))
-        closing.enter_context(ended_when_unstable(env))
+        if physics_name(env_cfg) == NATIVE:
+            closing.enter_context(required_part("native endings")(env))
         yield env
 
 

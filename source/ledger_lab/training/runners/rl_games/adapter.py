@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 class RlGamesTrainer(RlGamesLoop):
     """rl_games' own training loop for PPO."""
 
-    sums: ClassVar[list[str]] = [
-        *("current_rewards", "current_shaped_rewards", "current_lengths"),
-        *("dones", "rnn_states"),
-    ]
-    means: ClassVar[list[str]] = ["game_rewards", "game_shaped_rewards", "game_lengths"]
-
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build the algorithm."""
         algo = self._make_algorithm()
@@ -109,7 +103,6 @@ class RlGamesTrainer(RlGamesLoop):
         algo = self._algo
         algo.set_full_state_weights(dict(state))
         algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
-        self._keep_tensors()
         if algo.has_central_value:
             algo.central_value_net.epoch_num = state["central_value_epochs"]
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from isaaclab.utils.seed import configure_seed
@@ -26,10 +26,6 @@ class RlGamesLoop(Trainer):
     """
 
     suffix = ".pth"
-    sums: ClassVar[list[str]]
-    """Attributes of the library's algorithm that hold sums over running episodes."""
-    means: ClassVar[list[str]]
-    """Attributes of the library's algorithm that hold means over recent episodes."""
 
     def _make_algorithm(self, **settings: Any) -> Any:  # noqa: ANN401 - the library's own type
         """Build the library's algorithm around the environment.
@@ -85,18 +81,6 @@ class RlGamesLoop(Trainer):
             self.save()
         finally:
             self._algo.writer.close()
-
-    def carried(self) -> list[tuple[object, list[str]]]:
-        """Return the sums of running episodes, and the means over recent episodes."""
-        return [
-            (self._algo, self.sums),
-            *((getattr(self._algo, name), ["current_size", "_buffers"]) for name in self.means),
-        ]
-
-    def _keep_tensors(self) -> None:
-        """Make the tensors that carried data is restored into, so that the loop does not make new ones."""
-        self._algo.init_tensors()
-        self._algo.init_tensors = lambda: None
 
     def _first_observations(self) -> dict[str, torch.Tensor]:
         """Return the present observations instead of a reset: the environment is reset already, or restored."""

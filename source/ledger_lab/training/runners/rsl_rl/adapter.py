@@ -49,12 +49,11 @@ class RslRlTrainer(Trainer):
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Build the runner."""
         self._done = 0
-        self._resumed = False
         self._wrapper = wrapper = RslRlVecEnvWrapper(self._env, clip_actions=self._agent_cfg.clip_actions)
         with _existing_process_group():
             self._runner = runner = create_rsl_rl_runner(wrapper, self._agent_cfg, log_dir=str(self._run_dir))
         runner.logger.git_status_repos = []  # the library's copy of uncommitted changes may hold secrets
-        _adapt(runner.alg, wrapper.num_envs)
+        _spare_a_pass(runner.alg)
         self._library_save, self._library_log = runner.save, runner.logger.log
         runner.save = lambda *_: self.save()
         runner.logger.log = self._log
@@ -81,7 +80,6 @@ class RslRlTrainer(Trainer):
         if left == 0:
             return
         self._runner.current_learning_iteration = self._done  # index of the next iteration
-        scatter = cfg.init_at_random_ep_len and not self._resumed  # resumed episodes have their lengths
         compiling = metered_torch_compilation(self._clock) if cfg.torch_compile_mode else contextlib.nullcontext()
         actor = self._runner.alg.actor
         try:
@@ -90,7 +88,7 @@ class RslRlTrainer(Trainer):
                 recorded_calls(actor, "get_kl_divergence", lambda found, *_: found.mean()) as self._divergences,
                 compiling,
             ):
-                self._runner.learn(left, init_at_random_ep_len=scatter)
+                self._runner.learn(left, init_at_random_ep_len=cfg.init_at_random_ep_len)
         except Stop:
             self.save()
             self._runner.logger.stop_logging_writer()
@@ -113,20 +111,8 @@ class RslRlTrainer(Trainer):
         alg.load(dict(state), None, True)
         if alg.rnd:
             alg.rnd.update_counter = state["curiosity_updates"]
-        self._done, self._resumed = state["iterations"], True
+        self._done = state["iterations"]
         self._runner.current_learning_iteration = self._done - 1
-
-    def carried(self) -> list[tuple[object, list[str]]] | None:
-        """Return the logger's sums and buffers; some are used only with curiosity."""
-        if self._runner.alg.actor.is_recurrent or self._runner.alg.critic.is_recurrent:
-            return None
-        sums = "cur_reward_sum cur_ereward_sum cur_ireward_sum cur_episode_length tot_timesteps tot_time"
-        carried: list[tuple[object, list[str]]] = [
-            (self._runner.logger, f"{sums} rewbuffer erewbuffer irewbuffer lenbuffer".split())
-        ]
-        if (returns := _curiosity_returns(self._runner.alg)) is not None:
-            carried.append((returns, ["avg"]))
-        return carried
 
     def averaging(self) -> GradientAveraging | None:
         """Return the algorithm's function; with curiosity, it also averages the gradient of the predictor."""
@@ -262,28 +248,20 @@ ADAPTER = RslRlAdapter()
 """What :func:`ledger_lab.training.runners.adapter.load_adapter` returns."""
 
 
-def _adapt(alg: PPO, num_envs: int) -> None:
-    """Spare an algorithm a pass through its networks, and make what is carried over when a run resumes.
+def _spare_a_pass(alg: PPO) -> None:
+    """Spare an algorithm a pass through its networks.
 
     Args:
         alg: The algorithm, before its first step.
-        num_envs: Environments of this process.
     """
     symmetry = alg.symmetry
     if symmetry and symmetry.use_data_augmentation and not symmetry.use_mirror_loss and _is_gaussian(alg.actor):
         symmetry.compute_loss = functools.partial(_asymmetry, symmetry)
-    if (returns := _curiosity_returns(alg)) is not None:
-        returns.avg = torch.zeros(num_envs, device=alg.device)  # RSL-RL makes it later, of the same value
 
 
 def _is_gaussian(actor: MLPModel) -> bool:
     """Tell whether an actor is the library's own, with a normal distribution: its mean is its deterministic action."""
     return type(actor) is MLPModel and type(actor.distribution) is GaussianDistribution
-
-
-def _curiosity_returns(alg: PPO) -> Any:  # noqa: ANN401 - a private class of the library
-    """Return the running discounted sums of the curiosity rewards, by which they are normalized; ``None`` if not."""
-    return getattr(getattr(alg.rnd, "reward_normalizer", None), "disc_avg", None)
 
 
 def _asymmetry(symmetry: Symmetry, actor: MLPModel, batch: RolloutStorage.Batch, samples: int) -> torch.Tensor:

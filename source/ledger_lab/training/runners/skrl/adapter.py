@@ -218,11 +218,6 @@ class SkrlTrainer(Trainer):
             part.load_state_dict(state[name])
         self._iterations = state["iterations"]
 
-    def carried(self) -> list[tuple[object, list[str]]]:
-        """Return the sums of running episodes, and the returns and lengths of recent episodes."""
-        sums = ["_track_rewards", "_track_timesteps", "_cumulative_rewards", "_cumulative_timesteps"]
-        return [(self._agent, sums), (self, ["_returns", "_lengths"])]
-
     def averaging(self) -> GradientAveraging | None:
         """Return the function of each network: together, they average one gradient."""
         calls = [(network, "reduce_parameters") for network in self._networks()]

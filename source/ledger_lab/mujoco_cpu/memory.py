@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.memory_limits import usable_bytes
-from ledger_lab.mujoco_cpu.choose import NATIVE_CHOICE
-from ledger_lab.panels.physics import NATIVE, physics_name
+from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
@@ -34,21 +33,19 @@ _LEAST, _MOST = min(BYTES_PER_ENVIRONMENT.values()), max(BYTES_PER_ENVIRONMENT.v
 
 def fitting_environments(
     task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1, *, cautious: bool = False
-) -> int | None:
+) -> int:
     """Return for how many environments of MuJoCo's C code each process has memory.
 
     Args:
         task: Gymnasium id.
-        env_cfg: Resolved configuration.
+        env_cfg: Resolved configuration with this physics.
         processes: Processes on this machine.
         cautious: Whether an environment of a task that is not included is taken to need as much as one of the largest
             included task. By default, it is taken to need as little as one of the smallest: more do not fit.
 
     Returns:
-        The number of environments, held-out slots included; ``None`` for other physics, of which nothing is known.
+        The number of environments, held-out slots included.
     """
-    if physics_name(env_cfg) != NATIVE:
-        return None
     each = BYTES_PER_ENVIRONMENT.get(task, _MOST if cautious else _LEAST)
     return max(0, int((usable_bytes() / processes - _PROCESS_BYTES) // each))
 
@@ -65,7 +62,7 @@ def require_memory(task: str, env_cfg: ManagerBasedRLEnvCfg, processes: int = 1)
         UserError: If they need more than the process can still take.
     """
     num_envs, fitting = env_cfg.scene.num_envs, fitting_environments(task, env_cfg, processes)
-    if fitting is None or num_envs <= fitting:
+    if num_envs <= fitting:
         return
     needed = processes * (_PROCESS_BYTES + num_envs * BYTES_PER_ENVIRONMENT.get(task, _LEAST))
     several = f" in each of {processes} processes" if processes > 1 else ""

@@ -22,18 +22,26 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase
-from ledger_lab.mujoco_cpu.threads import at_most_threads
 from ledger_lab.training.runners.threads import torch_threads
+from ledger_lab.wings import wing_part
 
 if TYPE_CHECKING:
     from ledger_lab.ledger.meters import PhaseClock
     from ledger_lab.off_policy.replay_memory import ReplayMemory
+
+
+def _at_most_threads(count: int) -> AbstractContextManager[Callable[[], None]]:
+    """Limit the threads of MuJoCo's C code within the context, which yields a function that lifts the limit."""
+    limit = wing_part("native threads")
+    limited: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None) if limit is None else limit(count)
+    return limited
 
 
 def require_cpu(setting: str, device: torch.device) -> None:
@@ -128,7 +136,7 @@ class Overlap:
             if not self._due:
                 return step(*args, **kwargs)
             when, self._due = self._due, {}
-            with at_most_threads(self._step_threads) as lift:
+            with _at_most_threads(self._step_threads) as lift:
                 learning = self._thread.submit(self._learn, when, lift)
                 try:
                     stepped = step(*args, **kwargs)

@@ -16,7 +16,7 @@ import yaml
 
 from ledger_lab.errors import UserError
 from ledger_lab.training.runners.configs import require_values
-from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, require_same_learner, translated
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, learned, require_same_learner, translated
 from tests.fakes.stock_memories import SkrlStock
 from tests.fakes.toy_env import ImageAndPlaceEnv, ImageEnv, ToyEnv
 
@@ -99,9 +99,9 @@ def test_the_accounted_memory_is_what_is_held(
     env: type[ToyEnv], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = training("sac", tmp_path / "first", env).trainer.replay.nbytes
-    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
+    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
     training("sac", tmp_path / "second", env)
-    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
+    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
     with pytest.raises(UserError, match="there is room for 47 steps"):
         training("sac", tmp_path / "third", env)
 
@@ -120,7 +120,7 @@ def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
     resumed.go_on_from(begun)
     resumed.train()
     require_same_learner(resumed, whole)
-    assert {**begun.heard.figures, **resumed.heard.figures} == whole.heard.figures
+    assert {**learned(begun), **learned(resumed)} == learned(whole)
 
 
 @each_algorithm
@@ -179,7 +179,7 @@ def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
     class Large(ImageEnv):
         image = (3, 84, 84)
 
-    guide = (Path(__file__).parents[3] / "docs" / "guides" / "off_policy.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "off_policy.md").read_text()
     (text,) = re.findall(r"```yaml\n(models:.*?)```", guide, re.DOTALL)
     models = yaml.safe_load(text)["models"]
     for role in ("critic_2", "target_critic_1", "target_critic_2"):
@@ -261,7 +261,7 @@ def test_convolutions_of_vectors_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_our_own_code_is_not_taken_for_a_wrong_network() -> None:
-    from ledger_lab.training.runners.skrl.networks import fitting_networks, symlog
+    from ledger_lab.off_policy.skrl.networks import fitting_networks, symlog
 
     nothing: Any = None
     with pytest.raises(AttributeError), fitting_networks(None):
@@ -272,7 +272,7 @@ def test_a_fault_of_our_own_code_is_not_taken_for_a_wrong_network() -> None:
     "error", ["CUDA out of memory. Tried to allocate 2 GiB", "CUDA error: unspecified launch failure"]
 )
 def test_a_fault_of_a_gpu_is_not_taken_for_a_wrong_network(error: str) -> None:
-    from ledger_lab.training.runners.skrl.networks import fitting_networks
+    from ledger_lab.off_policy.skrl.networks import fitting_networks
 
     with pytest.raises(RuntimeError, match=error), fitting_networks(None):
         raise RuntimeError(error)

@@ -20,8 +20,8 @@ from ledger_lab.ledger import (
     Status,
     read_ledger,
 )
-from ledger_lab.off_policy.replay_plan import bytes_per_transition
 from ledger_lab.reports import summarize_run
+from ledger_lab.training.runners.replay_plan import bytes_per_transition
 from tests.conftest import ROOT, fake, one_run_dir, script
 
 SHORT = ("--device", "cpu", "--num_envs", "64", "--seed", "42", "--max_iterations", "3")

@@ -25,7 +25,7 @@ _OBSERVED = ("observations", "states")
 _MISFITS = (AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
 """Errors of networks that read other observations than the task has."""
 
-_PACKAGE = Path(__file__).parents[3]
+_PACKAGE = Path(__file__).parents[2]
 """LedgerLab's code."""
 
 

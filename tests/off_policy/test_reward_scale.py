@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ledger_lab.training.runners.reward_scale import RewardScale
+from ledger_lab.off_policy.reward_scale import RewardScale
 
 
 def watched(steps: int, size: float = 1.0) -> tuple[RewardScale, list[float]]:
