@@ -17,10 +17,9 @@ import torch.distributed as dist
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.endings import RanksDifferError
 from ledger_lab.ledger.meters import Phase, PhaseClock
-from ledger_lab.off_policy import replay_plan
-from ledger_lab.off_policy.reward_scale import RewardScale
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.ranks import require_same
+from ledger_lab.training.runners import replay_plan
 from ledger_lab.training.runners.collectives import (
     average_gradient,
     largest_of_all_processes,
@@ -100,13 +99,6 @@ def main() -> None:
         assert weight.grad is not None
         heard["average gradient"] = weight.grad.tolist()
         heard["largest"] = largest_of_all_processes(torch.tensor([me, -me])).tolist()
-        rewards, ended = torch.rand(20, 6, 1, generator=torch.Generator().manual_seed(3)), torch.zeros(6, 1) > 0
-        rewards[7, 4] = 1000.0
-        half, whole = (RewardScale(num_envs, 0.9, torch.device("cpu")) for num_envs in (3, 6))
-        for step in rewards:
-            half.update(step[3 * me : 3 * me + 3], ended[:3])
-            whole.update(step, ended)  # all rewards twice, which changes no spread
-        heard["reward scale"], heard["reward scale of all"] = (float(each(torch.ones(()))) for each in (half, whole))
         with replaced(replay_plan, usable_bytes=lambda: 10_000 - 2_000 * me):
             try:
                 REPLAY.require_memory(8, 4 * 2, 1, torch.device("cpu"), processes_here())

@@ -8,9 +8,9 @@ import tempfile
 import gymnasium as gym
 import pytest
 
-from ledger_lab.off_policy.recipes import RECIPES as OFF_POLICY_RECIPES
 from ledger_lab.panels import PanelIdentity, find_panels, load_panel
 from ledger_lab.tasks.pack import TASKS
+from ledger_lab.wings import wing_part
 
 PACK = (
     "LedgerLab-Ant",
@@ -56,7 +56,8 @@ def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> N
         (recipe.max_iterations, recipe.horizon, recipe.epochs, recipe.num_envs * recipe.horizon * recipe.epochs)
     }
 
-    for other in OFF_POLICY_RECIPES.get(task, ()):
+    off_policy = wing_part("off-policy recipes")
+    for other in () if off_policy is None else off_policy(task):
         assert other.num_envs == recipe.num_envs, f"{other.algorithm} trains in the environments that the task has"
 
     own = [panel for panel in PANELS if panel.task == task]

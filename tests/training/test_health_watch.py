@@ -17,7 +17,6 @@ from ledger_lab.ledger import Health, Status, read_ledger
 from ledger_lab.ledger.meters.health import HealthMonitor
 from ledger_lab.training.health_watch import HealthWatch, parse_stop_on
 from tests.conftest import script
-from tests.fakes.off_policy import adapter, translated
 
 
 def test_non_finite_always_stops_and_events_have_a_fixed_order() -> None:
@@ -63,6 +62,9 @@ def test_an_event_in_stop_on_stops_the_training() -> None:
 
 def test_the_watch_of_a_training_knows_what_its_learner_aims_at_and_estimates() -> None:
     from ledger_lab.training.run import _health_watch
+
+    pytest.importorskip("ledger_lab.off_policy")
+    from tests.fakes.off_policy import adapter, translated
 
     rows: list[Health] = []
     plan: Any = SimpleNamespace(

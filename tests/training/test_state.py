@@ -13,11 +13,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import Row, StateRestored
 from ledger_lab.ledger.meters import PhaseClock
-from ledger_lab.off_policy.off_policy import REFILLS
-from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
 from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.state import StateKeeper
-from tests.fakes.off_policy import adapter, translated
 
 
 def plan_of(run_dir: Path, **fields: object) -> Any:
@@ -73,7 +70,7 @@ def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path
     torch.save({"simulation": {}, "judge": None}, part)
     processes = [torch.frombuffer(bytearray(part.getvalue()), dtype=torch.uint8)]
     path = tmp_path / "training_state.pt"
-    torch.save({"format": 3, "learner": {}, "processes": processes}, path)
+    torch.save({"format": 4, "learner": {}, "processes": processes}, path)
     saved = SimpleNamespace(sha256=file_sha256(path), wall_ns=1, iteration=9, env_steps=1)
     plan: Any = SimpleNamespace(
         run_dir=tmp_path,
@@ -81,31 +78,28 @@ def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path
         request=SimpleNamespace(save_state_every=0, save_replay=False),
         batch=SimpleNamespace(save_interval=1, horizon=16, max_iterations=10),
         resumed=SimpleNamespace(state=saved, saved_by=1, reasons=(), results=[]),
-        adapter=adapter("sac"),
-        agent_cfg=translated("sac"),
     )
-    memory = ReplayMemory(4, 1, {"seen": Column(1, observed=True)}, torch.device("cpu"))
-    trainer: Any = SimpleNamespace(replay=memory, inexact=REFILLS, restore=lambda _: None)
+    trainer: Any = SimpleNamespace(
+        replay=object(), short_refill=lambda iteration: f"short after {iteration}", restore=lambda _: None
+    )
     simulation: Any = SimpleNamespace(put=lambda _: None)
     rows: list[Row] = []
     reasons = StateKeeper(plan, ALONE, trainer, simulation, None, rows.append, PhaseClock(0)).begin()
-    assert len(reasons) == 2 and reasons[0] == REFILLS
-    assert reasons[1].startswith("16 steps are left, so the replay memory refills for 8 steps instead of 20 (agent.")
+    assert reasons == ["the replay memory is not saved, and refills", "short after 9"]
     (row,) = rows
     assert isinstance(row, StateRestored) and row.reasons == reasons
 
 
 def test_an_attempt_that_is_suspended_while_it_saves_leaves_the_files_to_the_later_attempt(tmp_path: Path) -> None:
-    import torch
 
-    memory = ReplayMemory(4, 1, {"seen": Column(1, observed=True)}, torch.device("cpu"))
+    memory = SimpleNamespace(nbytes=8, added=4, state=dict)
     plan: Any = SimpleNamespace(
         run_dir=tmp_path,
         attempt=1,
         request=SimpleNamespace(save_state_every=1, save_replay=True),
         batch=SimpleNamespace(save_interval=1, horizon=4, replay=SimpleNamespace(setting="replay_steps")),
     )
-    trainer: Any = SimpleNamespace(replay=memory, inexact=None, state=dict)
+    trainer: Any = SimpleNamespace(replay=memory, state=dict)
     simulation: Any = SimpleNamespace(take=dict)
     rows: list[Row] = []
     clock = PhaseClock(0)
@@ -114,13 +108,9 @@ def test_an_attempt_that_is_suspended_while_it_saves_leaves_the_files_to_the_lat
     def files() -> dict[str, int]:
         return {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
 
-    seen = {"seen": torch.zeros(1, 1)}
-    for _ in range(4):
-        memory.add(seen, seen)
     assert keeper.after_iteration(1, 4)
     before = files()
-    for _ in range(4):
-        memory.add(seen, seen)
+    memory.added = 8
     trainer.state = lambda: (tmp_path / "journal-2-0.jsonl").touch() or {}
     with pytest.raises(RuntimeError, match="a later attempt has begun"):
         keeper.after_iteration(2, 8)

@@ -296,8 +296,6 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
         held_out_slots = episodes + least_replays(env_cfg)
         slots_cfg = held_out_config(env_cfg, episodes, env_cfg.scene.num_envs)
     require_memory(request.task, slots_cfg, world.local_size)
-    if batch.replay is not None:
-        batch.replay.require_least_memory(env_cfg.scene.num_envs, device, world.local_size)
     beginning = None
     if request.checkpoint is not None and resumed is None:
         beginning = find_beginning(

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -18,36 +16,10 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.training.launch import World
+from tests.fakes.launching import two_processes
 
 ROOT = Path(__file__).parents[3]
 HOST = socket.gethostname()
-
-
-def two_processes(name: str, folder: Path, **environ: str) -> list[subprocess.CompletedProcess[str]]:
-    """Run fake processes, and return what became of them by rank."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    command = [sys.executable, str(ROOT / "tests" / "fakes" / f"{name}.py"), str(folder)]
-    started = [
-        subprocess.Popen(
-            command,
-            env={
-                **os.environ,
-                **{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
-                **{"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
-                **environ,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    texts = [process.communicate(timeout=300) for process in started]
-    return [
-        subprocess.CompletedProcess(command, process.returncode, *text)
-        for process, text in zip(started, texts, strict=True)
-    ]
 
 
 def test_processes_exchange_values(tmp_path: Path) -> None:
@@ -68,7 +40,6 @@ def test_processes_exchange_values(tmp_path: Path) -> None:
         assert heard["average gradient"] == [2.5, 15.0]
         assert heard["largest"] == [1, 0]
         assert heard["too large"] == "there is room for 21 steps", "by the least free memory, of which each has half"
-        assert heard["reward scale"] == pytest.approx(heard["reward scale of all"], rel=1e-12)
         assert heard["metered"] is True
         assert heard["metered later"] == ["evaluate"], "waiting outside the training loop is none of its time"
     complaints = {name: (first[name], second[name]) for name in first if name.startswith("refused")}
@@ -98,27 +69,6 @@ def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) ->
         for each in (told, other):
             assert each["gradients"] == pytest.approx(each["by_autograd"], rel=1e-5), "before they are clipped"
         assert told["gradients"][1] != other["gradients"][1] and told["gradients"][2] == other["gradients"][2]
-
-
-def test_processes_learn_one_policy_from_replay_memories_of_their_own(tmp_path: Path) -> None:
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    ended = two_processes("replay_ranks", tmp_path, PYTHONPATH=path)
-    assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr
-    first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ended)
-    assert [told["agent"] for told in first.values()] == ["SAC", "TD3", "ReplaySac", "ReplayTd3"]
-    for case, told in first.items():
-        other = second[case]
-        begun, resumed, *after = told["hashes"]
-        assert begun == resumed and len({begun, *after}) == 4, "each iteration with updates changes the learner"
-        assert other["hashes"] == told["hashes"], "networks, targets, optimizers, normalizers, reward scale"
-        assert told["coefficient"] == other["coefficient"]
-        assert told["held"] != other["held"], "each draws from environments of its own"
-        assert {"value_loss", "policy_loss"} <= set(told["learned"]), "after the replay memories have refilled"
-    updates = 32 - 20
-    assert first["sac"]["normalized_by"] == 1 + 2 * 2 * updates * 16, "batches, and what follows them, of both"
-    assert first["sac_all"]["rewards"] == first["td3_all"]["rewards"] == 2 * 32 * 8
-    one, two = (each["td3"]["noise"] for each in (first, second))
-    assert len({*one, *two}) == 16 and sorted([*one, *two])[0] == pytest.approx(0.1), "one range for all environments"
 
 
 def test_a_failed_connection_names_the_variable_to_try(tmp_path: Path) -> None:

@@ -64,24 +64,6 @@ class ReplayPlan:
                 f"update{beside}: lower it, or raise --max_iterations"
             )
 
-    def require_least_memory(self, num_envs: int, device: str, processes: int = 1) -> None:
-        """Refuse, before the simulation starts, a replay memory that the host has no room for even at its smallest.
-
-        The smallest has one byte per observation and one action. Memory on a GPU is left to :meth:`require_memory`,
-        because asking how much of it is free makes a context of CUDA, and a process that only checks a request should
-        have none. A process asks no other one here, because another one may have refused the request already.
-
-        Args:
-            num_envs: Environments of this process.
-            device: Device of the training.
-            processes: Processes of the training on this machine, which share the memory of the host.
-
-        Raises:
-            UserError: If it would not fit; names a number of steps above which none fits.
-        """
-        if self._held_by(device) == "cpu":
-            self._require_memory(num_envs, 1, 1, device, processes, least=True)
-
     def require_memory(
         self, num_envs: int, observation_bytes: int, actions: int, device: torch.device, processes: int = 1
     ) -> None:
@@ -99,35 +81,24 @@ class ReplayPlan:
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
-        self._require_memory(num_envs, observation_bytes, actions, str(device), processes)
-
-    def _held_by(self, device: str) -> str:
-        """Return the device whose memory holds it."""
-        return "cpu" if self.on_host else device
-
-    def _require_memory(
-        self, num_envs: int, observation_bytes: int, actions: int, device: str, processes: int, *, least: bool = False
-    ) -> None:
-        """Refuse a replay memory that does not fit; with ``least``, the sizes are lower limits."""
-        held_by = self._held_by(device)
+        held_by = "cpu" if self.on_host else str(device)
         rows = (self.steps + 1) * num_envs
         each = num_envs * bytes_per_transition(observation_bytes, actions, rows, prioritized=self.prioritized)
         newest = num_envs * observation_bytes
         needed = self.steps * each + newest
-        free = usable_bytes() // processes if least else _free_bytes(held_by, processes)
+        free = _free_bytes(held_by, processes)
         usable = round((1 - _RESERVED) * free)
-        if needed > usable:
-            room = f"there is room for {'at most ' if least else ''}{max(0, usable - newest) // each} steps"
-            if held_by.startswith("cuda") and self.host_setting is not None:
-                in_host = max(0, round((1 - _RESERVED) * _free_bytes("cpu", processes)) - newest) // each
-                room += f", and with {self.host_setting}=true for {in_host} in the memory of the host"
-            shared = f" for each of {processes} processes" if held_by == "cpu" and processes > 1 else ""
-            raise UserError(
-                f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
-                f"{each // num_envs} bytes needs {'at least ' if least else ''}{needed / 1e9:.1f} GB, and "
-                f"{free / 1e9:.1f} GB of {held_by} are free{shared}, of which {100 * _RESERVED:.0f} % are kept for "
-                f"networks and batches: {room}"
-            )
+        if needed <= usable:
+            return
+        shared = f" for each of {processes} processes" if held_by == "cpu" and processes > 1 else ""
+        host = held_by.startswith("cuda") and self.host_setting is not None
+        raise UserError(
+            f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
+            f"{each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {held_by} are "
+            f"free{shared}, of which {100 * _RESERVED:.0f} % are kept for networks and batches: there is room for "
+            f"{max(0, usable - newest) // each} steps"
+            + (f"; {self.host_setting}=true uses the memory of the host" if host else "")
+        )
 
 
 def _free_bytes(device: str, processes: int) -> int:

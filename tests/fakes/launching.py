@@ -1,0 +1,38 @@
+"""Runs the programs of this folder in two processes that train together."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+_FAKES = Path(__file__).parent
+
+
+def two_processes(name: str, folder: Path, **environ: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run fake processes, and return what became of them by rank."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    command = [sys.executable, str(_FAKES / f"{name}.py"), str(folder)]
+    started = [
+        subprocess.Popen(
+            command,
+            env={
+                **os.environ,
+                **{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"},
+                **{"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
+                **environ,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    texts = [process.communicate(timeout=300) for process in started]
+    return [
+        subprocess.CompletedProcess(command, process.returncode, *text)
+        for process, text in zip(started, texts, strict=True)
+    ]
