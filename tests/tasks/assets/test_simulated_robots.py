@@ -65,7 +65,7 @@ def environment_config(physics: str) -> Any:
     from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
     from isaaclab_ov.physics import OvPhysxCfg
 
-    MujocoSolverCfg = pytest.importorskip("ledger_lab.mujoco_cpu.cfg").MujocoSolverCfg
+    native = pytest.importorskip("ledger_lab.mujoco_cpu.cfg")
     from ledger_lab.tasks.assets import GROUND_USD
     from ledger_lab.tasks.assets.anymal_c import anymal_c_cfg
     from ledger_lab.tasks.assets.franka import franka_cfg
@@ -124,7 +124,7 @@ def environment_config(physics: str) -> Any:
             self.decimation, self.seed = 4, 1
             self.sim.dt, self.sim.device = 0.005, "cpu"
             self.sim.physics_material.static_friction = self.sim.physics_material.dynamic_friction = 1.0
-            solver = MujocoSolverCfg if physics == "newton_mujoco" else MJWarpSolverCfg
+            solver = native.MujocoSolverCfg if physics == "newton_mujoco" else MJWarpSolverCfg
             settings = solver(njmax=400, nconmax=150, cone="pyramidal", impratio=10, integrator="implicitfast")
             newton = NewtonCfg(solver_cfg=settings, num_substeps=1, use_cuda_graph=True)
             self.sim.physics = OvPhysxCfg() if physics == "ovphysx" else newton
