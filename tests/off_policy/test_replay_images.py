@@ -15,8 +15,7 @@ import torch
 import yaml
 
 from ledger_lab.errors import UserError
-from ledger_lab.training.runners.configs import require_values
-from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, learned, require_same_learner, translated
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, learned, require_same_learner, translated
 from tests.fakes.stock_memories import SkrlStock
 from tests.fakes.toy_env import ImageAndPlaceEnv, ImageEnv, ToyEnv
 
@@ -106,10 +105,8 @@ def test_the_accounted_memory_is_what_is_held(
         training("sac", tmp_path / "third", env)
 
 
-@each_pair
-def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
-    algorithm: str, env: type[ToyEnv], tmp_path: Path
-) -> None:
+def test_a_training_resumed_with_its_replay_memory_is_the_same_training(tmp_path: Path) -> None:
+    algorithm, env = "sac", ImageAndPlaceEnv
     recipe: dict[str, Any] = {"iterations": 4, "n_step": 3, "prioritized_sampling": True, "observation_symlog": True}
     whole = training(algorithm, tmp_path / "whole", env, **recipe)
     whole.train()
@@ -121,22 +118,6 @@ def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
     resumed.train()
     require_same_learner(resumed, whole)
     assert {**learned(begun), **learned(resumed)} == learned(whole)
-
-
-@each_algorithm
-def test_every_option_can_be_combined_with_images(algorithm: str, tmp_path: Path) -> None:
-    options: dict[str, Any] = {
-        "critic_layer_norm": True,
-        "policy_layer_norm": True,
-        "value_atoms": 21,
-        "critics": 3,
-        "observation_normalization": True,
-        "replay_on_host": True,
-        "n_step": 2,
-    }
-    trained = training(algorithm, tmp_path, **options)
-    trained.train()
-    assert all(math.isfinite(value) for value in trained.heard.figures[3].values())
 
 
 @each_pair
@@ -164,15 +145,6 @@ def test_networks_see_bytes_as_floats_from_0_to_255(algorithm: str, tmp_path: Pa
     assert policy(trained.env.obs_buf).isfinite().all()
     seen, _ = trained.trainer._wrapper.reset()
     assert seen.dtype == torch.float32 and seen.max() > 200.0
-
-
-@each_algorithm
-def test_descriptions_of_convolutional_networks_pass_all_checks(algorithm: str) -> None:
-    learner = adapter(algorithm)
-    config = {**translated(algorithm), "models": described(algorithm, ImageEnv)}
-    prepared = learner.prepare(config, "cpu", max_iterations=3)
-    learner.require_learnable(prepared)
-    require_values(prepared, learner)
 
 
 def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
@@ -286,14 +258,3 @@ def test_rl_games_refuses_images(env: type[ToyEnv], what: str, tmp_path: Path) -
     )
     with pytest.raises(UserError, match=complaint):
         Training("sac", tmp_path, library="rl_games", env=env())
-
-
-def test_a_checkpoint_of_smaller_images_is_refused(tmp_path: Path) -> None:
-    class Larger(ImageEnv):
-        image = (3, 20, 20)
-
-    trained = training("sac", tmp_path)
-    path = tmp_path / trained.trainer.save().path
-    larger = Training("sac", tmp_path, env=Larger(), settings={"models": described("sac", ImageEnv)})
-    with pytest.raises(UserError, match="cannot be loaded as a policy of SKRL: .*size mismatch"):
-        larger.trainer.begin(path)

@@ -26,9 +26,9 @@ def changed(**fields: object) -> Any:  # noqa: ANN401 - the library's own type
 
 
 def adapter() -> Any:
-    from ledger_lab.training.runners.adapter import load_spare_a_passer
+    from ledger_lab.training.runners.adapter import load_adapter
 
-    return load_spare_a_passer("rsl_rl")
+    return load_adapter("rsl_rl")
 
 
 def test_settings_that_contradict_the_declaration_are_refused() -> None:

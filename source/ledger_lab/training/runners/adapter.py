@@ -15,6 +15,7 @@ from ledger_lab.ledger.libraries import algorithm_of, module_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
+from ledger_lab.training.runners.lean_imports import functions_compiled_later, postpone_compiler
 from ledger_lab.training.runners.replay_plan import ReplayPlan
 from ledger_lab.training.runners.threads import Threads, in_threads
 
@@ -411,5 +412,7 @@ def load_adapter(library: str, agent: str | None = None) -> Adapter:
         UserError: If the library is unknown.
     """
     require_library(library)
-    adapter: Adapter = module_of(library, algorithm_of(library, agent), "adapter").ADAPTER
+    postpone_compiler()
+    with functions_compiled_later():
+        adapter: Adapter = module_of(library, algorithm_of(library, agent), "adapter").ADAPTER
     return adapter
