@@ -182,7 +182,7 @@ def train(
                 recipe=recipe,
                 price=price.to_dict(),
                 rl_library=asked.rl_library or "rsl_rl",
-                request={"limit_s": asked.limit_s},
+                request=None if asked.limit_s is None else {"limit_s": asked.limit_s},
                 target_success=_TARGET,
                 began_from=began_from,
             )

@@ -100,14 +100,14 @@ def test_a_search_ends_with_a_study_of_its_finalists(ended: Path, monkeypatch: p
     assert asked == [[str(study_file), "--log_root", str(log_root)]]
 
 
-@pytest.mark.thorough  # some 20 trainings, each of which reads the ledger
 def test_the_study_of_the_finalists_compares_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(program, "run_study", run_study)
     path, log_root = search_file(tmp_path, budget_h=0.08), tmp_path / "logs"
     assert searched(path, log_root) == 0
-    assert "times as fast" in capfd.readouterr().out
+    stem = load_search(str(path)).cohort_stem
+    assert f"A = {stem}-sealed-stock · B = {stem}-sealed-t0001\n" in capfd.readouterr().out
     assert {seed for _, seed, _ in decided(log_root)} == {1, 2, *range(11, 21)}
 
 
