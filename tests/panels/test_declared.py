@@ -49,7 +49,7 @@ BY_EVENTS = [
     [
         "gravity,home,slot scales,row_per_slot,explicit motor,motor",
         "clipped command,narrower",
-        "noise,noisier",
+        thorough("noise,noisier"),
         "gravity add at startup,gravity scale at interval,mass at interval,growing kick at reset",
         *map(thorough, (*FOR_ALL, *BY_EVENTS)),
     ],

@@ -29,14 +29,6 @@ def test_at_the_bound_the_successes_have_the_error_probability(
     assert at_least(successes, episodes, bound) == pytest.approx(1 - confidence)
 
 
-def test_the_bound_agrees_with_the_exact_test_of_scipy() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for successes, episodes in ((0, 5), (3, 5), (231, 256), (256, 256)):
-        test = stats.binomtest(successes, episodes, alternative="greater")
-        expected = test.proportion_ci(confidence_level=0.9, method="exact").low
-        assert lower_bound(successes, episodes, 0.9) == pytest.approx(expected, abs=1e-12)
-
-
 def test_the_bound_exceeds_the_true_share_no_more_often_than_claimed() -> None:
     episodes = 40
     for share in (0.03, 0.5, 0.8, 0.95):

@@ -120,6 +120,7 @@ def test_without_own_streams_episodes_depend_on_other_slots(leak: str, monkeypat
     assert trial(leak).in_company() != trial(leak).beside_training()
 
 
+@pytest.mark.thorough
 def test_without_restored_terms_a_curriculum_changes_held_out_episodes_which_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_curriculum_that_changes_a_shared_term_is_refused() -> None:
         trial("shared_curriculum").beside_training()
 
 
+@pytest.mark.thorough
 def test_without_the_hook_observation_noise_reaches_held_out_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks
 
@@ -212,6 +214,7 @@ def test_a_reset_that_draws_from_a_generator_of_its_own_is_refused_by_name() -> 
         trial("own_generator").alone()
 
 
+@pytest.mark.thorough
 def test_without_counters_of_their_own_starts_that_depend_on_them_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks
 
@@ -284,6 +287,7 @@ def test_a_confirmation_draws_its_own_start_up_values_in_a_cell_that_scales_them
     assert found[0] == found[1]
 
 
+@pytest.mark.thorough
 def test_without_a_drawn_patch_an_episode_depends_on_earlier_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
+from tests.fakes.held_out import thorough
 
 COUNT = 6
 SLOTS = (1, 2, 4)
@@ -120,7 +121,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield World(env)
 
 
-def on(*worlds: str) -> pytest.MarkDecorator:
+def on(*worlds: Any) -> pytest.MarkDecorator:
     """Run a test in these worlds, one after another: a process can have one at a time."""
     return pytest.mark.parametrize("world", worlds, indirect=True)
 
@@ -177,7 +178,7 @@ def test_gravity_is_tilted_only_in_perturbed_slots(world: World) -> None:
     check(world, TILT["gravity tilt"])
 
 
-@on("motor of Newton", "DC motor of Newton", "motor of Isaac Lab")
+@on("motor of Newton", thorough("DC motor of Newton"), "motor of Isaac Lab")
 @pytest.mark.parametrize("name", MOTOR)
 def test_motors_are_perturbed_wherever_they_are_computed(world: World, name: str) -> None:
     check(world, MOTOR[name])

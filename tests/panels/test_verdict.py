@@ -166,18 +166,6 @@ def test_version_1_confirms_each_checkpoint_once() -> None:
     assert not FIRST.goes_on(FIRST.after(begun(FIRST), 240, 256))
 
 
-@pytest.mark.parametrize(("target", "episodes"), [(0.9, 256), (0.9, 50), (0.5, 20), (0.99, 600), (0.05, 8)])
-def test_version_1_risks_no_more_than_the_budget(target: float, episodes: int) -> None:
-    rule, risks = VerdictRule.of_version(1, target), []
-    standing = begun(rule)
-    for _ in range(60):
-        needed = int(rule.needs(standing, episodes))
-        risks.append(float(exact_error(needed, episodes, Fraction(str(target)))))
-        assert risks[-1] <= rule.stake * (standing.left + standing.stake) * (1 + 1e-9)
-        standing = rule.begin(rule.after(standing, 0, episodes))
-    assert 0 < sum(risks) <= ERROR_BUDGET
-
-
 def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(ValueError, match="version 4"):
         VerdictRule.of_version(4, 0.9)
