@@ -212,6 +212,7 @@ def test_only_the_ant_that_is_far_along_x_has_walked(observed: Observed) -> None
     assert observed.walked.tolist() == [False, False, True, False, False, False]
 
 
+@pytest.mark.thorough  # tests of runners compare replayed steps on another task
 def test_replayed_contacts_equal_launched_contacts_bit_for_bit(observed: Observed) -> None:
     assert observed.states.isfinite().all()
     assert torch.equal(observe(recorded=False).states, observed.states)

@@ -20,6 +20,7 @@ PANEL = load_panel("cartpole_v1")
 TOLERANCE_RAD = PANEL.success_params["tolerance_rad"]
 
 
+@pytest.mark.thorough  # assets change seldom
 def test_the_committed_assets_are_what_the_script_writes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "tools.assets.build", "--output", str(tmp_path)], check=True, cwd=ROOT)
     written = sorted(path.name for path in tmp_path.iterdir())

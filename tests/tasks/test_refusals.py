@@ -105,6 +105,7 @@ def test_a_broken_task_package_is_named_and_blocks_no_other_task(tmp_path: Path)
     )
 
 
+@pytest.mark.thorough  # the broken package shows the same way
 def test_a_task_that_shadows_another_is_refused_by_name(tmp_path: Path) -> None:
     environment = install(tmp_path, second='"LedgerLab-Cartpole"')
     refused = run(environment, "train", "--log_root", "logs", cwd=tmp_path)

@@ -143,6 +143,7 @@ def test_every_cell_of_the_robustness_panel_is_felt(seen: tuple[str, str, Observ
     seen[2].repeats.check()
 
 
+@pytest.mark.thorough  # tests of runners compare replayed steps on another task
 def test_replayed_steps_equal_launched_steps_bit_for_bit_where_newton_computes_motors() -> None:
     def states(recorded: bool) -> torch.Tensor:
         with simulated(PANELS[0].task, "newton_mjwarp", 4, f"env.sim.physics.use_cuda_graph={recorded}") as env:

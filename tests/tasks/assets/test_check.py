@@ -130,6 +130,7 @@ def test_another_robot_in_place_of_the_task_s_is_refused() -> None:
     assert said.startswith("env.scene.robot.init_state.joint_pos: no joint of humanoid.usda is called 'slider_to_cart'")
 
 
+@pytest.mark.thorough  # the check itself is tested above
 def test_a_refusal_is_one_line_with_status_2_before_anything_is_written(tmp_path: Path) -> None:
     finished = script("train", "env.scene.robot.spawn.usd_path=/absent.usda", "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
