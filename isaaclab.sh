@@ -9,7 +9,7 @@
 # The environment is the first of
 #   1. the Isaac Lab checkout in $ISAACLAB_PATH, through its own isaaclab.sh;
 #   2. the active virtual or conda environment, if it holds Isaac Lab 3.0;
-#   3. .venv beside this script, built on first use from requirements.lock.
+#   3. .venv beside this script, built on first use from tools/requirements/main.lock.
 #
 # Messages go to stderr; stdout belongs to the program that is run.
 
@@ -17,6 +17,7 @@ set -euo pipefail
 
 root=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 venv=$root/.venv
+lock=tools/requirements/main.lock
 stamp=$venv/.complete # written last: a .venv without it is unfinished and never trusted
 
 say() { printf 'isaaclab.sh: %s\n' "$*" >&2; }
@@ -39,7 +40,7 @@ Run Python with Isaac Lab and LedgerLab, or call Isaac Lab's own command line.
 
 The environment is that of the checkout $ISAACLAB_PATH, if this variable is set. Otherwise, it is the
 active environment, if that has Isaac Lab 3.0. Otherwise, it is .venv beside this script, which is
-built on first use from requirements.lock.
+built on first use from tools/requirements/main.lock.
 
 example:
   ./isaaclab.sh -p scripts/train.py --help
@@ -58,8 +59,11 @@ raise SystemExit(0 if any(distributions(name="ledger_lab")) else 4)
 ' </dev/null >/dev/null 2>&1
 }
 
-# What .venv depends on. The location counts because console scripts and the editable install contain it.
-fingerprint() { printf '%s\n' "$root" && cd -- "$root" && sha256sum requirements.lock setup.py extension.toml; }
+# What .venv depends on. The location counts because console scripts and the editable install contain it; of
+# pyproject.toml, what comes before the settings of tools.
+fingerprint() {
+    printf '%s\n' "$root" && cd -- "$root" && sha256sum "$lock" && sed '/^\[tool\.ruff/,$d' pyproject.toml | sha256sum
+}
 
 ready() { [[ -x $venv/bin/python && -f $stamp && $(<"$stamp") == "$(fingerprint)" ]]; }
 
@@ -83,9 +87,9 @@ isolated() {
     env "${settings[@]}" "$@"
 }
 
-# Installs the uv of requirements.lock into the environment $1, which has pip.
+# Installs the uv of the lock into the environment $1, which has pip.
 install_uv() {
-    awk '/^uv==/ { entry = 1 } entry { print; if (!/\\$/) exit }' requirements.lock >"$1/uv.lock"
+    awk '/^uv==/ { entry = 1 } entry { print; if (!/\\$/) exit }' "$lock" >"$1/uv.lock"
     isolated "$1/bin/python" -m pip -qq --disable-pip-version-check install --no-deps --require-hashes -r "$1/uv.lock"
 }
 
@@ -105,7 +109,7 @@ else:
 }
 
 # Lets uv install a Python 3.12 below the user's home, and sets base to it. Takes the uv on PATH, else the one of
-# requirements.lock, which any other Python 3 can run.
+# the lock, which any other Python 3 can run.
 fetch_python() {
     local uv=(uv) other said
     local missing="no Python 3.12 with venv found on PATH or in pyenv, conda or uv" way_out="install one (for example \
@@ -134,7 +138,7 @@ build() {
     local python=$venv/bin/python base cache quiet=() sync
     [[ -t 2 ]] || quiet=(--quiet)
     sync=(isolated "$python" -m uv "${quiet[@]}" pip sync --python "$python"
-        --require-hashes --build-constraints requirements.lock requirements.lock)
+        --require-hashes --build-constraints "$lock" "$lock")
 
     if [[ ! -x $python || ! -f $stamp || $(head -n 1 "$stamp") != "$root" ]]; then
         [[ ! -L $venv ]] || die "$venv is a link, so its environment was built for another folder: remove the link"
@@ -143,14 +147,14 @@ build() {
         "$base" -m venv --clear "$venv"
         say "[2/5] installing uv, the installer (about 10 s)"
         install_uv "$venv"
-    elif ! grep -qxF -- "$(sha256sum requirements.lock)" "$stamp"; then
-        say "requirements.lock has changed"
+    elif ! grep -qxF -- "$(sha256sum "$lock")" "$stamp"; then
+        say "$lock has changed"
         "${sync[@]}" --dry-run --quiet # a failure here, for example offline, leaves the environment unchanged
         rm -f -- "$stamp"
     fi
 
     if [[ ! -f $stamp ]]; then
-        say "[3/5] installing the packages of requirements.lock (8 GB; about 1 minute, plus the download when not cached)"
+        say "[3/5] installing the packages of $lock (8 GB; about 1 minute, plus the download when not cached)"
         if [[ -z ${UV_LINK_MODE:-} ]]; then
             cache=$(isolated "$python" -m uv cache dir)
             mkdir -p -- "$cache"

@@ -22,14 +22,14 @@ for candidate in docker podman buildah; do
 done
 [[ -n $builder ]] || die "found neither docker nor podman nor buildah: install one of them"
 
-version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' extension.toml)
+version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml)
 # As meters/revision.py reads them where git is.
 revision=unknown changes=
 if commit=$(git rev-parse HEAD 2>/dev/null); then
     revision=$commit
     [[ -z $(git status --porcelain) ]] || changes=$({ git diff HEAD && git status --porcelain; } | sha256sum)
 fi
-lock=$(sha256sum requirements.lock)
+lock=$(sha256sum tools/requirements/main.lock)
 
 light=()
 tag=${TAG:-ledger_lab}

@@ -49,7 +49,7 @@ def needed(locked: dict[str, str], named: Collection[str], without: Collection[s
     """
     needs: dict[str, list[str]] = {}
     for name, entry in locked.items():
-        for by in _NAME.findall(entry.partition("# via")[2].replace("-r requirements.in", "")):
+        for by in _NAME.findall(entry.partition("# via")[2].replace("-r tools/requirements/main.in", "")):
             needs.setdefault(by, []).append(name)
     found: set[str] = set()
     waiting = [*named]

@@ -17,14 +17,14 @@ from tools.reference import write_reference  # noqa: E402
 
 write_reference()
 
-_PACKAGE = tomllib.loads((_ROOT / "extension.toml").read_text(encoding="utf-8"))["package"]
+_PACKAGE = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 project = "LedgerLab"
-author = _PACKAGE["author"]
+author = _PACKAGE["authors"][0]["name"]
 copyright = f"2026, {author}"  # noqa: A001 (the name that Sphinx reads)
 release = version = _PACKAGE["version"]
 extensions = ["myst_parser", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "generated"]  # tables that other pages include
+exclude_patterns = ["_build", "examples", "generated"]  # what other pages include
 html_theme = "furo"
 html_title = f"LedgerLab {version}"
 html_static_path = ["_static"]

@@ -95,8 +95,8 @@ def bare(tmp_path: Path) -> Workshop:
         if found is None:
             pytest.skip(f"this machine has no {tool}")
         (workshop.tools / tool).symlink_to(found)
-    (workshop.root / "tools").mkdir()
-    for name in ("isaaclab.sh", "requirements.lock", "setup.py", "extension.toml", "tools/install_settings.py"):
+    (workshop.root / "tools" / "requirements").mkdir(parents=True)
+    for name in ("isaaclab.sh", "tools/requirements/main.lock", "pyproject.toml", "tools/install_settings.py"):
         shutil.copy(ROOT / name, workshop.root / name)
     return workshop
 
@@ -293,7 +293,7 @@ def test_the_first_call_installs_the_lock_with_hashes(workshop: Workshop) -> Non
     _, bootstrap, sync, package, _ = workshop.log.read_text().splitlines()
     assert "--require-hashes" in bootstrap
     assert "--require-hashes" in sync
-    assert sync.endswith("requirements.lock")
+    assert sync.endswith("main.lock")
     assert "--no-deps" in package
     assert package.endswith("--editable .")
 
@@ -393,7 +393,7 @@ def test_a_complete_environment_is_left_alone(built: Workshop) -> None:
 
 
 def test_a_changed_lock_is_installed_into_the_environment_that_is_there(built: Workshop) -> None:
-    with (built.root / "requirements.lock").open("a") as lock:
+    with (built.root / "tools" / "requirements" / "main.lock").open("a") as lock:
         lock.write("# changed\n")
     assert built.run("-p", "-c", "pass").returncode == 0
     assert built.steps() == ["dry-run", "sync", "install", "compile"]
@@ -401,16 +401,19 @@ def test_a_changed_lock_is_installed_into_the_environment_that_is_there(built: W
     assert built.steps() == []
 
 
-@pytest.mark.parametrize("name", ["setup.py", "extension.toml"])
-def test_changed_metadata_reinstalls_ledger_lab_alone(built: Workshop, name: str) -> None:
-    with (built.root / name).open("a") as metadata:
-        metadata.write("# changed\n")
+def test_changed_metadata_reinstalls_ledger_lab_alone_and_settings_of_tools_do_not(built: Workshop) -> None:
+    file = built.root / "pyproject.toml"
+    text = file.read_text()
+    file.write_text(text + "# changed\n")
+    assert built.run("-p", "-c", "pass").returncode == 0
+    assert built.steps() == []
+    file.write_text(text.replace("[project]\n", "[project]\n# changed\n"))
     assert built.run("-p", "-c", "pass").returncode == 0
     assert built.steps() == ["install", "compile"]
 
 
 def test_an_update_that_cannot_start_keeps_the_old_environment(built: Workshop) -> None:
-    lock = built.root / "requirements.lock"
+    lock = built.root / "tools" / "requirements" / "main.lock"
     old = lock.read_text()
     lock.write_text(old + "# changed\n")
     (built.home / "offline").touch()

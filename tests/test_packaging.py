@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ROOT / "tools" / "requirements"
 VERSION = tomllib.loads((ROOT / "extension.toml").read_text())["package"]["version"]
 SHIPPED = sorted(
     path.parent.name for path in (ROOT / "source" / "ledger_lab" / "tasks" / "pretrained").glob("*/contract.json")
@@ -41,11 +42,10 @@ def build(tree: Path, kind: str, out: Path) -> Path:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what installing needs, so that nothing is written into the checkout."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in ("extension.toml", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    for name in ("config", "source"):
-        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=ignore)
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "source", tree / "source", ignore=ignore)
     return tree
 
 
@@ -71,19 +71,23 @@ def test_the_wheel_holds_all_code_and_data_and_nothing_else(tree: Path, wheel: P
         for path in (source / "ledger_lab").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    data = {
-        f"ledger_lab/{path.relative_to(tree).as_posix()}"
-        for path in (tree / "config").rglob("*.toml")
-        if path.name != "extension.toml"
-    }
-    assert {"ledger_lab/py.typed", "ledger_lab/paths.py"} <= code
-    assert any("/panels/" in name for name in data)
-    assert shipped == code | data
+    assert {"ledger_lab/py.typed", "ledger_lab/paths.py", "ledger_lab/config/prices.toml"} <= code
+    assert "ledger_lab/cli/scripts/train.py" in code
+    assert shipped == code
 
 
-def test_the_version_is_the_one_in_extension_toml(wheel: Path) -> None:
-    assert metadata(wheel)["Version"] == VERSION
+def test_the_version_is_the_same_everywhere(wheel: Path) -> None:
+    extension = tomllib.loads((ROOT / "config" / "extension.toml").read_text())["package"]
+    citation = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert citation is not None
+    assert metadata(wheel)["Version"] == extension["version"] == citation[1] == VERSION
     assert wheel.name == f"ledger_lab-{VERSION}-py3-none-any.whl"
+
+
+def test_a_checkout_is_a_short_list() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = {line.partition("/")[0] for line in tracked.splitlines()}
+    assert len([name for name in names if not name.startswith(".")]) <= 16
 
 
 def test_the_light_parts_install_without_torch_and_simulator(wheel: Path) -> None:
@@ -114,13 +118,13 @@ def test_an_installation_finds_its_data_and_registers_its_tasks(tree: Path, tmp_
 import json
 from importlib.metadata import entry_points
 import ledger_lab
-from ledger_lab.paths import config_root
+from ledger_lab.paths import config_root, panel_files
 from ledger_lab.tasks.pretrained import shipped_policy, shipped_tasks
 print(json.dumps({
     "version": ledger_lab.__version__,
     "package": ledger_lab.__path__[0],
     "config": str(config_root()),
-    "panels": len(list(config_root().glob("panels/*.toml"))),
+    "panels": len(panel_files()),
     "policies": [task for task in shipped_tasks() if shipped_policy(task).is_file()],
     "tasks": {entry.name: entry.value for entry in entry_points(group="isaaclab.tasks")},
 }))
@@ -132,43 +136,15 @@ print(json.dumps({
     assert found["tasks"] == {"ledger_lab": "ledger_lab.tasks.registered"}
     assert found["panels"] >= 1
     assert found["policies"] == SHIPPED
-    if kind == "editable":
-        assert package == tree / "source" / "ledger_lab"
-        assert Path(found["config"]) == tree / "config"
-    else:
-        assert package.is_relative_to(tmp_path / "env")
-        assert Path(found["config"]) == package / "config"
+    assert Path(found["config"]) == package / "config"
+    assert package == tree / "source" / "ledger_lab" if kind == "editable" else package.is_relative_to(tmp_path / "env")
+    listed = subprocess.run([tmp_path / "env" / "bin" / "ledgerlab"], capture_output=True, text=True, check=True)
+    assert "ledgerlab COMMAND" in listed.stdout
 
 
-def test_an_installation_that_lost_its_data_says_so_in_one_line(tmp_path: Path) -> None:
-    package = tmp_path / "lib" / "ledger_lab"
-    package.mkdir(parents=True)
-    for name in ("__init__.py", "errors.py", "paths.py"):
-        shutil.copy(ROOT / "source" / "ledger_lab" / name, package)
-    code = """
-from ledger_lab.errors import UserError
-from ledger_lab.paths import config_root
-try:
-    config_root()
-except UserError as error:
-    print(error)
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=package.parent, check=True, capture_output=True, text=True
-    )
-    assert result.stdout.count("\n") == 1
-    assert str(package / "config") in result.stdout
-
-
-def test_kit_reads_the_same_extension_file() -> None:
-    link = ROOT / "config" / "extension.toml"
-    assert link.is_symlink()
-    assert link.resolve() == ROOT / "extension.toml"
-
-
-@pytest.mark.parametrize("name", ["requirements", "requirements-mirrors"])
+@pytest.mark.parametrize("name", ["main", "mirrors", "engines", "trainers"])
 def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host(name: str) -> None:
-    lock = (ROOT / f"{name}.lock").read_text()
+    lock = (LOCKS / f"{name}.lock").read_text()
     assert "://" not in lock
     entries = re.split(r"\n(?=[A-Za-z0-9])", "\n" + lock.split("\n", 2)[2])[1:]
     locked = {}
@@ -177,7 +153,7 @@ def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host(nam
         assert re.fullmatch(r"==[^,*]+", str(requirement.specifier)), entry
         assert "--hash=sha256:" in entry, entry
         locked[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix("==")
-    wanted = [line.split("#")[0].strip() for line in (ROOT / f"{name}.in").read_text().splitlines()]
+    wanted = [line.split("#")[0].strip() for line in (LOCKS / f"{name}.in").read_text().splitlines()]
     for requirement in map(Requirement, filter(None, wanted)):
         assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
 
@@ -210,7 +186,7 @@ def test_reading_and_reporting_import_only_what_every_installation_has(wheel: Pa
 
 
 def test_the_environment_of_the_mirrors_can_read_journals() -> None:
-    wanted = [line.split("#")[0].strip() for line in (ROOT / "requirements-mirrors.in").read_text().splitlines()]
+    wanted = [line.split("#")[0].strip() for line in (LOCKS / "mirrors.in").read_text().splitlines()]
     there = {canonicalize_name(Requirement(line).name) for line in wanted if line}
     needed = third_party_imports("ledger", "documents.py", "files.py")
     assert {"msgspec", "orjson"} <= needed

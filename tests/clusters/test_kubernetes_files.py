@@ -96,7 +96,7 @@ def test_the_file_is_the_golden_one(name: str, site: KubernetesSite, planned: Pl
 def test_the_schema_of_kubernetes_accepts_the_files(version: str) -> None:
     validate = ROOT / ".venv-engines" / "bin" / "kubernetes-validate"
     if not validate.exists():
-        pytest.skip("the environment of the engines is not installed (requirements-engines.lock)")
+        pytest.skip("the environment of the engines is not installed (tools/requirements/engines.lock)")
     files = [str(GOLDEN / f"{name}.job.yaml") for name in ("simple", "full")]
     checked = subprocess.run([validate, "-k", version, "--strict", *files], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr

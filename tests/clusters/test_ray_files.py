@@ -199,7 +199,7 @@ def test_a_refusal_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.skipif(
     not (ROOT / ".venv-engines" / "bin" / "python").exists(),
-    reason="needs .venv-engines, which .ci/run builds from requirements-engines.lock",
+    reason="needs .venv-engines, which .ci/run builds from tools/requirements/engines.lock",
 )
 def test_an_address_where_nothing_listens_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(ROOT / ".venv-engines" / "bin" / "python"))

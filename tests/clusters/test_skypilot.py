@@ -91,7 +91,7 @@ def understood(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, 
     """Returns what SkyPilot has understood of the two files."""
     python = ROOT / ".venv-engines" / "bin" / "python"
     if not python.exists():
-        pytest.skip("the environment of the engines is not installed (requirements-engines.lock)")
+        pytest.skip("the environment of the engines is not installed (tools/requirements/engines.lock)")
     home = tmp_path_factory.mktemp("home")
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
     files = [str(GOLDEN / f"{name}.task.yaml") for name in ("simple", "full")]
@@ -268,7 +268,7 @@ def test_what_skypilot_cannot_do_is_refused(infra: Sky, tmp_path: Path, monkeypa
 def test_the_real_sky_takes_the_commands(infra: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = ROOT / ".venv-engines" / "bin"
     if not (programs / "sky").exists():
-        pytest.skip("the environment of the engines is not installed (requirements-engines.lock)")
+        pytest.skip("the environment of the engines is not installed (tools/requirements/engines.lock)")
     submission = submit(infra({}))
     for name, value in {
         "PATH": f"{programs}:/usr/bin:/bin",

@@ -19,6 +19,7 @@ from ledger_lab.ledger.meters import git_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
+LOCKED = ("tools/requirements/main.in", "tools/requirements/main.lock")
 DOCKERFILE = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
 BUILD = (DOCKER / "build.sh").read_text(encoding="utf-8")
 
@@ -41,7 +42,7 @@ def test_the_build_names_version_revision_and_lock(tmp_path: Path) -> None:
     finished = build(tmp_path, "--build-arg", "BASE=mine")
     lines = finished.stdout.splitlines()
     assert lines[:2] == ["docker", "build"]
-    version = re.search(r'^version = "(.+?)"', (ROOT / "extension.toml").read_text(), flags=re.MULTILINE)
+    version = re.search(r'^version = "(.+?)"', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
     assert version is not None
     assert f"VERSION={version[1]}" in lines
     facts = git_facts(ROOT)
@@ -89,7 +90,7 @@ def required_by(*names: str, without: str = "") -> set[str]:
 def selected(*arguments: str) -> set[str]:
     """Return the packages that an image with these sections has."""
     finished = subprocess.run(
-        [sys.executable, str(DOCKER / "select_packages.py"), "requirements.in", "requirements.lock", *arguments],
+        [sys.executable, str(DOCKER / "select_packages.py"), *LOCKED, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -124,7 +125,7 @@ def test_the_light_image_has_what_setup_requires_and_no_simulator() -> None:
 
 def test_all_sections_are_the_whole_lock_file() -> None:
     described = json.loads(without_comments(ROOT / ".devcontainer" / "devcontainer.json"))["build"]["args"]
-    locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE))
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / LOCKED[1]).read_text(), flags=re.MULTILINE))
     assert described["WITHOUT"] == ""
     assert selected(*described["SECTIONS"].split()) == locked
 
@@ -132,8 +133,8 @@ def test_all_sections_are_the_whole_lock_file() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("Everything",), "requirements.in has no section Everything: choose from Simulation, "),
-        (("Building", "--without", "open4d"), "requirements.lock has no package open4d"),
+        (("Everything",), "main.in has no section Everything: choose from Simulation, "),
+        (("Building", "--without", "open4d"), "main.lock has no package open4d"),
     ],
 )
 def test_an_unknown_section_or_package_is_one_line(arguments: tuple[str, ...], said: str) -> None:
@@ -148,8 +149,7 @@ def test_a_lock_file_that_is_not_the_declared_one_is_refused(tmp_path: Path) -> 
         [
             "bash",
             str(DOCKER / "install_packages.sh"),
-            "requirements.in",
-            "requirements.lock",
+            *LOCKED,
             str(tmp_path / "venv"),
             "Building",
         ],
@@ -160,7 +160,7 @@ def test_a_lock_file_that_is_not_the_declared_one_is_refused(tmp_path: Path) -> 
         check=False,
     )
     assert finished.returncode != 0
-    assert "requirements.lock: FAILED" in finished.stdout
+    assert "main.lock: FAILED" in finished.stdout
     assert not (tmp_path / "venv").exists()
 
 

@@ -44,7 +44,7 @@ def test_a_trainer_with_an_environment_of_its_own(
     if subprocess.run([*ALONE, "ip", "link", "set", "lo", "up"], capture_output=True, check=False).returncode:
         pytest.skip("namespaces are not allowed here")
     ledger = tmp_path / "ledger"
-    command = [str(PYTHON), str(ROOT / "examples" / f"{example}.py"), "--log_root", str(ledger), *options]
+    command = [str(PYTHON), str(ROOT / "docs" / "examples" / f"{example}.py"), "--log_root", str(ledger), *options]
     done = alone([*command, "--usd_per_hour", "3.6"], tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = json.loads(script("report", "--log_root", ledger, "--json", "-").stdout)["runs"]

@@ -16,7 +16,7 @@ from ledger_lab.ledger import Status, read_ledger
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, script
 
-EXAMPLE = ROOT / "examples" / "own_task"
+EXAMPLE = ROOT / "docs" / "examples" / "own_task"
 TASK = "Pendulum-SwingUp-v0"
 ELSEWHERE = """
 import runpy, sys
@@ -76,7 +76,7 @@ def test_its_study_trains_each_library_with_the_same_seeds(tmp_path: Path) -> No
 
 def test_the_tutorial_shows_every_file() -> None:
     tutorial = (ROOT / "docs" / "tutorials" / "own_task.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"literalinclude\} \.\./\.\./examples/own_task/(\S+)", tutorial))
+    shown = set(re.findall(r"literalinclude\} \.\./examples/own_task/(\S+)", tutorial))
     files = {path.relative_to(EXAMPLE) for path in EXAMPLE.rglob("*") if path.is_file()}
     made = {path for path in files if any(re.search("^build$|egg-info$|^__pycache__$", part) for part in path.parts)}
     assert shown == {str(path) for path in files - made - {Path("README.md")}}

@@ -26,7 +26,7 @@ NODES = ("one", "two")
 def why_not() -> str | None:
     """Return why no cluster can run on this machine; ``None`` if one can."""
     if not (RAY / "python").exists():
-        return "needs .venv-engines, which .ci/run builds from requirements-engines.lock"
+        return "needs .venv-engines, which .ci/run builds from tools/requirements/engines.lock"
     if missing := [program for program in ("ip", "unshare", "nsenter", "setpriv") if shutil.which(program) is None]:
         return f"{', '.join(missing)} not found: install iproute2 and util-linux"
     tried = subprocess.run(["unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True)

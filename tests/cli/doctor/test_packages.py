@@ -40,7 +40,7 @@ def test_versions_that_differ_from_the_lock_are_named_but_not_tools_that_are_mis
 
 
 def test_the_lock_of_the_project_names_all_packages_that_the_doctor_needs() -> None:
-    locked = packages.locked_versions((ROOT / "requirements.lock").read_text())
+    locked = packages.locked_versions((ROOT / "tools/requirements/main.lock").read_text())
     assert {*packages.NEEDED, *packages.OPTIONAL} <= locked.keys()
     assert locked["torch"] == "2.11.0"
 

@@ -30,9 +30,7 @@ from tests.conftest import ROOT, command, script
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 OTHER = ROOT / ".venv-mirrors" / "bin"
-needs_other = pytest.mark.skipif(
-    not (OTHER / "python").exists(), reason="needs .venv-mirrors, which .ci/run builds from requirements-mirrors.lock"
-)
+needs_other = pytest.mark.skipif(not (OTHER / "python").exists(), reason="needs .venv-mirrors, which .ci/run builds")
 
 
 class LiveRun:

@@ -109,7 +109,7 @@ def check_cuda(hardware: bool, cuda: Answer, torch: Answer, environ: Mapping[str
     if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return ok(f"{text}; CUDA_VISIBLE_DEVICES hides all GPUs")
     if found["cuda"] is None:
-        return warn(f"{text} was built without CUDA", "install the torch of requirements.lock")
+        return warn(f"{text} was built without CUDA", "install the torch of tools/requirements/main.lock")
     if driver is None:
         return warn(f"{text} needs CUDA {found['cuda']}, but there is no usable driver", _DRIVER)
     if driver["version"][0] < int(found["cuda"].partition(".")[0]):

@@ -20,7 +20,7 @@ NEEDED = (
 OPTIONAL = ("skrl", "rl-games", "gym", "duckdb", "jinja2", "markupsafe", "plotly", "moviepy")
 """Packages for two RL libraries, reports and videos."""
 _MOST_NAMES = 6
-_INSTALL = "run ./isaaclab.sh -p scripts/doctor.py, which installs the packages of requirements.lock into .venv"
+_INSTALL = "run ./isaaclab.sh -p scripts/doctor.py, which installs the locked packages into .venv"
 _REINSTALL = "remove .venv/.complete, and call ./isaaclab.sh again"
 
 
@@ -73,7 +73,7 @@ def check_packages(
     if missing := [name for name in OPTIONAL if found[name] is None]:
         return warn(f"missing: {_some(missing)}; some RL libraries, reports or videos do not work", _REINSTALL)
     if locked is None:
-        return ok("all there; there is no requirements.lock to compare versions with")
+        return ok("all there; there is no lock file to compare versions with")
     other = [
         f"{name} {found[name]} instead of {wanted}"
         for name, wanted in sorted(locked.items())
@@ -82,7 +82,7 @@ def check_packages(
     if other:
         return warn(f"other versions: {_some(other)}; recorded scores may not be comparable", _REINSTALL)
     present = sum(each is not None for each in found.values())
-    return ok(f"{present} packages, in the versions of requirements.lock")
+    return ok(f"{present} packages, in the locked versions")
 
 
 def _public(text: str) -> str:
@@ -101,7 +101,7 @@ def check_ledger_lab(installed: str | None, tree: str | None) -> Finding:
 
     Args:
         installed: Its installed version; ``None`` if it is not installed.
-        tree: Version in the ``extension.toml`` beside the source; ``None`` without one.
+        tree: Version in the ``pyproject.toml`` beside the source; ``None`` without one.
     """
     if installed is None:
         return warn(
@@ -117,9 +117,9 @@ def version_of_tree(root: Path) -> str | None:
     """Return the version of a source tree; ``None`` if the folder is none.
 
     Args:
-        root: Folder of ``extension.toml``.
+        root: Folder of ``pyproject.toml``.
     """
-    file = root / "extension.toml"
+    file = root / "pyproject.toml"
     found = re.search(r'^version = "([^"]+)"', file.read_text("utf-8"), re.M) if file.is_file() else None
     return found[1] if found else None
 

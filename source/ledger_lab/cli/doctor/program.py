@@ -166,7 +166,7 @@ def quick_checks(log_root: Path) -> Mapping[str, Check]:
     Args:
         log_root: Root of the ledger.
     """
-    lock = _ROOT / "requirements.lock"
+    lock = _ROOT / "tools" / "requirements" / "main.lock"
 
     def mounts() -> str:
         return Path("/proc/self/mountinfo").read_text("utf-8", errors="replace")

@@ -1,6 +1,6 @@
 """A trainer that is none of LedgerLab's, in its ledger: Stable-Baselines3 on Gymnasium's CartPole, without Isaac Lab.
 
-    ./isaaclab.sh -p examples/gymnasium_sb3.py
+    ./isaaclab.sh -p docs/examples/gymnasium_sb3.py
     ./isaaclab.sh -p scripts/report.py
 
 The lines that record it are those with ``run`` in them, and ``PANEL``. The rest is an ordinary training script.

@@ -3,8 +3,8 @@
 Brax has an environment of its own:
 
     ./isaaclab.sh -p -m venv --without-pip .venv-trainers
-    ./isaaclab.sh -p -m uv pip sync --python .venv-trainers/bin/python --require-hashes requirements-trainers.lock
-    PYTHONPATH=source .venv-trainers/bin/python examples/brax_mjx.py
+    ./isaaclab.sh -p -m uv pip sync --python .venv-trainers/bin/python --require-hashes tools/requirements/trainers.lock
+    PYTHONPATH=source .venv-trainers/bin/python docs/examples/brax_mjx.py
     ./isaaclab.sh -p scripts/report.py
 
 Brax compiles simulation and learning into one program, whose parts can't be timed from outside. So the report shows

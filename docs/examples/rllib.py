@@ -3,8 +3,8 @@
 RLlib has an environment of its own, because Isaac Lab and Ray need different versions of ``packaging``:
 
     ./isaaclab.sh -p -m venv --without-pip .venv-trainers
-    ./isaaclab.sh -p -m uv pip sync --python .venv-trainers/bin/python --require-hashes requirements-trainers.lock
-    PYTHONPATH=source .venv-trainers/bin/python examples/rllib.py
+    ./isaaclab.sh -p -m uv pip sync --python .venv-trainers/bin/python --require-hashes tools/requirements/trainers.lock
+    PYTHONPATH=source .venv-trainers/bin/python docs/examples/rllib.py
     ./isaaclab.sh -p scripts/report.py
 
 The training runs in this process. Ray also starts processes that listen on the network. They refuse connections without
