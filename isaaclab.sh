@@ -62,7 +62,7 @@ raise SystemExit(0 if any(distributions(name="ledger_lab")) else 4)
 # What .venv depends on. The location counts because console scripts and the editable install contain it; of
 # pyproject.toml, what comes before the settings of tools.
 fingerprint() {
-    printf '%s\n' "$root" && cd -- "$root" && sha256sum "$lock" && sed '/^\[tool\.ruff/,$d' pyproject.toml | sha256sum
+    printf '%s\n' "$root" && cd -- "$root" && sha256sum "$lock" && awk '/^\[tool\.ruff/ { exit } 1' pyproject.toml | sha256sum
 }
 
 ready() { [[ -x $venv/bin/python && -f $stamp && $(<"$stamp") == "$(fingerprint)" ]]; }

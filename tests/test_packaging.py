@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "tools" / "requirements"
-VERSION = tomllib.loads((ROOT / "extension.toml").read_text())["package"]["version"]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 SHIPPED = sorted(
     path.parent.name for path in (ROOT / "source" / "ledger_lab" / "tasks" / "pretrained").glob("*/contract.json")
 )

@@ -30,20 +30,31 @@ def test_this_machine_is_fit(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_works_where_packages_are_broken(tmp_path: Path) -> None:
-    for name in ("torch", "rich", "msgspec", "numpy"):
-        (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} is broken')\n")
-    environ = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path), "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, str(ROOT / "scripts" / "doctor.py"), "--log_root", str(tmp_path)]
+def examined(folder: Path, *broken: str) -> dict[str, str]:
+    """Run the doctor where packages are broken, and return its lines by the names of the checks."""
+    for name in broken:
+        (folder / f"{name}.py").write_text(f"raise ImportError('{name} is broken')\n")
+    environ = {"PYTHONPATH": str(folder), "HOME": str(folder), "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, str(ROOT / "scripts" / "doctor.py"), "--log_root", str(folder)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    lines = {line[6:18].strip(): line for line in done.stdout.splitlines()}
+    assert done.stdout.splitlines()[-1].startswith("this machine is not fit for trainings: ")
+    assert "Traceback" not in done.stdout + done.stderr
+    return {line[6:18].strip(): line for line in done.stdout.splitlines()}
+
+
+def test_a_broken_torch_is_one_finding_of_many(tmp_path: Path) -> None:
+    lines = examined(tmp_path, "torch")
     assert lines["CUDA"].startswith("fail  CUDA          torch can't be used: ImportError: torch is broken -> ")
     assert lines["step cpu"].startswith("fail  step cpu")
     assert lines["log root"].startswith(("ok", "warn"))
     assert lines["git"].startswith(("ok", "warn"))
-    assert done.stdout.splitlines()[-1].startswith("this machine is not fit for trainings: ")
-    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_where_ledger_lab_cannot_be_imported_the_packages_are_checked(tmp_path: Path) -> None:
+    lines = examined(tmp_path, "torch", "rich", "msgspec", "numpy")
+    assert {"Python", "packages"} <= lines.keys()
+    assert " is broken" in lines["imports"]
 
 
 @pytest.mark.parametrize("arguments", [["--limit_s", "0"], ["--no_such_flag"], ["--limit_s", "x"]])

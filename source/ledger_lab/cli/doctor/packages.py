@@ -96,6 +96,20 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + more
 
 
+def broken_installation(error: ImportError) -> list[str]:
+    """Return the lines of a machine on which LedgerLab itself can't be imported: only the packages can be checked.
+
+    Args:
+        error: Why the import failed.
+    """
+    found = {"Python": check_python(), "packages": check_packages(None)}
+    found["imports"] = fail(f"{type(error).__name__}: {error}", _REINSTALL)
+    return [
+        *(f"{each.level:4}  {name:12}  {each.text}" for name, each in found.items()),
+        f"this machine is not fit for trainings: {_REINSTALL}",
+    ]
+
+
 def check_ledger_lab(installed: str | None, tree: str | None) -> Finding:
     """Check that LedgerLab itself is installed, and from which version.
 
