@@ -13,10 +13,10 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.ledger.meters.health import Settings
-from ledger_lab.ledger.meters.health.held_out import RewardHacking, Screening
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
+from ledger_lab.training.health import Settings
+from ledger_lab.training.health.held_out import RewardHacking, Screening
 from ledger_lab.units import percent
 
 _SCREENINGS = 50

@@ -13,7 +13,6 @@ from pathlib import Path
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.libraries import PPO, algorithms, dialects
-from ledger_lab.ledger.meters.health import Event
 from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary
@@ -21,6 +20,7 @@ from ledger_lab.reports.columns import attribute_docs, columns_of, in_one_line
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE, exit_status_of
+from ledger_lab.training.health import Event
 from tools.equivalence import equivalence_table
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.ledger.meters.health import Detection, Event, HealthMonitor, Iteration, Settings
+from ledger_lab.training.health import Detection, Event, HealthMonitor, Iteration, Settings
 from tests.fakes.ledgers import outcomes, result
 
 MB = 1_000_000

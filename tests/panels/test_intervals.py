@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ledger_lab.panels.intervals import ConfirmedShare, false_pass_bound, lower_bound
+from ledger_lab.ledger.costs.exact import lower_bound
+from ledger_lab.panels.intervals import ConfirmedShare, false_pass_bound
 
 
 def at_least(successes: int, episodes: int, share: float) -> float:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ledger_lab.ledger.costs.exact import lower_bound
 from ledger_lab.panels.comparison import Comparison, ConfirmedComparison, compare_confirmed, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
-from ledger_lab.panels.intervals import ConfirmedShare, lower_bound, wilson_interval
+from ledger_lab.panels.intervals import ConfirmedShare, wilson_interval
 from ledger_lab.panels.panel import Cell, Panel, find_panels, is_panel_file, load_panel
 
 if TYPE_CHECKING:

@@ -127,32 +127,6 @@ def _at_least(successes: int, episodes: int, rate: float) -> float:
     return min(1.0, fsum(map(exp, terms)))
 
 
-def lower_bound(successes: int, episodes: int, confidence: float = 0.95) -> float:
-    """Return the one-sided exact lower bound of a binomial share (Clopper & Pearson 1934, Biometrika 26:404).
-
-    If the true share is below some value, the bound exceeds the value with a probability of at most ``1 - confidence``.
-    Example: of 256 episodes, 239 must succeed for the 95 % bound to reach 90 %.
-
-    Args:
-        successes: Number of successes.
-        episodes: Number of independent trials, at least 1.
-        confidence: One-sided confidence level in (0, 1).
-
-    Returns:
-        Lower bound, in [0, 1).
-
-    Raises:
-        ValueError: If there are no trials, or more successes than trials.
-    """
-    if not 0 <= successes <= episodes or episodes < 1:
-        raise ValueError(f"{successes} successes of {episodes} episodes")
-    if successes == 0:
-        return 0.0
-    from scipy.special import betaincinv
-
-    return float(betaincinv(successes, episodes - successes + 1, 1 - confidence))
-
-
 def false_pass_bound(error_budgets: Iterable[float]) -> float:
     """Return the highest probability that at least one of several runs confirms a policy below its target.
 

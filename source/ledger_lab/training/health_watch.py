@@ -11,7 +11,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError, first_line, nearest
 from ledger_lab.ledger import Health, PanelResult, Status
 from ledger_lab.ledger.endings import status_of
-from ledger_lab.ledger.meters.health import Detection, Event, HealthMonitor, Iteration
+from ledger_lab.training.health import Detection, Event, HealthMonitor, Iteration
 
 
 class HealthEvent(Exception):  # noqa: N818 - the ledger shows this name before the reason

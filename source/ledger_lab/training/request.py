@@ -13,11 +13,11 @@ import msgspec
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Timing, require_cohort_name
 from ledger_lab.ledger.libraries import PPO, algorithms
-from ledger_lab.ledger.meters.health import Event
 from ledger_lab.panels.panel import require_target
 from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT, EXIT_REQUEUE
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Named, flag, flag_names, log_root_flag
+from ledger_lab.training.health import Event
 from ledger_lab.training.health_watch import list_health_events, parse_stop_on
 from ledger_lab.training.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.training.task_request import TASK, TaskRequest

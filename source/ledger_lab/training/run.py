@@ -24,8 +24,6 @@ from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.meters import Phase, PhaseClock, git_changes
 from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
-from ledger_lab.ledger.meters.episode_endings import EpisodeEndings
-from ledger_lab.ledger.meters.health import HealthMonitor, Settings
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
@@ -34,7 +32,9 @@ from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import require_recorded_hash
 from ledger_lab.training.declaration import declaration, make_run_dir
+from ledger_lab.training.episode_endings import EpisodeEndings
 from ledger_lab.training.evaluation.score import capacity_told
+from ledger_lab.training.health import HealthMonitor, Settings
 from ledger_lab.training.health_watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.launch import read_world

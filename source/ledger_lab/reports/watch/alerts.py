@@ -18,7 +18,7 @@ from typing import Final
 
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, EvaluationStarted, Health, SupervisionStarted
 from ledger_lab.ledger.costs import FEWEST_RUNS, LOCAL, OWNED
-from ledger_lab.ledger.meters.health import Event
+from ledger_lab.ledger.health import Event
 from ledger_lab.reports.watch.model import Alert, AlertKind, Estimate, Limits, QueuedTraining, Severity, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun, trainer_row_at
 from ledger_lab.units import duration, usd

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from ledger_lab.ledger.meters.health.events import Detection, Event, Settings
-from ledger_lab.ledger.meters.health.iteration import Debounce, spread
+from ledger_lab.ledger.health import Event
 from ledger_lab.panels import compare_paired, wilson_interval
+from ledger_lab.training.health.events import Detection, Settings
+from ledger_lab.training.health.iteration import Debounce, spread
 
 
 @dataclass(frozen=True)

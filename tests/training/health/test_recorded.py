@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger.meters.health import Event, Iteration
+from ledger_lab.training.health import Event, Iteration
 from tests.fakes.trainings import told
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())

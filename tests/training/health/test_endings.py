@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger_lab.ledger.meters.health import Detection, Event, HealthMonitor
+from ledger_lab.training.health import Detection, Event, HealthMonitor
 from tests.fakes.trainings import BUDGET, SETTINGS, healthy, screening
 
 BLOCK = 10

@@ -8,18 +8,19 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.ledger.meters.health.endings import TerminationTakeover
-from ledger_lab.ledger.meters.health.events import Detection, Event, Settings
-from ledger_lab.ledger.meters.health.held_out import NoConvergence, RewardHacking, Screening
-from ledger_lab.ledger.meters.health.iteration import Iteration
-from ledger_lab.ledger.meters.health.learning import (
+from ledger_lab.ledger.health import Event
+from ledger_lab.training.health.endings import TerminationTakeover
+from ledger_lab.training.health.events import Detection, Settings
+from ledger_lab.training.health.held_out import NoConvergence, RewardHacking, Screening
+from ledger_lab.training.health.iteration import Iteration
+from ledger_lab.training.health.learning import (
     EntropyCollapse,
     GradientSpikes,
     KlOutOfRange,
     NonFinite,
     ValueLossExplosion,
 )
-from ledger_lab.ledger.meters.health.resources import MemoryGrowth, Slowdown
+from ledger_lab.training.health.resources import MemoryGrowth, Slowdown
 
 _AROUND = 5
 """Number of iterations around a checkpoint whose mean returns count as the return of its policy."""

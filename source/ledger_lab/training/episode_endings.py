@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,21 +12,6 @@ from ledger_lab.ledger import UNSTABLE
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
-
-
-def unstable_environments(env: ManagerBasedRLEnv) -> torch.Tensor | None:
-    """Return which environments became unstable in the last step; ``None`` if the physics engine does not tell.
-
-    An engine that tells keeps them in ``last`` of an attribute ``unstable`` of the termination manager.
-
-    Args:
-        env: The environment, as ``gym.make`` returns it.
-
-    Returns:
-        Boolean tensor of shape (num_envs,).
-    """
-    unstable: Any = getattr(env.unwrapped.termination_manager, "unstable", None)
-    return None if unstable is None else unstable.last
 
 
 class EpisodeEndings:
@@ -44,8 +29,8 @@ class EpisodeEndings:
             env: The environment, as ``gym.make`` returns it.
             training_slots: Number of training slots; the slots after them are held out, and do not count.
         """
-        self._env, self._manager, self._training_slots = env, env.unwrapped.termination_manager, training_slots
-        tells = unstable_environments(env) is not None
+        self._manager, self._training_slots = env.unwrapped.termination_manager, training_slots
+        tells = self._unstable() is not None
         self._names = [*self._manager.active_terms, *([UNSTABLE] if tells else [])]
         self._counts = self._ended_by().sum(dim=0).zero_()
         """Episodes per name since the last :meth:`take`; shape (names,), on the device of the environment."""
@@ -93,8 +78,13 @@ class EpisodeEndings:
         """Return what ended each training episode in this step; boolean tensor of shape (slots, names)."""
         fired = self._manager._term_dones[: self._training_slots]
         first = fired & (fired.cumsum(dim=1) == 1)
-        unstable = unstable_environments(self._env)
+        unstable = self._unstable()
         if unstable is None:
             return first
         unstable = unstable[: self._training_slots, None]
         return torch.cat((first & ~unstable, unstable), dim=1)
+
+    def _unstable(self) -> torch.Tensor | None:
+        """Return which environments became unstable in the last step; ``None`` if the physics cannot tell."""
+        ending = getattr(self._manager, "unstable", None)
+        return None if ending is None else ending.last

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.ledger.meters.health import Event, Iteration
+from ledger_lab.training.health import Event, Iteration
 from tests.fakes.trainings import MB, detections, healthy, told
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger_lab.ledger.meters.health import Event, HealthMonitor, Iteration, Settings
+from ledger_lab.training.health import Event, HealthMonitor, Iteration, Settings
 from tests.fakes.trainings import BUDGET, detections, healthy, monitor, told
 
 

@@ -6,8 +6,9 @@ import math
 from collections import deque
 from statistics import median
 
-from ledger_lab.ledger.meters.health.events import Detection, Event, Settings
-from ledger_lab.ledger.meters.health.iteration import Debounce, Iteration, spread
+from ledger_lab.ledger.health import Event
+from ledger_lab.training.health.events import Detection, Settings
+from ledger_lab.training.health.iteration import Debounce, Iteration, spread
 
 _CALM = 20
 """Iterations without the problem after which it is reported again."""

@@ -7,8 +7,9 @@ has its reason beside it. Figures of good trainings come from 53 trainings of th
 recipes.
 """
 
-from ledger_lab.ledger.meters.health.events import Detection, Event, Settings
-from ledger_lab.ledger.meters.health.iteration import Iteration
-from ledger_lab.ledger.meters.health.monitor import HealthMonitor
+from ledger_lab.ledger.health import Event
+from ledger_lab.training.health.events import Detection, Settings
+from ledger_lab.training.health.iteration import Iteration
+from ledger_lab.training.health.monitor import HealthMonitor
 
 __all__ = ["Event", "Detection", "HealthMonitor", "Iteration", "Settings"]

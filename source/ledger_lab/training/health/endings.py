@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ledger_lab.ledger.meters.health.events import Detection, Event
-from ledger_lab.ledger.meters.health.held_out import Screening
-from ledger_lab.ledger.meters.health.iteration import Debounce, Iteration
+from ledger_lab.ledger.health import Event
+from ledger_lab.training.health.events import Detection
+from ledger_lab.training.health.held_out import Screening
+from ledger_lab.training.health.iteration import Debounce, Iteration
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger_lab.ledger.meters.health import Event, HealthMonitor, Iteration
-from ledger_lab.ledger.meters.health.held_out import RewardHacking, Screening
+from ledger_lab.training.health import Event, HealthMonitor, Iteration
+from ledger_lab.training.health.held_out import RewardHacking, Screening
 from tests.fakes.trainings import BUDGET, SETTINGS, healthy, monitor, screening
 
 

@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
 
-from ledger_lab.ledger.meters.health.events import Detection, Event, Settings
-from ledger_lab.ledger.meters.health.iteration import Debounce, Iteration
+from ledger_lab.ledger.health import Event
 from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
+from ledger_lab.training.health.events import Detection, Settings
+from ledger_lab.training.health.iteration import Debounce, Iteration
 
 _REPLAY = frozenset({Phase.REPLAY_WRITE, Phase.REPLAY_SAMPLE})
 """Phases of the replay memory."""
