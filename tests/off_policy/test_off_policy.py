@@ -104,18 +104,6 @@ def test_impossible_values_are_refused(recipe: OffPolicyRecipe, name: str, value
 
 
 @each_recipe
-def test_settings_that_came_later_leave_the_agent_of_a_recipe_as_it_was(recipe: OffPolicyRecipe) -> None:
-    for dialect in dialects_of(recipe):
-        plain = dialect.translate(recipe)
-        assert dialect.optional
-        for path, value in dialect.optional.items():
-            assert read_setting(plain, f"agent.{path}") is None
-            name = next(name for name, each in dialect.overrides.items() if each == f"agent.{path}")
-            _, rule = dialect.rules.get(f"agent.{path}", (name, lambda _: None))
-            assert rule(value) is None
-
-
-@each_recipe
 @pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, -2.0), (1.0,), 1.0, (0.0, float("inf"))])
 def test_an_impossible_range_of_values_is_refused(recipe: OffPolicyRecipe, bounds: Any) -> None:
     with pytest.raises(ValueError, match=r"value_range .*: must be two finite numbers, the smaller one first"):

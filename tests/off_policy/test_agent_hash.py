@@ -34,19 +34,6 @@ def test_recorded_runs_keep_their_hashes() -> None:
     assert {flags: agent_sha256(*flags) for flags in declared} == declared
 
 
-EARLIER_CARTPOLE = {
-    "rsl_rl": "b4d8629258f78e67d4d272d7eeff392726c28df1bd9df63e859333b9ff9275d7",
-    "rl_games": "dcc0e8afd4c297fd10318aa0894a1c38f8f59335dbca4debb020c71fdb878434",
-    "skrl": "0681b76080765d36c0a9032a3b64db238771da5bd8f649f78c13e27547faa8d1",
-}
-"""Hashes that trainings of the cart-pole declared on 22 November 2026, whose journals are no longer in ``records/``."""
-
-
-@pytest.mark.parametrize("library", EARLIER_CARTPOLE)
-def test_trainings_without_flags_keep_their_hashes(library: str) -> None:
-    assert agent_sha256("LedgerLab-Cartpole", library, (), None) == EARLIER_CARTPOLE[library]
-
-
 OWN_DEFAULTS = (
     *("agent.n_step=1", "agent.value_atoms=1", "agent.value_range=[-10,10]", "agent.critic_layer_norm=false"),
     *("agent.policy_layer_norm=false", "agent.reward_normalization=false", "agent.prioritized_sampling=false"),
