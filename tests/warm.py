@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -23,7 +24,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from ledger_lab.cli.programs import COMMANDS
+from ledger_lab.cli.programs import known_commands
+from ledger_lab.wings import wing_part
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
@@ -181,12 +183,13 @@ def _import_libraries() -> None:
         cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])
         import_environment(cfg)
         for name in _IMPORTED_LATE:
-            importlib.import_module(name)
+            if importlib.util.find_spec(name.rpartition(".")[0]) is not None:  # the folder of a wing may be missing
+                importlib.import_module(name)
 
 
 def _import_scripts() -> None:
     """Import what all scripts import before they read their command lines."""
-    for command in COMMANDS.values():
+    for command in known_commands().values():
         pkgutil.resolve_name(command.request or command.target)
     _import_starts()
 
@@ -195,7 +198,7 @@ def _import_first_looks() -> None:
     """Import what scripts import that refuse a request before they import libraries, where these are missing."""
     for name in (*HEAVY, "numpy"):
         sys.modules[name] = None  # type: ignore[assignment]
-    for command in COMMANDS.values():
+    for command in known_commands().values():
         if command.request is not None:
             pkgutil.resolve_name(command.request)
     _import_starts()
@@ -206,9 +209,10 @@ def _import_first_looks() -> None:
 def _import_starts() -> None:
     """Import what a script that simulates imports to start another process, or a job."""
     import ledger_lab.cli.first_look
-    import ledger_lab.clusters.submit
     import ledger_lab.training.launch.inline
     import ledger_lab.training.supervision.start  # noqa: F401
+
+    wing_part("submission")
 
 
 def _become(asked: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:

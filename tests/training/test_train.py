@@ -33,7 +33,9 @@ from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.training.final_report import show_final_report
 from ledger_lab.units import usd
-from tests.conftest import SHORT, command, one_run_dir, script
+from tests.conftest import MISSING_WINGS, SHORT, command, one_run_dir, script
+
+ENGINE = "newton/mjwarp" if "mujoco_cpu" in MISSING_WINGS else "newton/mujoco"
 
 
 def report(log_root: Path) -> dict[str, object]:
@@ -75,7 +77,7 @@ def test_the_ledger_describes_the_whole_run(trained: Path) -> None:
     assert [row.checkpoint for row in judged] == ["model_0.pt", "model_2.pt"], "the newest whenever a panel is over"
     assert {(row.purpose, row.outcomes.episodes, row.needed) for row in judged} == {("screening", 256, 224)}
     assert all((run.directory / saved.path).is_file() for saved in run.checkpoints)
-    assert (run.declared.task, run.declared.seed, run.declared.physics) == ("LedgerLab-Cartpole", 42, "newton/mujoco")
+    assert (run.declared.task, run.declared.seed, run.declared.physics) == ("LedgerLab-Cartpole", 42, ENGINE)
     assert script("verify_ledger", "--log_root", trained).returncode == 0
 
 
