@@ -32,6 +32,8 @@ def test_no_program_imports_the_compiler_or_the_movie_library_unasked(tmp_path: 
         from ledger_lab.training.runners.adapter import load_adapter
         from ledger_lab.training.runners.configs import resolve_configs
         from ledger_lab.training.runners.lean_imports import import_environment
+        from ledger_lab.tasks.registry import registered_tasks
+        registered_tasks()
         for library in LIBRARIES:
             load_adapter(library)
         cfg = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [])[0]
