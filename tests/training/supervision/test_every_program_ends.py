@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import signal
 import subprocess
 import sys
@@ -13,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ledger_lab.cli.programs import COMMANDS
+
 ROOT = Path(__file__).parents[3]
-SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 SIMULATES = {
     "evaluate", "export_policy", "list_envs", "new_panel", "play", "profile_run", "ship_policy", "train"
 }  # fmt: skip
@@ -36,30 +35,13 @@ def test_a_watched_program_keeps_its_exit_status(status: int) -> None:
     assert subprocess.run([sys.executable, DEAF, str(status)], check=False).returncode == status
 
 
-def imported(script: Path) -> list[str]:
-    """Return the modules that a script imports from before it does anything."""
-    tree = ast.parse(script.read_text())
-    return [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
-
-
-@functools.cache
-def imports_torch() -> bool:
-    """Tell whether torch comes along with what scripts that open a simulation import before they do anything."""
-    modules = sorted({name for script in SCRIPTS if script.stem in SIMULATES for name in imported(script)})
-    program = f"import sys\nfor name in {modules!r}: __import__(name)\nprint('torch' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
-    assert said in ("False\n", "True\n")
-    return said == "True\n"
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_every_script_that_opens_a_simulation_is_watched(script: Path) -> None:
-    """The supervisor imports no module that could replace its signal handlers."""
-    tree = ast.parse(script.read_text())
-    called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    assert bool(called & {"run_watched", "run_supervised"}) is (script.stem in SIMULATES)
-    if script.stem in SIMULATES:
-        assert imported(script) and not imports_torch()
+def test_every_command_that_opens_a_simulation_is_watched() -> None:
+    """It has a request of its own. The supervisor imports no module that could replace its signal handlers."""
+    assert {name for name, command in COMMANDS.items() if command.request is not None} == SIMULATES
+    program = (
+        "import sys, ledger_lab.cli.programs, ledger_lab.training.supervision.start\nprint('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
 
 
 @pytest.mark.parametrize(
