@@ -60,7 +60,7 @@ def observe(panel: Panel, physics: str) -> Observed:
         heights = scanned(env, pose) if "height_scanner" in base.scene.sensors else {}
         pose[:, :3] = base.scene.env_origins + torch.tensor([0.0, 0.0, 1.6])  # a robot that fell may start elsewhere
         pose[4:6, 3:] = torch.tensor([1.0, 0.0, 0.0, 0.0])  # half a turn about x
-        pose[5, 2] = base.scene.env_origins[5, 2] + 0.15
+        pose[5, 2] = base.scene.env_origins[5, 2] + (0.05 if "Go2" in panel.task else 0.15)
         velocity = torch.zeros(ENVS, 6)
         told = torch.tensor(COMMAND).repeat(ENVS, 1)
         told[: len(ERRORS)] += ERRORS
