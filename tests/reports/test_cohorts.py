@@ -129,6 +129,28 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     )
 
 
+@pytest.mark.parametrize(
+    ("later", "repeated"),
+    [
+        ({}, 1),
+        ({"code_sha256": {"ledger_lab": "new"}, "hardware": {"cpu": "another"}}, 1),
+        ({"rl_library": "skrl"}, 0),
+        ({"num_envs": 20}, 0),
+        ({"overrides": ["agent.x=1"]}, 0),
+        ({"recipe": {"fields": {"horizon": 8}, "num_envs": None, "overrides": []}}, 0),
+    ],
+    ids=str,
+)
+def test_only_a_run_of_the_same_seed_and_configuration_repeats_one_that_was_ended_from_outside(
+    later: dict[str, object], repeated: int, tmp_path: Path
+) -> None:
+    failed(tmp_path, "a", Status.PREEMPTED, seed=1)
+    reached(tmp_path, "b", **{"seed": 1, **later})
+    cohort = one_cohort(tmp_path)
+    assert (cohort.runs, cohort.repeated_runs, cohort.failed_runs) == (2 - repeated, repeated, 1 - repeated)
+    assert cohort.spend_usd == pytest.approx(9 + 5)
+
+
 def test_runs_without_a_cohort_repeat_nothing(tmp_path: Path) -> None:
     failed(tmp_path, "aa", Status.PREEMPTED, cohort=None)
     reached(tmp_path, "bb", cohort=None)

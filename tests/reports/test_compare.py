@@ -459,6 +459,15 @@ def test_a_repeated_run_may_have_ended_before_its_first_attempt(tmp_path: Path) 
     assert (finding.n_b, finding.repeated_b) == (2, 1)
 
 
+def test_a_repeated_run_of_one_side_is_no_other_side(tmp_path: Path) -> None:
+    run_of(tmp_path, "a", 1, 500, reached=False, lost=True)
+    cohort_of(tmp_path, "a", [20, 40])
+    runs = read_ledger(tmp_path).runs
+    sides = [select_side(name, runs, summarize_run) for name in ("a", "a001lost")]
+    with pytest.raises(UserError, match="run a001lost is on both sides"):
+        refusals(*sides)
+
+
 def test_missing_runs_are_named(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40])
     cohort_of(tmp_path, "b", [10, 20])

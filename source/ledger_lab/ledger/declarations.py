@@ -160,13 +160,21 @@ class RunDeclared(Row):
         msgspec.convert(self.recipe, _Recipe | None)
 
     @property
-    def training(self) -> str:
-        """Hash of seed, configuration, code and machine: runs with the same hash made the same training."""
+    def configuration(self) -> str:
+        """Hash of seed and configuration, whatever the code and the machine."""
         began_from = None if self.began_from is None else self.began_from.get("sha256")
         values = (
-            self.task, self.rl_library, self.agent, self.overrides, self.seed, self.num_envs, self.world_size,
-            self.horizon, self.epochs, self.minibatches, self.panel_id, self.config_sha256, self.code_sha256,
-            began_from, self.physics, self.timing, self.device, self.machine, self.machines, self.price["instance"],
+            self.task, self.rl_library, self.agent, self.overrides, self.recipe, self.seed, self.num_envs,
+            self.world_size, self.horizon, self.epochs, self.minibatches, self.panel_id, self.physics, began_from,
+        )  # fmt: skip
+        return sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+    @property
+    def training(self) -> str:
+        """Hash of seed, configuration, code and machine: runs with the same hash made the same training."""
+        values = (
+            self.configuration, self.config_sha256, self.code_sha256, self.timing, self.device, self.machine,
+            self.machines, self.price["instance"],
         )  # fmt: skip
         return sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
 

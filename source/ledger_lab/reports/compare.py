@@ -40,6 +40,12 @@ class Side:
     """Summaries of further runs that made the same trainings as some of :attr:`runs`. Only their cost counts."""
 
     @property
+    def run_ids(self) -> set[str]:
+        """Ids of all runs, of those that do not count, too."""
+        own = {run.run_id for run in self.runs}
+        return own | {run.run_id for runs in self.repeated.values() for run in runs}
+
+    @property
     def missing(self) -> int:
         """Runs that were declared and never made."""
         return max(0, (self.declared_size or 0) - len(self.runs))
@@ -191,8 +197,7 @@ def refusals(a: Side, b: Side) -> list[Difference]:
     Raises:
         UserError: If a run is on both sides.
     """
-    both = {run.run_id for run in a.runs} & {run.run_id for run in b.runs}
-    if both:
+    if both := a.run_ids & b.run_ids:
         raise UserError(f"run {min(both)} is on both sides: name two different runs or cohorts")
     return refused_differences([run.declared for run in a.runs], [run.declared for run in b.runs])
 

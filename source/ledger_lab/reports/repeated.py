@@ -1,8 +1,8 @@
 """Finds runs of a cohort that do not count, because another run made the same training.
 
-There are two cases. Something outside of a run ended it, and a later run with the same training seed repeats it. Or an
-earlier run made the same training, with the same seed and configuration on the same machine: the second one takes the
-same steps, and shows nothing new. The cost of such a run is added to that of the run that counts.
+There are two cases. Something outside of a run ended it, and a later run with the same seed and configuration repeats
+it, possibly on another machine. Or an earlier run made the same training, with the same code on the same machine: the
+second one takes the same steps, and shows nothing new. The cost of such a run is added to that of the run that counts.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def split_repeated(runs: Sequence[RunSummary]) -> tuple[list[RunSummary], Repeat
     """
     kept: list[RunSummary] = []
     repeated: dict[str, tuple[RunSummary, ...]] = {}
-    ended: dict[int, tuple[RunSummary, ...]] = {}
-    last = {run.seed: place for place, run in enumerate(runs)}
+    ended: dict[str, tuple[RunSummary, ...]] = {}
+    last = {run.configuration: place for place, run in enumerate(runs)}
     first: dict[tuple[str, bool], RunSummary] = {}
     for place, run in enumerate(runs):
-        if run.cohort is not None and run.unfinished and last[run.seed] > place:
-            ended[run.seed] = (*ended.get(run.seed, ()), run)
+        if run.cohort is not None and run.unfinished and last[run.configuration] > place:
+            ended[run.configuration] = (*ended.get(run.configuration, ()), run)
             continue
         standing = first.setdefault((run.training, Status(run.status).failed), run) if run.cohort is not None else run
-        spent = ended.pop(run.seed, ())
+        spent = ended.pop(run.configuration, ())
         if standing is run:
             kept.append(run)
         else:

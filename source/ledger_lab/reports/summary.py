@@ -66,6 +66,9 @@ class RunSummary:
     """Processes of the training."""
     seed: int = _figure(lambda of: of.declared.seed)
     """Seed of the training."""
+    configuration: str = _figure(lambda of: of.declared.configuration)
+    """Hash of seed and configuration. In a cohort, a run that was ended from outside is repeated by a later run with
+    the same hash."""
     training: str = _figure(lambda of: of.declared.training)
     """Hash of seed, configuration, code and machine. In a cohort, runs with the same hash count once."""
     status: str = _figure(

@@ -48,12 +48,12 @@ def mark_repeated(runs: Sequence[Run], scaled: Sequence[ScaledRun]) -> list[Scal
         scaled: The same runs as points of scaling studies.
     """
     oldest_first = sorted(runs, key=lambda run: run.declared_at)
-    latest = {_training(run): run.run_id for run in oldest_first}
+    latest = {(run.cohort, run.declared.configuration): run.run_id for run in oldest_first}
     first: dict[tuple[str, bool], str] = {}
     stands: dict[str, str] = {}
     for run in oldest_first:
         if run.attempts and run.cohort is not None and not has_finished(run):
-            stands[run.run_id] = latest[_training(run)]
+            stands[run.run_id] = latest[run.cohort, run.declared.configuration]
         elif run.attempts:
             stands[run.run_id] = first.setdefault((run.declared.training, run.attempts[-1].status.failed), run.run_id)
     spent: dict[str, list[float | None]] = {}
@@ -68,12 +68,6 @@ def mark_repeated(runs: Sequence[Run], scaled: Sequence[ScaledRun]) -> list[Scal
         )
         for each in scaled
     ]
-
-
-def _training(run: Run) -> tuple[object, ...]:
-    """Return what two runs have in common if one repeats the other."""
-    declared = run.declared
-    return (declared.cohort, declared.task, declared.rl_library, declared.seed, declared.num_envs, declared.world_size)
 
 
 def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> ScaledRun:
