@@ -117,7 +117,7 @@ class Ray(Engine):
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.clusters.engine.Engine`."""
         try:
-            said = _ask_ray("states", submission.job)
+            said = _ask_ray("states", _job_of(submission))
         except AskedInVainError as error:
             raise AskedInVainError(
                 f"{error}; if this cluster has ended for good, remove {submission.folder}"
