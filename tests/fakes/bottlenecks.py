@@ -38,7 +38,6 @@ def write_phases(
     startup_ms: int = 1000,
     checkpoints: int = 0,
     judged: int = 0,
-    replay_bytes: int | None = None,
     status: Status = Status.TARGET_REACHED,
     telemetry: tuple[float | None, float | None, int] | None = None,
     device_bound_ns: dict[str, int] | None = None,
@@ -54,7 +53,6 @@ def write_phases(
         startup_ms: Start-up.
         checkpoints: Checkpoints, one per iteration.
         judged: How many of them were screened.
-        replay_bytes: Memory of the replay memory, in each checkpoint.
         status: How it ended.
         telemetry: Utilization, busiest thread and memory used in each sample; none by default.
         device_bound_ns: Part of an iteration's phases that the device determined [ns].
@@ -85,7 +83,6 @@ def write_phases(
                         iteration=done,
                         env_steps=0,
                         wall_ns=wall_ns,
-                        replay_bytes=replay_bytes,
                     )
                 )
                 if done <= judged:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
-import math
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +20,12 @@ from ledger_lab.ledger import (
     declare_cohort,
     read_ledger,
 )
-from ledger_lab.reports import advice, summarize_run
+from ledger_lab.reports import summarize_run
 from ledger_lab.units import duration, percent
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
 from tools.records import BEGIN, END, TABLES, phases_table, records_table, robustness_table, write_tables
-from tools.study_tables import _arms, _steps, algorithms_table, budget_table, fields_table, update_to_data_table
+from tools.study_tables import algorithms_table, budget_table, fields_table, update_to_data_table
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "cells": [], "physics": {"engine": "newton/mjwarp"}}
@@ -271,14 +268,6 @@ def test_trainings_with_a_budget_show_their_best_scores(tmp_path: Path) -> None:
         "| SAC of SKRL | 0 of 2 | 9 of 10, none | 13:20 to 15:00 | 2 M | 7.8 |",
         "| SAC of SKRL | 1 of 1 | 9 of 10 | 1:01 | 3 k | 7.8 |",
     ]
-
-
-def test_the_advice_on_gradient_steps_tells_what_the_record_says() -> None:
-    found = _arms(ROOT / "records", "update-to-data-cpu")
-    arms = sorted(found, key=lambda runs: runs[0]["gradient_steps_per_env_step"])
-    medians = [statistics.median(each.to_target_s or math.inf for each in _steps(runs)) for runs in arms]
-    ratios = [fewer / more for fewer, more in itertools.pairwise(medians)]
-    assert f"{min(ratios):.1f} to {max(ratios):.1f}" == advice._MORE_STEPS
 
 
 def test_tables_are_written_into_their_pages(tmp_path: Path) -> None:

@@ -1,34 +1,40 @@
-"""Advice that would make a run shorter, each with a gain computed from rows of the ledger."""
+"""Advice that would make a run shorter. Each gain is computed from what this run and others like it measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median, median_low
 
-from ledger_lab.ledger import Run
-from ledger_lab.ledger.libraries import dialect_of, replays
-from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
+from ledger_lab.ledger import Run, RunDeclared
+from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.ledger.libraries import dialects, replays
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.reports.peers import Peers, measures, step_group, update_group
-from ledger_lab.reports.workload import NO_GRAPH, LoopTelemetry, Workload
+from ledger_lab.reports.summary import RunSummary
 
 _LEAST_GAIN = 0.1
 """Smallest gain that is advised, as a share of wall-clock time."""
 
-MEMORY_LIMIT = 0.95
-"""Share of memory above which it counts as full."""
+_LEAST_ITERATIONS = 5
+"""Shortest run whose times are used; shorter runs are dominated by their first steps."""
 
 _COLD = 1.5
 """A start-up that takes this many times as long as in other runs counts as a cold start, for example with an empty
 cache."""
 
-_MORE_STEPS = "1.2 to 4.2"
-"""Environment steps to the target ÷ those with twice the gradient steps, from 0.5 to 8 gradient steps after each step
-of all environments: ``records/update-to-data-cpu.json.gz``, medians of five seeds."""
-
-_IDLE, _BUSY = 0.5, 0.9
-"""Utilization below which a device counts as waiting, and share of a core above which a thread counts as the cause."""
+_FREE = (
+    "env.scene.num_envs=",
+    "env.seed=",
+    *(f"{dialect.seed}=" for dialect in dialects()),
+    *(
+        f"{dialect.overrides[field]}="
+        for dialect in dialects()
+        for field in ("max_iterations", "save_interval", "horizon", "epochs", "minibatches")
+    ),
+)
+"""Overrides that do not change the time of a single computation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,195 +44,125 @@ class Advice:
     action: str
     gain: float
     """Share of the run's wall-clock time that the change saves for the same number of environment steps; in (0, 1)."""
-    bound: Literal["estimate", "at most"] = "estimate"
-    """Whether the gain is an expectation or an upper bound."""
     basis: str
     """The measured figures that the gain is computed from, and how."""
     caveat: str | None = None
     """Side effects of the change."""
 
 
-def advise(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> list[Advice]:
-    """Return all advice whose gain follows from measured figures, the largest gain first.
+class Advisor:
+    """Gives advice on the runs of a ledger. What runs have in common is computed once."""
 
-    Args:
-        work: The run's work.
-        peers: The ledger's runs in the same surroundings, the run itself included.
-        run: The run.
-        usage: Its telemetry.
-    """
-    if work.wall_s <= 0:
-        return []
-    found: list[Advice | None] = [_warmer_start(work, peers)]
-    if measures(work):
-        found += [
-            _more_environments(work, peers, run, usage),
-            _larger_minibatches(work, peers),
-            _fewer_epochs(work),
-            _fewer_gradient_steps(work, run),
-            _replay_on_the_device(work, run, usage),
-            _less_frequent_scoring(work, run),
-            _feeding_the_device(work, usage),
-            *_twins(work, peers),
-        ]
-    return sorted((a for a in found if a is not None and a.gain >= _LEAST_GAIN), key=lambda a: a.gain, reverse=True)
+    def __init__(self, ledger: Iterable[tuple[Run, RunSummary]]) -> None:
+        """Sort what the runs measured by their surroundings.
 
+        Args:
+            ledger: All runs, and their figures.
+        """
+        rollouts: dict[bytes, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        updates: dict[bytes, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._starts_s: dict[bytes, list[float]] = defaultdict(list)
+        for run, summary in ledger:
+            declared = run.declared
+            if (start_s := _start_s(run, summary)) is not None:
+                self._starts_s[_start_group(declared)].append(start_s)
+            if _measures(run, summary):
+                if (rollout_s := _rollout_s(summary)) is not None:
+                    rollouts[_rollout_group(declared)][declared.num_envs].append(rollout_s / summary.env_steps)
+                if (learn_s := seconds_in(summary, Phase.LEARN)) is not None:
+                    updates[_update_group(declared)][_minibatch_size(declared)].append(learn_s / _samples(run, summary))
+        self._rollouts, self._updates = _medians(rollouts), _medians(updates)
 
-def _setting(work: Workload, run: Run, field: str) -> str | None:
-    """Return the override of a run's library that sets a field of a recipe; ``None`` if the library has none."""
-    if work.algorithm is None:
-        return None
-    return dialect_of(run.declared.rl_library, work.algorithm).overrides.get(field)
+    def advise(self, run: Run, summary: RunSummary) -> list[Advice]:
+        """Return all advice on a run, the largest gain first.
 
+        Args:
+            run: One of the runs of the ledger.
+            summary: Its figures.
+        """
+        if summary.wall_s <= 0:
+            return []
+        found = [self._warmer_start(run, summary)]
+        if _measures(run, summary):
+            found += [
+                self._more_environments(run.declared, summary),
+                self._larger_minibatches(run, summary),
+                _less_frequent_scoring(run, summary),
+            ]
+        advice = [each for each in found if each is not None and each.gain >= _LEAST_GAIN]
+        return sorted(advice, key=lambda each: each.gain, reverse=True)
 
-def _more_environments(work: Workload, peers: Peers, run: Run, usage: LoopTelemetry) -> Advice | None:
-    """Advise twice as many environments if one step of them costs less than twice as much."""
-    step = peers.fit(step_group(work), "slots", "step_s")
-    step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
-    if step is None or step_s is None:
-        return None
-    twice = 2 * work.num_envs
-    slots = slots_in_all(twice, work.held_out_slots)
-    if not _fits(peers, slots, work, usage):
-        return None
-    # Training is charged for its own slots only, so its cost is the step's cost per slot.
-    saved_s = step_s * step.saving(work.slots, slots)
-    infer, infer_s = peers.fit(step_group(work), "num_envs", "infer_s"), work.phase_s(Phase.INFER)
-    if infer is not None and infer_s is not None:
-        saved_s += infer_s * infer.saving(work.num_envs, twice)
-    beyond = ", beyond what was measured" if slots > step.sizes[-1] else ""
-    caveat = "may take more steps to learn"
-    if replays(work.algorithm):
-        updates, steps = (_setting(work, run, field) for field in ("updates_per_step", "replay_steps"))
-        caveat += (
-            f"; halves the gradient steps per environment step unless {updates} is doubled, and doubles the replay "
-            f"memory unless {steps} is halved"
+    def _more_environments(self, declared: RunDeclared, summary: RunSummary) -> Advice | None:
+        """Advise the number of environments with which other runs took the least time per environment step."""
+        rollout_s = _rollout_s(summary)
+        larger = _larger(self._rollouts.get(_rollout_group(declared), {}), declared.num_envs)
+        if rollout_s is None or not larger:
+            return None
+        best = min(larger, key=lambda size: larger[size])
+        own_s = rollout_s / summary.env_steps
+        caveat = "may take more steps to learn"
+        if replays(summary.algorithm):
+            caveat += "; changes the gradient steps per environment step, and the size of the replay memory"
+        return Advice(
+            action=f"train in {best} environments instead of {declared.num_envs}",
+            gain=rollout_s * (1 - larger[best] / own_s) / summary.wall_s,
+            basis=(
+                f"simulate, manage and infer took {1e6 * own_s:.3g} µs per environment step here, and "
+                f"{1e6 * larger[best]:.3g} µs in the median of runs in {best} environments"
+            ),
+            caveat=caveat,
         )
-    return Advice(
-        action=f"train in {twice} environments instead of {work.num_envs}",
-        gain=saved_s / work.wall_s,
-        basis=(
-            f"step time {100 * step.growth(work.slots, slots):+.0f} % from {work.slots} to {slots} slots{beyond}: "
-            f"{1e3 * step.fixed:.2f} ms + {1e6 * step.per_item:.2f} µs per slot, fitted to {step.runs} runs "
-            f"of {', '.join(map(str, step.sizes))} slots"
-        ),
-        caveat=caveat,
-    )
+
+    def _larger_minibatches(self, run: Run, summary: RunSummary) -> Advice | None:
+        """Advise the size of minibatches with which other runs took the least time to learn from a sample."""
+        declared, learn_s = run.declared, seconds_in(summary, Phase.LEARN)
+        measured = _larger(self._updates.get(_update_group(declared), {}), _minibatch_size(declared))
+        batch = declared.num_envs * declared.horizon
+        larger = {size: time_s for size, time_s in measured.items() if batch % size == 0}
+        if learn_s is None or not larger or replays(summary.algorithm):
+            return None
+        best = min(larger, key=lambda size: larger[size])
+        own_s = learn_s / _samples(run, summary)
+        return Advice(
+            action=f"update with {batch // best} minibatches instead of {declared.minibatches}",
+            gain=learn_s * (1 - larger[best] / own_s) / summary.wall_s,
+            basis=(
+                f"learn took {1e6 * own_s:.3g} µs per sample here, and {1e6 * larger[best]:.3g} µs in the median of "
+                f"runs with minibatches of {best} samples"
+            ),
+            caveat="may take more steps to learn",
+        )
+
+    def _warmer_start(self, run: Run, summary: RunSummary) -> Advice | None:
+        """Advise warm caches, if other runs of the same size started faster."""
+        own_s, starts_s = _start_s(run, summary), self._starts_s.get(_start_group(run.declared), [])
+        if own_s is None or own_s < _COLD * (usual_s := median_low(starts_s)):
+            return None
+        return Advice(
+            action="start with warm caches: keep the kernel cache (~/.cache/warp) and the packages on a local disk",
+            gain=(own_s - usual_s) / summary.wall_s,
+            basis=(
+                f"start-up and compilation took {own_s:.1f} s here, and {usual_s:.1f} s in the median of "
+                f"{len(starts_s)} runs of the same size"
+            ),
+        )
 
 
-def _fits(peers: Peers, slots: int, work: Workload, usage: LoopTelemetry) -> bool:
-    """Tell whether this many slots are expected to fit into memory; ``True`` if memory was not measured."""
-    if usage.memory is not None and usage.memory >= MEMORY_LIMIT:
-        return False
-    memory = peers.fit(step_group(work), "slots", "peak_memory_gb")
-    return memory is None or work.memory_gb is None or memory.at(slots) < MEMORY_LIMIT * work.memory_gb
-
-
-def _larger_minibatches(work: Workload, peers: Peers) -> Advice | None:
-    """Advise half as many minibatches of twice the size if one of these costs less than twice as much."""
-    learn_s = work.phase_s(Phase.LEARN)
-    fit = peers.fit(update_group(work), "minibatch_size", "minibatch_s")
-    if fit is None or learn_s is None or work.minibatches % 2 or replays(work.algorithm):
-        return None
-    size, twice = work.minibatch_size, 2 * work.minibatch_size
-    beyond = ", beyond what was measured" if twice > fit.sizes[-1] else ""
-    return Advice(
-        action=f"update with {work.minibatches // 2} minibatches instead of {work.minibatches}",
-        gain=learn_s * fit.saving(size, twice) / work.wall_s,
-        basis=(
-            f"time of a minibatch {100 * fit.growth(size, twice):+.0f} % from {size} to {twice} steps{beyond}: "
-            f"{1e3 * fit.fixed:.2f} ms + {1e6 * fit.per_item:.3f} µs per step, fitted to {fit.runs} runs "
-            f"of {', '.join(map(str, fit.sizes))} steps"
-        ),
-        caveat="may take more steps to learn",
-    )
-
-
-def _fewer_epochs(work: Workload) -> Advice | None:
-    """Advise one epoch less, only if the learner takes the largest share of the loop."""
-    learn_s = work.phase_s(Phase.LEARN)
-    if learn_s is None or work.epochs < 2:
-        return None
-    if any(work.phases.get(phase, 0.0) > learn_s for phase in TRAINING_PHASES):
-        return None
-    return Advice(
-        action=f"update for {work.epochs - 1} epochs instead of {work.epochs}",
-        gain=learn_s / work.epochs / work.wall_s,
-        basis=f"learn took {learn_s:.1f} s in {work.iterations} × {work.epochs} epochs",
-        caveat="may take more steps to learn",
-    )
-
-
-def _fewer_gradient_steps(work: Workload, run: Run) -> Advice | None:
-    """Advise half as many gradient steps on a replay memory, only if the learner takes the largest share of the loop.
-
-    If gradient steps run beside the simulation, nothing is known about their time: ``learn`` is only the wait for them.
-    Such a run has no phase in which batches are drawn.
-    """
-    sample_s, learn_s = work.phase_s(Phase.REPLAY_SAMPLE), work.phase_s(Phase.LEARN)
-    change = _fewer_updates(work, run)
-    if sample_s is None or learn_s is None or change is None:
-        return None
-    learner_s, others = sample_s + learn_s, TRAINING_PHASES - {Phase.REPLAY_SAMPLE, Phase.LEARN}
-    if any(work.phases.get(phase, 0.0) > learner_s for phase in others):
-        return None
-    return Advice(
-        action=f"make half as many gradient steps: {change}",
-        gain=learner_s / 2 / work.wall_s,
-        basis=(
-            f"learn and replay_sample took {learner_s:.1f} s in {work.iterations} × {work.minibatches} gradient steps"
-        ),
-        caveat=f"takes more environment steps to learn: {_MORE_STEPS} times as many with SAC on the cart-pole",
-    )
-
-
-def _fewer_updates(work: Workload, run: Run) -> str | None:
-    """Return how to halve the gradient steps on a replay memory; ``None`` without one, or if it is not possible."""
-    if not replays(work.algorithm):
-        return None
-    updates, every = (_setting(work, run, field) for field in ("updates_per_step", "update_every"))
-    if every is not None:
-        return f"lower {updates}, or raise {every}"
-    return None if work.minibatches % (2 * work.horizon) else f"lower {updates}"
-
-
-def _replay_on_the_device(work: Workload, run: Run, usage: LoopTelemetry) -> Advice | None:
-    """Advise to hold a replay memory on the GPU instead of the host, if the GPU had room for it."""
-    setting, replay_s = _setting(work, run, "replay_on_host"), work.phase_s(Phase.REPLAY_WRITE, Phase.REPLAY_SAMPLE)
-    asked = next((o for o in run.declared.overrides if o.lower() == f"{setting}=true"), None)
-    if run.declared.device == "cpu" or asked is None or replay_s is None:
-        return None
-    if work.replay_gb is None or work.memory_gb is None:
-        return None
-    used_gb = work.peak_memory_gb if usage.memory is None else usage.memory * work.memory_gb
-    if used_gb is None or used_gb + work.replay_gb >= MEMORY_LIMIT * work.memory_gb:
-        return None
-    return Advice(
-        action=f"hold the replay memory on the GPU: drop {asked}",
-        gain=replay_s / work.wall_s,
-        bound="at most",
-        basis=(
-            f"replay_write and replay_sample took {replay_s:.1f} s; the GPU used {used_gb:.1f} of {work.memory_gb:.1f} "
-            f"GB, and the replay memory takes {work.replay_gb:.1f} GB"
-        ),
-    )
-
-
-def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
+def _less_frequent_scoring(run: Run, summary: RunSummary) -> Advice | None:
     """Advise scoring half as many policies; the gain is the time of scoring outside the environment steps."""
-    step_s = work.phase_s(Phase.SIMULATE, Phase.MANAGE)
+    declared, step_s = run.declared, seconds_in(summary, Phase.SIMULATE, Phase.MANAGE)
     screened = {row.checkpoint for row in run.results if row.purpose == "screening"}
     iterations = sorted(saved.iteration for saved in run.checkpoints if saved.path in screened)
-    if step_s is None or len(iterations) < 3 or not work.held_out_slots:
+    if step_s is None or len(iterations) < 3 or not declared.held_out_slots:
         return None
-    windows = [window for _, window in run.windows if window.iteration]
-    evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for window in windows)
-    slots_s = step_s * (work.slots - work.num_envs) / work.num_envs
+    evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for _, window in run.windows if window.iteration)
+    held_out = slots_in_all(declared.num_envs, declared.held_out_slots) - declared.num_envs
+    slots_s = step_s * held_out / declared.num_envs
     scoring_s = evaluate_ns / 1e9 - slots_s
     every = round(2 * (iterations[-1] - iterations[0]) / (len(iterations) - 1))
     return Advice(
         action=f"score half as often: --eval_every {every}",
-        gain=scoring_s / 2 / work.wall_s,
+        gain=scoring_s / 2 / summary.wall_s,
         basis=(
             f"of evaluate in the training loop, {slots_s:.1f} s are the held-out slots' part of the steps, at any "
             f"cadence; scoring {len(iterations)} policies took {scoring_s:.1f} s"
@@ -235,75 +171,95 @@ def _less_frequent_scoring(work: Workload, run: Run) -> Advice | None:
     )
 
 
-def _warmer_start(work: Workload, peers: Peers) -> Advice | None:
-    """Advise warm caches, if other runs of the same size started faster."""
-    own_s = work.phase_s(Phase.STARTUP, Phase.COMPILE)
-    if own_s is None or work.attempts != 1 or (others := peers.other_starts_s(work)) is None:
-        return None
-    median_s, count = others
-    if own_s < _COLD * median_s:
-        return None
-    return Advice(
-        action="start with warm caches: keep the kernel cache (~/.cache/warp) and the packages on a local disk",
-        gain=(own_s - median_s) / work.wall_s,
-        basis=f"start-up and compilation took {own_s:.1f} s here and {median_s:.1f} s in the median of {count} "
-        "other runs of the same size",
+def seconds_in(summary: RunSummary, *phases: Phase) -> float | None:
+    """Return the time of a run in some phases [s]; ``None`` if none of them took any time."""
+    found = [summary.phases[phase] for phase in phases if phase in summary.phases]
+    return sum(found) if found else None
+
+
+def times_launches(declared: RunDeclared) -> bool:
+    """Tell whether the phases of a run are the times in which the host launched work, not those of the work itself."""
+    return declared.device != "cpu" and declared.timing == "host"
+
+
+def _iterations(run: Run, summary: RunSummary) -> int:
+    """Return the iterations of a run."""
+    return summary.env_steps // run.declared.env_steps_per_iteration
+
+
+def _measures(run: Run, summary: RunSummary) -> bool:
+    """Tell whether a run measured its loop, long and undisturbed enough for its times to be compared."""
+    enough = _iterations(run, summary) >= _LEAST_ITERATIONS and len(run.attempts) == 1
+    return enough and not times_launches(run.declared)
+
+
+def _start_s(run: Run, summary: RunSummary) -> float | None:
+    """Return the time of start-up and compilation of a run that started once and trained [s]."""
+    trained_at_once = len(run.attempts) == 1 and _iterations(run, summary)
+    return seconds_in(summary, Phase.STARTUP, Phase.COMPILE) if trained_at_once else None
+
+
+def _rollout_s(summary: RunSummary) -> float | None:
+    """Return the time of the environment's steps and of the policy in them, without the share of held-out slots [s]."""
+    return seconds_in(summary, Phase.SIMULATE, Phase.MANAGE, Phase.INFER)
+
+
+def _minibatch_size(declared: RunDeclared) -> int:
+    """Return the environment steps in a minibatch of one process."""
+    return declared.num_envs * declared.horizon // declared.minibatches
+
+
+def _samples(run: Run, summary: RunSummary) -> int:
+    """Return from how many samples one process learned, each of them counted in each epoch."""
+    return _iterations(run, summary) * run.declared.epochs * run.declared.num_envs * run.declared.horizon
+
+
+def _surroundings(declared: RunDeclared, *more: object) -> bytes:
+    """Return what must be equal before times are compared."""
+    versions = {name: version for name, version in declared.versions.items() if name != "ledger_lab"}
+    overrides = sorted(each for each in declared.overrides if not each.startswith(_FREE))
+    return canonical_json(
+        [
+            declared.task,
+            declared.rl_library,
+            declared.agent,
+            declared.device,
+            declared.world_size,
+            declared.physics,
+            declared.hardware,
+            declared.machine,
+            declared.timing,
+            versions,
+            overrides,
+            *more,
+        ]  # fmt: skip
     )
 
 
-def _feeding_the_device(work: Workload, usage: LoopTelemetry) -> Advice | None:
-    """Advise giving a device more work at once if it waits for one host thread."""
-    if not is_host_bound(usage) or usage.utilization is None:
-        return None
-    loop_s = work.phase_s(*TRAINING_PHASES)
-    if loop_s is None:
-        return None
-    larger = "larger batches of the replay memory" if replays(work.algorithm) else "fewer and larger minibatches"
-    return Advice(
-        action=f"let the device do more per launch: more environments, {larger}, CUDA graphs",
-        gain=loop_s * (1 - usage.utilization) / work.wall_s,
-        bound="at most",
-        basis=f"no kernel ran in {1 - usage.utilization:.0%} of the {loop_s:.1f} s of the training loop",
-    )
+def _start_group(declared: RunDeclared) -> bytes:
+    """Return what runs have in common whose start-ups are alike."""
+    return _surroundings(declared, declared.num_envs, declared.held_out_slots)
 
 
-def is_host_bound(usage: LoopTelemetry) -> bool:
-    """Tell whether a device mostly waits while one thread of the host is fully busy."""
-    return (
-        usage.utilization is not None
-        and usage.busiest_thread is not None
-        and usage.utilization < _IDLE
-        and usage.busiest_thread >= _BUSY
-    )
+def _rollout_group(declared: RunDeclared) -> bytes:
+    """Return what runs have in common whose steps are alike, whatever their number of environments."""
+    return _surroundings(declared, declared.held_out_slots, declared.config_sha256.get("agent"))
 
 
-def _twins(work: Workload, peers: Peers) -> list[Advice | None]:
-    """Advise settings of faster runs that differ from this run in one setting only."""
-    changes: list[tuple[dict[str, object], str, str | None]] = [
-        ({"graphs": True}, f"let the physics engine record its steps: drop {NO_GRAPH}False", None),
-        (
-            {"held_out_slots": 0},
-            "score checkpoints after the training: --no_eval, then evaluate.py",
-            "scoring takes its own time then, and no confirmed target ends the training",
-        ),
-    ]
-    found = []
-    for change, action, caveat in changes:
-        changed = replace(work, **change)  # type: ignore[arg-type]
-        if changed != work:
-            found.append(_twin(work, peers.steps_s(changed), action, caveat))
-    return found
+def _update_group(declared: RunDeclared) -> bytes:
+    """Return what runs have in common whose updates are alike, whatever the size of their minibatches.
+
+    Another minibatch size changes the configuration's hash; the same code and overrides give the same network.
+    """
+    code = declared.code_sha256 or [declared.versions.get("ledger_lab"), declared.git]
+    return _surroundings(declared, code)
 
 
-def _twin(work: Workload, times_s: Sequence[float], action: str, caveat: str | None) -> Advice | None:
-    """Compare a run's step time with the median of the step times of runs that differ in a single setting."""
-    if work.step_s is None or not times_s:
-        return None
-    median_s = (times_s[(len(times_s) - 1) // 2] + times_s[len(times_s) // 2]) / 2
-    return Advice(
-        action=action,
-        gain=(work.step_s - median_s) * work.step_calls / work.wall_s,
-        basis=f"a step took {1e3 * work.step_s:.2f} ms here and {1e3 * median_s:.2f} ms in {len(times_s)} other "
-        f"run{'s' if len(times_s) != 1 else ''} that did",
-        caveat=caveat,
-    )
+def _medians(groups: Mapping[bytes, Mapping[int, list[float]]]) -> dict[bytes, dict[int, float]]:
+    """Return the median time of each size in each group."""
+    return {group: {size: median(times_s) for size, times_s in by_size.items()} for group, by_size in groups.items()}
+
+
+def _larger(by_size: Mapping[int, float], own: int) -> dict[int, float]:
+    """Return the times of the sizes that are larger than that of a run."""
+    return {size: time_s for size, time_s in by_size.items() if size > own}

@@ -1,7 +1,6 @@
 """The bottleneck of a run, with the evidence, and advice on what would make the run shorter.
 
-Everything is computed from rows: phases, telemetry, and other runs of the same ledger. Advice is given only if its gain
-can be computed from them.
+Everything is computed from the figures of runs. Advice is given only if its gain can be computed from them.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from typing import Any
 
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES, Phase
-from ledger_lab.reports.advice import MEMORY_LIMIT, Advice, advise, is_host_bound
-from ledger_lab.reports.peers import Peers
+from ledger_lab.reports.advice import Advice, Advisor, times_launches
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.workload import LoopTelemetry, Workload
 
 _NAMES = {
     Phase.STARTUP: "start-up-bound",
@@ -43,6 +40,12 @@ _MEMORY_BOUND = "memory-bound"
 
 _GROWING = frozenset({"simulation-bound", "manager-bound", "inference-bound", "learner-bound"})
 """Bottlenecks that more environments at once would relieve, which takes more memory."""
+
+_FULL = 0.95
+"""Share of memory above which it counts as full."""
+
+_IDLE, _BUSY = 0.5, 0.9
+"""Utilization below which a device counts as waiting, and share of a core above which a thread counts as the cause."""
 
 _CLOSE = 0.9
 """A part larger than this share of the largest part is named as a bottleneck too."""
@@ -76,85 +79,76 @@ def find_bottlenecks(
     Args:
         runs: The runs to look at.
         summaries: Their summaries, in the same order.
-        ledger: Further runs to compare with, and their summaries; the runs may be among them.
+        ledger: All runs to compare with, these among them, and their summaries; ``None`` to compare these only.
 
     Returns:
         Bottlenecks by run id, without runs that recorded no time.
     """
     pairs = list(zip(runs, summaries, strict=True))
-    works = {
-        run.declared.run_id: Workload.of(run.declared, summary, len(run.attempts))
-        for run, summary in (*(ledger or ()), *pairs)
-    }
-    alike: dict[bytes, list[Workload]] = {}
-    for work in works.values():
-        alike.setdefault(work.surroundings, []).append(work)
-    peers = {surroundings: Peers(each) for surroundings, each in alike.items()}
-    found: dict[str, Bottleneck] = {}
-    for run, _ in pairs:
-        work = works[run.declared.run_id]
-        bottleneck = find_bottleneck(work, peers[work.surroundings], run)
-        if bottleneck is not None:
-            found[work.run_id] = bottleneck
-    return found
+    advisor = Advisor(pairs if ledger is None else ledger)
+    found = {run.run_id: _bottleneck(run, summary, advisor) for run, summary in pairs}
+    return {run_id: bottleneck for run_id, bottleneck in found.items() if bottleneck is not None}
 
 
-def find_bottleneck(work: Workload, peers: Peers, run: Run) -> Bottleneck | None:
-    """Find where most of a run's time went, and what would make the run shorter.
-
-    Args:
-        work: The run's work.
-        peers: The ledger's runs in the same surroundings, the run itself included.
-        run: The run.
-
-    Returns:
-        The bottleneck; ``None`` for a run that recorded no time.
-    """
-    phases = _told_apart(work)
-    shares = _shares(phases, work.wall_s)
+def _bottleneck(run: Run, summary: RunSummary, advisor: Advisor) -> Bottleneck | None:
+    """Find where most of a run's time went; ``None`` for a run that recorded no time."""
+    phases, wall_s = _told_apart(run, summary), summary.wall_s
+    shares = _shares(phases, wall_s)
     if not shares:
         return None
-    usage = LoopTelemetry.of(run, work.memory_gb)
     (name, share), *rest = shares
     close = [other for other, part in rest if part >= _CLOSE * share]
-    evidence = [f"{_phases_in_words(phases, name, work.wall_s)} of {work.wall_s:.1f} s"]
+    evidence = [f"{_phases_in_words(phases, name, wall_s)} of {wall_s:.1f} s"]
     if close:
-        followers = ", ".join(_phases_in_words(phases, other, work.wall_s) for other in close)
+        followers = ", ".join(_phases_in_words(phases, other, wall_s) for other in close)
         evidence.append(f"closely followed by {followers}")
     loop = {phase: seconds for phase, seconds in phases.items() if phase in TRAINING_PHASES}
     loop_s = sum(loop.values())
     if loop and (inside := _shares(loop, loop_s)) and inside[0][0] not in (name, *close):
         evidence.append(f"of the training loop, {_phases_in_words(loop, inside[0][0], loop_s)}")
-    if work.launch_times:
+    if times_launches(run.declared):
         evidence.append("these are times of launches, not of the GPU's work, which --timing events measures")
-    evidence += _device_bound_in_words(run, name)
-    if usage.utilization is not None:
-        evidence.append(f"a kernel ran on the device in {usage.utilization:.0%} of the time")
-    if is_host_bound(usage):
-        evidence.append(f"one thread took {usage.busiest_thread:.0%} of a core, and the device waited for it")
-    if usage.memory is not None and usage.memory >= MEMORY_LIMIT and name in _GROWING:
-        evidence.insert(
-            0, f"{usage.memory:.0%} of {work.memory_gb:.1f} GB of memory in use, so no further environments fit"
-        )
+    evidence += [*_device_bound_in_words(run, name), *_waiting_in_words(summary)]
+    if name in _GROWING and (full := _full_memory_in_words(run, summary)) is not None:
+        evidence.insert(0, full)
         name, close = _MEMORY_BOUND, [name, *close]
-    return Bottleneck(
-        name=name,
-        share=share,
-        close=close,
-        evidence="; ".join(evidence),
-        advice=advise(work, peers, run, usage),
-    )
+    advice = advisor.advise(run, summary)
+    return Bottleneck(name=name, share=share, close=close, evidence="; ".join(evidence), advice=advice)
 
 
-def _told_apart(work: Workload) -> Mapping[str, float]:
+def _told_apart(run: Run, summary: RunSummary) -> Mapping[str, float]:
     """Return the phases of a run [s], with those of its loop as one if the times of launches cannot tell them apart.
 
     The host launches work in one phase, and waits for the device in another.
     """
-    if not work.launch_times:
-        return work.phases
-    told = {phase: seconds for phase, seconds in work.phases.items() if phase not in LOOP_PHASES}
-    return {**told, Phase.UNATTRIBUTED: sum(work.phases.values()) - sum(told.values())}
+    if not times_launches(run.declared):
+        return summary.phases
+    told = {phase: seconds for phase, seconds in summary.phases.items() if phase not in LOOP_PHASES}
+    return {**told, Phase.UNATTRIBUTED: sum(summary.phases.values()) - sum(told.values())}
+
+
+def _waiting_in_words(summary: RunSummary) -> list[str]:
+    """Return that the devices mostly waited while one thread of the host was busy, if this was so."""
+    busy = summary.mean_gpu_utilization
+    thread = None if summary.host is None else summary.host.mean_busiest_thread
+    if busy is None or thread is None or busy >= _IDLE or thread < _BUSY:
+        return []
+    return [f"one thread took {thread:.0%} of a core, and the device, busy for {busy:.0%} of the time, waited for it"]
+
+
+def _full_memory_in_words(run: Run, summary: RunSummary) -> str | None:
+    """Return how full the memory of the device was, or of the host without a device; ``None`` if not, or unknown."""
+    on_gpu = run.declared.device != "cpu"
+    size = run.declared.hardware.get("accelerator_memory_bytes" if on_gpu else "memory_bytes")
+    if not size:
+        return None
+    if on_gpu:
+        peaks = [device.peak_memory_gb for device in summary.devices if device.peak_memory_gb is not None]
+        used_gb = max(peaks, default=0.0)
+    else:
+        used_gb = 0.0 if summary.host is None else size / 1e9 - summary.host.least_available_gb
+    share = used_gb * 1e9 / size
+    return f"{share:.0%} of {size / 1e9:.1f} GB of memory in use" if share >= _FULL else None
 
 
 def _device_bound_in_words(run: Run, name: str) -> list[str]:

@@ -199,9 +199,8 @@ def _bottleneck_lines(bottleneck: Bottleneck | None, *, advises: bool) -> list[T
 
 def _in_words(advice: Advice) -> str:
     """Return advice with its gain and the source of the gain."""
-    gain = f"−{percent(advice.gain, 0)} wall-clock{' at most' if advice.bound == 'at most' else ''}"
     caveat = "" if advice.caveat is None else f"; {advice.caveat}"
-    return f"{advice.action}: {gain} ({advice.basis}{caveat})"
+    return f"{advice.action}: −{percent(advice.gain, 0)} wall-clock ({advice.basis}{caveat})"
 
 
 def _load_line(summary: RunSummary) -> list[Text]:
