@@ -289,7 +289,7 @@ def in_order(cohorts: list[CohortSummary]) -> list[CohortSummary]:
     return sorted(cohorts, key=lambda c: (c.cohort or "", c.panel_id))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ledgers())
 def test_a_run_costs_the_sum_of_its_attempts_and_none_without_a_price(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
@@ -309,7 +309,7 @@ def test_a_run_costs_the_sum_of_its_attempts_and_none_without_a_price(drawn: lis
         assert (summary.energy_usd is not None) == (run.price.market == "owned" and run.usd is not None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ledgers())
 def test_costs_add_up_over_attempts_and_over_runs(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
@@ -338,7 +338,7 @@ def test_costs_add_up_over_attempts_and_over_runs(drawn: list[DrawnRun]) -> None
             assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(math.fsum(amounts) / reached)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ledgers())
 def test_bounds_and_counts_are_consistent(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
@@ -359,7 +359,7 @@ def test_bounds_and_counts_are_consistent(drawn: list[DrawnRun]) -> None:
     assert sum(cohort.runs for cohort in cohorts) >= len(trainings), "every training that has finished counts"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ledgers(), st.randoms(use_true_random=False))
 def test_the_order_of_journals_and_runs_does_not_matter(drawn: list[DrawnRun], shuffler: random.Random) -> None:
     with written(drawn) as root:

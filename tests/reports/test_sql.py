@@ -236,7 +236,7 @@ def test_a_query_reaches_no_host_and_changes_no_limit(ledger: Contents, sql: str
     "sql",
     [
         "SELECT list(range) FROM range(100000000)",
-        "SELECT range, range::VARCHAR || 'abcdefghij' FROM range(100000000)",
+        pytest.param("SELECT range, range::VARCHAR || 'abcdefghij' FROM range(100000000)", marks=pytest.mark.thorough),
     ],
 )
 def test_a_query_stays_below_the_limit_of_its_control_group(sql: str) -> None:
