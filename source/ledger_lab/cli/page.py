@@ -212,7 +212,7 @@ def follow_page(request: ReportRequest, file: Path, every_s: float) -> NoReturn:
 def _write(file: Path, page: LivePage) -> None:
     """Write a page into its file."""
     try:
-        save_page(file, page.render())
+        save_page(file, page.whole)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
 

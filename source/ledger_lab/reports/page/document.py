@@ -85,12 +85,12 @@ def write_page(
         on_progress=on_progress,
     )  # fmt: skip
     try:
-        save_page(path, render_page(model))
+        save_page(path, render_page(model).encode(errors="replace"))
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
-def save_page(path: Path, document: str) -> None:
+def save_page(path: Path, document: bytes) -> None:
     """Replace the file of a page as a whole.
 
     Args:
@@ -105,7 +105,7 @@ def save_page(path: Path, document: str) -> None:
     if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
         raise UserError(f"cannot write {path}: it exists and is not a regular file")
     with whole_file(target, shared=True) as unfinished:
-        unfinished.write_bytes(document.encode("utf-8", errors="replace"))
+        unfinished.write_bytes(document)
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,15 @@ class LivePage:
         content = f"{self.model.to_json()}{self.model.scaling}"
         return hashlib.sha256(content.encode(errors="replace")).hexdigest()[:16]
 
-    def render(self) -> str:
-        """Return the whole page."""
-        return _render(self.model, self.mode, self.version, live=self.live)
+    @cached_property
+    def whole(self) -> bytes:
+        """The whole page; texts from the ledger need not be UTF-8. All viewers of a reading share these bytes."""
+        return _render(self.model, self.mode, self.version, live=self.live).encode(errors="replace")
 
-    def render_parts(self) -> str:
-        """Return the page without live part, styles and scripts, for a browser that has these already."""
-        return _render(self.model, self.mode, self.version, bare=True)
+    @cached_property
+    def parts(self) -> bytes:
+        """The page without live part, styles and scripts, for a browser that has these already."""
+        return _render(self.model, self.mode, self.version, bare=True).encode(errors="replace")
 
 
 def render_page(model: PageModel) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -53,7 +53,7 @@ class _Pages:
     def whole(self, request: Request) -> Response:
         """Return the page."""
         policy = f"{page_policy('served')}; frame-ancestors 'none'"
-        return _html(self._page().render(), {"Content-Security-Policy": policy})
+        return HTMLResponse(self._page().whole, headers={"Content-Security-Policy": policy})
 
     def live(self, request: Request) -> Response:
         """Return the live part, and the version of the rest."""
@@ -64,7 +64,7 @@ class _Pages:
 
     def parts(self, request: Request) -> Response:
         """Return the page without styles and scripts."""
-        return _html(self._page().render_parts())
+        return HTMLResponse(self._page().parts)
 
     def console(self, request: Request) -> Response:
         """Return the end of the console of a run."""
@@ -104,11 +104,6 @@ class _Pages:
             return _OpenFile(open_below(run.directory, path), os.path.basename(path), media_type, disposition)
         except (OSError, UserError) as error:  # it was removed, or the run was damaged since
             raise HTTPException(404) from error
-
-
-def _html(document: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a page, whose texts need not be UTF-8."""
-    return HTMLResponse(document.encode(errors="replace"), headers=headers)
 
 
 class _OpenFile(FileResponse):

@@ -39,7 +39,7 @@ def write_search_page(path: Path, result: SearchResult, source: str) -> None:
         UserError: If the file can't be written.
     """
     try:
-        save_page(path, render_search_page(result, source))
+        save_page(path, render_search_page(result, source).encode(errors="replace"))
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
