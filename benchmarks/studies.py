@@ -12,8 +12,7 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes, p_values_of
-from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
+from ledger_lab.reports.compare import LEVEL, Outcome, RatioEstimate, compare_outcomes, correct_for_all, p_values_of
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import percent

@@ -23,7 +23,7 @@ from ledger_lab.ledger.comparability import (
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.cohort_summary import summarize_cohorts
 from ledger_lab.reports.compare import require_pooled, select_side
-from ledger_lab.reports.yardsticks import by_yardstick
+from ledger_lab.reports.groups import by_yardstick
 from ledger_lab.studies.recommend.options import measured_options
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick
 from ledger_lab.studies.scaling.scaled_runs import scaled_runs

@@ -21,7 +21,7 @@ from ledger_lab.panels import ConfirmedShare, PanelIdentity
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.compare import Finding, compare, refusals, select_side
-from ledger_lab.reports.comparison_words import finding_notes, finding_sentence
+from ledger_lab.reports.comparing import finding_notes, finding_sentence
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, write_run
 
 A_DOLLAR_A_SECOND = {

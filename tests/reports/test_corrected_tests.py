@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.reports.comparison_words import finding_notes, finding_sentence
-from ledger_lab.reports.corrected_tests import CorrectedTests, correct_for_all, holm
+from ledger_lab.reports.compare import CorrectedTests, correct_for_all, holm
+from ledger_lab.reports.comparing import finding_notes, finding_sentence
 from tests.reports.test_compare import cohort_of, finding_of
 
 

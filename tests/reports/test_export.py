@@ -20,7 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Row, Status, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import _iterations, training_bundle, why_not, write_bundles
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.export import export_tables
 from ledger_lab.reports.ledger_tables import TABLES
 from tests.fakes.ledgers import SECOND, declared, window, write_run

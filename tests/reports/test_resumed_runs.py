@@ -24,7 +24,7 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.page.series import return_curve
 from ledger_lab.reports.sql import query
 from tests.fakes.ledgers import SECOND, declared, result, window

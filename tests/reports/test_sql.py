@@ -16,7 +16,7 @@ from ledger_lab.ledger import CapacityUsed, CheckpointSaved, Journal, Status, re
 from ledger_lab.ledger.rows import AttemptStarted, Health, PhaseWindow
 from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.sql import query
 from tests.fakes.ledgers import SECOND, declared, write_run
@@ -243,7 +243,7 @@ def test_a_query_stays_below_the_limit_of_its_control_group(sql: str) -> None:
     program = f"""
 from ledger_lab.cli.query import answer_sql
 from ledger_lab.errors import UserError
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 try:
     answer_sql(Contents([], [], []), {sql!r}, json_file=None, csv_file=None)
 except UserError as error:
@@ -264,7 +264,7 @@ def test_describing_tables_is_allowed(ledger: Contents) -> None:
 def test_a_long_query_ends_when_it_is_asked_to(signum: signal.Signals) -> None:
     program = """
 from ledger_lab.cli.query import answer_sql
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 print("ready", flush=True)
 long = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"
 answer_sql(Contents([], [], []), long, json_file=None, csv_file=None)

@@ -10,7 +10,7 @@ from typing import Literal
 from ledger_lab.cli.report import selected_runs, summarize_selected, whole_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.export import Format, export_tables
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.flags import Program

@@ -24,7 +24,7 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.directories import OnProgress
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import require_ledger
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.page import (
     Address,
     LivePage,

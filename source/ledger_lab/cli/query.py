@@ -19,7 +19,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.export import spreadsheet_text
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.sql import Answer, query

@@ -17,8 +17,7 @@ from ledger_lab.ledger.cores import map_on_cores, no_collection
 from ledger_lab.ledger.costs import Price, load_price_book
 from ledger_lab.ledger.find import find_run, require_ledger, tell_damage, telling_damage
 from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run
-from ledger_lab.reports.contents import Contents
-from ledger_lab.reports.earlier_runs import EarlierRuns, find_earlier_runs
+from ledger_lab.reports.cohort_summary import Contents, EarlierRuns, find_earlier_runs
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.tasks.pretrained import ROOT, shipped_tasks

@@ -20,8 +20,7 @@ from ledger_lab.reports import (
     render_repricing,
     summarize_run,
 )
-from ledger_lab.reports.cohort_summary import missing_runs
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents, missing_runs
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.watch import AlertKind, watch_ledger
 from ledger_lab.reports.watch.words import alert_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -33,6 +33,10 @@ from ledger_lab.ledger.states import StateRestored
 from ledger_lab.ledger.tally import WindowSums
 
 _SILENCE_LIMIT, _UNSUPERVISED_LIMIT = timedelta(minutes=2), timedelta(minutes=15)
+
+ENDED_FROM_OUTSIDE = {Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.LOST}
+"""Statuses of trainings that something outside of the training interrupted. Such a training is resumed from its saved
+state, or repeated; its cost stays in the ledger."""
 
 _R = TypeVar("_R", bound=Row)
 
@@ -239,6 +243,14 @@ class Run:
     def proven(self) -> bool:
         """Whether a policy is confirmed and the run was to end at the target. Such a run is finished."""
         return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
+
+    def has_finished(self, unfinished: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
+        """Tell whether it has begun, and is proven, has used up its limit, or has a status that is not unfinished."""
+        if not self.attempts:
+            return False
+        status, left_s = self.attempts[-1].status, self.limit_left_s
+        used_up = left_s is not None and left_s <= 0
+        return status not in unfinished or self.proven or (status in ENDED_FROM_OUTSIDE and used_up)
 
     @property
     def limit_left_s(self) -> float | None:

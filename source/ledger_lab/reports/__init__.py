@@ -3,10 +3,8 @@
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck, find_bottlenecks
 from ledger_lab.reports.cohort_summary import CohortSummary, summarize_cohorts
-from ledger_lab.reports.cohorts import absent_cohort_lines
-from ledger_lab.reports.repricing import render_repricing
 from ledger_lab.reports.summary import RunSummary, summarize_run
-from ledger_lab.reports.terminal_table import render_checkpoints, render_report
+from ledger_lab.reports.terminal_table import absent_cohort_lines, render_checkpoints, render_report, render_repricing
 
 __all__ = [
     "Advice",

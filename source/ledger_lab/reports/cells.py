@@ -8,8 +8,7 @@ from ledger_lab.ledger import Status
 from ledger_lab.ledger.costs import FEWEST_RUNS
 from ledger_lab.ledger.libraries import replays
 from ledger_lab.reports.columns import TableCell
-from ledger_lab.reports.shortfall import shortfall
-from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, usd
+from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, target_share, usd
 
 if TYPE_CHECKING:
     from ledger_lab.reports.cohort_summary import CohortSummary
@@ -51,6 +50,33 @@ def status_cell(run: RunSummary) -> TableCell:
     if run.status == Status.RUNNING:
         return TableCell("running", details=details, sign="…", style="running")
     return TableCell(run.status.replace("_", " "), details=details, sign="✕", style="bad")
+
+
+def shortfall(run: RunSummary) -> str | None:
+    """Return why a completed run is short of its target, and what to do next; ``None`` for other runs.
+
+    Args:
+        run: The run.
+    """
+    if run.status != Status.COMPLETED or run.target_reached:
+        return None
+    target, best = target_share(run.target_success), run.best_try
+    if best is None:
+        return f"no policy was scored during the training, so {target} is not proven → score policies while training"
+    share = best.successes / best.episodes
+    had, needed = f"{best.checkpoint} succeeded in {best.successes} of {best.episodes}", f"{best.needed} were needed"
+    if best.purpose == "confirmation":
+        had = f"in the best confirmation, {had} fresh episodes ({percent(share)}), and {needed} to prove {target}"
+    elif best.successes >= best.needed:
+        return f"{had} screened episodes ({percent(share)}), which proves nothing → confirm it on fresh seeds"
+    else:
+        had = f"no checkpoint passed a screening; at best, {had} ({percent(share)}), and {needed}"
+    if share < run.target_success:
+        return f"{had} → train longer (--max_iterations), or continue from this checkpoint (--checkpoint)"
+    return (
+        f"{had} → continue from this checkpoint (--checkpoint), or score more episodes: a larger panel can prove a "
+        "rate closer to the target"
+    )
 
 
 def success_cell(run: RunSummary) -> TableCell:

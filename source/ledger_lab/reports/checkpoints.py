@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.panels import ConfirmedShare, wilson_interval
 from ledger_lab.reports.columns import Shown, TableCell, figure
 from ledger_lab.units import MISSING, duration, gigabytes, in_seconds, quantity
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)
@@ -195,3 +199,50 @@ def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
     """
     share, seeds = outcomes.successes / outcomes.episodes, len(set(outcomes.seed))
     return share, wilson_interval(share * seeds, seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestTry:
+    """The best confirmation of a run without a proof; if it confirmed no checkpoint, the best screening."""
+
+    checkpoint: str
+    """Path below the run's directory."""
+    purpose: Literal["confirmation", "screening"]
+    successes: int
+    episodes: int
+    """Episodes of all panels of the confirmation, or of the screening."""
+    needed: int
+    """Successes of these episodes that would have passed."""
+
+
+def best_try(confirmations: Iterable[Confirmation], screenings: Iterable[PanelResult]) -> BestTry | None:
+    """Return the confirmation with the largest share of successes; without one, the screening.
+
+    Args:
+        confirmations: Confirmations of the run.
+        screenings: Screenings of the run.
+
+    Returns:
+        The first of the best; ``None`` if no policy was screened.
+    """
+    tries = [*_tries("confirmation", (each.panels for each in confirmations))]
+    tries = tries or [*_tries("screening", ((row,) for row in screenings))]
+    return max(tries, key=lambda each: each.successes / each.episodes, default=None)
+
+
+def _tries(
+    purpose: Literal["confirmation", "screening"], scores: Iterable[tuple[PanelResult, ...]]
+) -> Iterator[BestTry]:
+    """Yield scores of one or several panels as tries, unless it is unknown what they needed."""
+    for panels in scores:
+        *before, last = panels
+        if last.needed is None:
+            continue
+        earlier = sum(row.outcomes.successes for row in before)
+        yield BestTry(
+            checkpoint=last.checkpoint,
+            purpose=purpose,
+            successes=earlier + last.outcomes.successes,
+            episodes=sum(row.outcomes.episodes for row in panels),
+            needed=earlier + last.needed,  # what the last panel needed depends on the successes before it
+        )

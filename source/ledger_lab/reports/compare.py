@@ -12,12 +12,159 @@ from typing import Any, Literal
 import numpy as np
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import Run, Status
+from ledger_lab.ledger import CheckpointSaved, PanelResult, Run, Status
 from ledger_lab.ledger.comparability import Difference, named_differences, refused_differences
 from ledger_lab.ledger.costs import FEWEST_RUNS, RunTime, cost_p_value, cost_ratio_interval, log_rank_p_value
-from ledger_lab.reports.final_policies import FinalPolicies, compare_final_policies
-from ledger_lab.reports.repeated import Repeated, split_repeated, usd_with_repeated
+from ledger_lab.ledger.libraries import LIBRARIES
+from ledger_lab.panels import Comparison, ConfirmedComparison, PanelIdentity, compare_confirmed, compare_paired
+from ledger_lab.panels.seeds import comparison_seeds
+from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.groups import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.summary import RunSummary
+
+LEVEL = 0.05
+"""Largest p-value that shows a difference."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectedTests:
+    """P-values of one comparison among several."""
+
+    time: float | None
+    """Corrected p-value of the times to target; ``None`` if there is no test."""
+    cost: float | None
+    """Corrected p-value of the costs."""
+    tests: int
+    """Number of tests of all comparisons."""
+
+    @property
+    def time_words(self) -> str | None:
+        """Why the times show no difference; ``None`` if they show one, or there is no test."""
+        return self._words(self.time)
+
+    @property
+    def cost_words(self) -> str | None:
+        """The same for the costs."""
+        return self._words(self.cost)
+
+    def _words(self, p_value: float | None) -> str | None:
+        if p_value is None or p_value <= LEVEL:
+            return None
+        return f"p = {p_value:.2g}" + (f" with Holm's correction for {self.tests} tests" if self.tests > 1 else "")
+
+
+def correct_for_all(raw: Sequence[tuple[float | None, float | None]]) -> list[CorrectedTests]:
+    """Correct the p-values of several comparisons by Holm's method.
+
+    The chance that any of the comparisons shows a difference where there is none is then at most :data:`LEVEL`.
+
+    Args:
+        raw: The p-values of the time and of the cost of each comparison; ``None`` where there is no test.
+    """
+    corrected = iter(holm([p_value for pair in raw for p_value in pair if p_value is not None]))
+    tests = sum(p_value is not None for pair in raw for p_value in pair)
+    found = []
+    for pair in raw:
+        time, cost = (None if p_value is None else next(corrected) for p_value in pair)
+        found.append(CorrectedTests(time=time, cost=cost, tests=tests))
+    return found
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values that are corrected for the number of tests (Holm 1979, Scand J Statist 6:65).
+
+    Args:
+        p_values: One p-value per test.
+
+    Returns:
+        The corrected p-values, in the same order, at most 1.
+    """
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=lambda each: p_values[each])):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalPolicies:
+    """What the ledger says about the difference between the final policies of two runs.
+
+    A run selects its final policy by its screenings. Screenings of two runs have the same seeds, but a test on these
+    seeds would favour the run that screened more policies. So at most one of the following is known.
+    """
+
+    paired: Comparison | None
+    """Comparison on fresh episodes that both policies played; ``None`` if ``evaluate.py --versus`` has not compared
+    them."""
+    confirmed: ConfirmedComparison | None
+    """Comparison of the confirmations, if both policies are confirmed."""
+    first: str
+    """Checkpoint of the first policy."""
+    second: str
+    """Checkpoint of the second policy."""
+    loadable: bool
+    """Whether ``evaluate.py`` can load both policies; it cannot load those of other frameworks."""
+
+
+def compare_final_policies(runs: tuple[Run, Run], summaries: tuple[RunSummary, RunSummary]) -> FinalPolicies | None:
+    """Compare the final policies of two runs: the confirmed policy, else the policy of the last checkpoint.
+
+    Args:
+        runs: Two runs with the same panel.
+        summaries: Their figures.
+
+    Returns:
+        The comparison; ``None`` if a run has no checkpoint.
+    """
+    first, second = (_final(run, summary) for run, summary in zip(runs, summaries, strict=True))
+    if first is None or second is None:
+        return None
+    hashes = first.sha256, second.sha256
+    ours, theirs = (_common(run, own.sha256, hashes) for run, own in zip(runs, (first, second), strict=True))
+    paired = confirmed = None
+    if ours is not None and theirs is not None and ours.outcomes.cell == theirs.outcomes.cell:
+        paired = compare_paired(ours.outcomes.success, theirs.outcomes.success)
+    else:
+        proofs = ((run, RunFacts(run).proof) for run in runs)
+        shares = [proof.share(run.declared.target_success) for run, proof in proofs if proof is not None]
+        if len(shares) == len(runs):
+            confirmed = compare_confirmed(*shares)
+    return FinalPolicies(
+        paired=paired,
+        confirmed=confirmed,
+        first=first.path,
+        second=second.path,
+        loadable=all(run.declared.rl_library in LIBRARIES for run in runs),
+    )
+
+
+def _final(run: Run, summary: RunSummary) -> CheckpointSaved | None:
+    """Return the checkpoint of a run that ``evaluate.py --versus`` takes, too."""
+    saved, confirmed = run.checkpoints, summary.confirmed
+    last = saved[-1] if saved else None
+    return last if confirmed is None else next((each for each in saved if each.path == confirmed.path), last)
+
+
+def _common(run: Run, own: str, hashes: tuple[str, str]) -> PanelResult | None:
+    """Return the first score of a policy on the fresh episodes of a comparison, in the simulation of its run.
+
+    Args:
+        run: The run of the policy.
+        own: SHA-256 of its checkpoint.
+        hashes: SHA-256 of both checkpoints.
+    """
+    declared = PanelIdentity(run.declared.panel_fields)
+    for row in run.results:
+        if row.purpose != "evaluation" or row.checkpoint_sha256 != own or row.invalid is not None:
+            continue
+        seeds = list(comparison_seeds(*hashes, row.outcomes.episodes))
+        # Other panels and simulations have other ids.
+        if row.outcomes.seed == seeds and row.panel_id == declared.with_fresh_seeds(seeds).id:
+            return row
+    return None
+
 
 _TAIL = 0.025
 """Probability of a miss on each side of an interval."""
@@ -116,7 +263,7 @@ class Finding:
     may look better only because more of its runs had the better code (Simpson 1951, J. R. Stat. Soc. B 13:238)."""
     repeated_a: int
     """Further runs of A that made the same trainings, of which only the cost counts; see
-    :mod:`ledger_lab.reports.repeated`."""
+    :mod:`ledger_lab.reports.groups`."""
     repeated_b: int
     pairing: str
     """How runs were paired, in words."""

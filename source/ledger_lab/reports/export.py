@@ -14,7 +14,7 @@ from typing import Literal
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import whole_file
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.ledger_tables import TABLES, Table
 from ledger_lab.reports.sql import connect_filled, load_duckdb
 

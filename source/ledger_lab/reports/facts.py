@@ -12,17 +12,17 @@ from ledger_lab.ledger.libraries import LIBRARIES, algorithm_of
 from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports.checkpoints import (
+    BestTry,
     CheckpointSummary,
     Confirmation,
     ScoredCheckpoint,
+    best_try,
     share_of,
 )
-from ledger_lab.reports.clock import saved_at_s
+from ledger_lab.reports.clock import phase_times, saved_at_s
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.energy import EnergySummary, evaluation_kwh, summarize_energy
 from ledger_lab.reports.gradient_noise import NoisePart, summarize_noise
-from ledger_lab.reports.phase_times import phase_times
-from ledger_lab.reports.shortfall import BestTry, best_try
 
 _STEP = frozenset({Phase.SIMULATE, Phase.MANAGE})
 

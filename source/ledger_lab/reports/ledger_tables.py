@@ -25,12 +25,11 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
-from ledger_lab.reports.cohort_summary import CohortSummary
+from ledger_lab.reports.clock import last_times, window_times
+from ledger_lab.reports.cohort_summary import CohortSummary, Contents
 from ledger_lab.reports.columns import Column, column, sql_columns
-from ledger_lab.reports.contents import Contents
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.load import RoomSummary, summarize_room
-from ledger_lab.reports.phase_times import last_times, window_times
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import in_seconds
 

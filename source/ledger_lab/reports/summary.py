@@ -10,17 +10,15 @@ from ledger_lab.ledger import Run, Status, costs
 from ledger_lab.ledger.comparability import yardstick
 from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import cells
-from ledger_lab.reports.checkpoints import CheckpointSummary
+from ledger_lab.reports.checkpoints import BestTry, CheckpointSummary
 from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.energy import DeviceSummary, Source
 from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
-from ledger_lab.reports.shortfall import BestTry
 from ledger_lab.units import environments, percent, quantity
 
 
@@ -229,7 +227,7 @@ class RunSummary:
     """Highest probability that the run confirms a policy below its target. A run that began with a checkpoint has what
     the run of that checkpoint left."""
     target_reached: bool = _figure(lambda of: of.proof is not None)
-    unfinished: bool = _figure(lambda of: not has_finished(of.run))
+    unfinished: bool = _figure(lambda of: not of.run.has_finished())
     """Whether it may have to be made again: it has no attempt, or was ended from outside before its target was proven
     and its time limit was used up."""
     best_try: BestTry | None = _figure(lambda of: of.best_try)

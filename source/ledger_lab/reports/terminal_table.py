@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
-from ledger_lab.ledger import Status
+from ledger_lab.ledger import Cohort, Status
+from ledger_lab.ledger.costs import OWNED, Price, sum_if_known
 from ledger_lab.reports.advice import Advice
 from ledger_lab.reports.bottleneck import Bottleneck
-from ledger_lab.reports.cells import evaluation_afterwards, status_cell
+from ledger_lab.reports.cells import (
+    NO_INTERVAL,
+    before_words,
+    cohort_evaluation_afterwards,
+    evaluation_afterwards,
+    false_pass_cell,
+    median_time_cell,
+    shortfall,
+    status_cell,
+    usd_interval,
+)
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary
-from ledger_lab.reports.cohorts import cohort_line
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
 from ledger_lab.reports.gradient_noise import noise_line
+from ledger_lab.reports.groups import by_yardstick
 from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
-from ledger_lab.reports.shortfall import shortfall
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.yardsticks import by_yardstick
 from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
 
 _ASSUMED = " · intervals of confirmed policies assume that they reach the target"
@@ -247,3 +257,113 @@ def render_checkpoints(summary: RunSummary, width: int) -> Group:
     for line, checkpoint in zip(lines[1:], summary.checkpoints, strict=True):
         line.stylize("green" if checkpoint.confirmed else "")
     return Group(Text(f"run {summary.run_id}", style="italic"), *lines)
+
+
+def cohort_line(cohort: CohortSummary) -> Text:
+    """Return the cost and the time of a cohort in one line.
+
+    Args:
+        cohort: The cohort.
+    """
+    runs = _count(cohort.runs, "run")
+    if cohort.missing_runs:
+        runs += f" ({cohort.missing_runs} of {cohort.declared_runs} declared runs missing)"
+    elif cohort.declared_runs is not None:
+        runs += f" of {cohort.declared_runs} declared"
+    if cohort.repeated_runs:
+        runs += f" ({cohort.repeated_runs} more of the same trainings)"
+    parts = [f"{runs}, {cohort.target_reaching_runs} reached the target, {cohort.failed_runs} failed"]
+    if cohort.spend_usd is not None:
+        parts.append(" ".join(filter(None, (f"{usd(cohort.spend_usd)} spent", before_words(cohort)))))
+    parts.append(_cost(cohort))
+    if (apart := cohort_evaluation_afterwards(cohort)) is not None:
+        parts.append(apart)
+    if cohort.runs > 1:
+        parts.append(f"median to target {median_time_cell(cohort)}")
+        if cohort.target_reaching_runs:
+            mean_s, limit_s = cohort.restricted_mean_wall_to_target_s, cohort.restricted_mean_limit_s
+            parts.append(f"mean up to {duration(limit_s)}: {duration(mean_s)}")
+            parts.append(f"chance of a false pass in at least one run {false_pass_cell(cohort)}")
+    if cohort.differs_in:
+        parts.append(f"its runs differ in {', '.join(cohort.differs_in)}")
+    name = f"cohort {cohort.cohort}: " if cohort.cohort else ""
+    return Text(name + " · ".join(parts), style="yellow" if cohort.missing_runs else "")
+
+
+def absent_cohort_lines(cohorts: Sequence[Cohort]) -> list[Text]:
+    """Return one line for each declared cohort that has no run.
+
+    Args:
+        cohorts: Cohorts of declared size.
+    """
+    return [
+        Text(f"cohort {cohort.name}: {cohort.size} of {_count(cohort.size, 'declared run')} missing", style="yellow")
+        for cohort in cohorts
+        if not cohort.run_ids
+    ]
+
+
+def _cost(cohort: CohortSummary) -> str:
+    """Return the cost per target-reaching checkpoint."""
+    if cohort.usd_per_target_reaching_checkpoint is not None:
+        within = cohort.usd_per_target_reaching_checkpoint_interval
+        shown = f" {usd_interval(*within)} (95 %)" if within is not None else ""
+        note = f" ({NO_INTERVAL})" if within is None and cohort.runs > 1 else ""
+        if before := before_words(cohort, cohort.target_reaching_runs):
+            shown += f" {before}"
+        return f"{usd(cohort.usd_per_target_reaching_checkpoint)}{shown} per target-reaching checkpoint{note}"
+    if cohort.at_least_usd is not None:
+        return f"cost per target-reaching checkpoint undefined, ≥ {usd(cohort.at_least_usd)} spent"
+    if cohort.runs_of_unknown_energy:
+        return "unpriced: energy is paid on top, and was not measured: set power_w for your own hardware"
+    return "unpriced: name an --instance or give --usd_per_hour"
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def render_repricing(asked: Price, summaries: Sequence[RunSummary]) -> Group:
+    """Draw :func:`repricing_lines` for the terminal."""
+    return Group(*(f"{f'{title}:':<11} {words}" for title, words in repricing_lines(asked, summaries)), "")
+
+
+def repricing_lines(asked: Price, summaries: Sequence[RunSummary]) -> list[tuple[str, str]]:
+    """Return lines with the requested price and the declared prices, each with its total cost.
+
+    Args:
+        asked: The requested price.
+        summaries: The runs, with costs at that price.
+
+    Returns:
+        Titles and words.
+    """
+    groups: dict[tuple[tuple[str, Any], ...], list[RunSummary]] = {}
+    for summary in summaries:
+        groups.setdefault(tuple(summary.declared_price.items()), []).append(summary)
+    lines = [("asked for", describe_price(asked.to_dict()))]
+    for entry, members in groups.items():
+        runs = f"{len(members)} run{'' if len(members) == 1 else 's'}"
+        now, then = (sum_if_known([getattr(m, name) for m in members]) for name in ("billable_usd", "declared_usd"))
+        amounts = f"{runs}, {usd(now)} as asked for" + ("" if then is None else f" instead of {usd(then)}")
+        lines.append(("declared", f"{describe_price(dict(entry))} · {amounts}"))
+    lines.append(("times", "as measured on the hardware of each run"))
+    return lines
+
+
+def describe_price(entry: Mapping[str, Any]) -> str:
+    """Return a price entry in words: price per hour, instance, provider, date and source.
+
+    Args:
+        entry: What :meth:`ledger_lab.ledger.costs.Price.to_dict` returns.
+    """
+    price = Price.from_dict(entry)
+    if price.usd_per_hour is None:
+        return f"{price.instance} (unpriced)"
+    facts = [price.market, f"{price.accelerators} × {price.accelerator or 'accelerator'}"]
+    if price.market == OWNED and price.utilization is not None:
+        facts.append(f"${price.purchase_usd:g} over {price.lifetime_years:g} years, {price.utilization:.0%} in use")
+        facts.append(f"${price.usd_per_kwh:g} per kWh on top")
+    facts += [fact for fact in (price.region, price.date, price.source) if fact]
+    return f"{price.instance} at ${price.usd_per_hour:.6g} per hour ({', '.join(facts)})"

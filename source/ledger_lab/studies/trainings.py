@@ -16,7 +16,7 @@ from ledger_lab.clusters.submit import known_submissions
 from ledger_lab.files import NoLocksError, file_lock, make_folder
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status, read_ledger
 from ledger_lab.ledger.find import tell_damage
-from ledger_lab.reports.finished import ENDED_FROM_OUTSIDE, has_finished
+from ledger_lab.ledger.runs import ENDED_FROM_OUTSIDE
 from ledger_lab.reports.terminal.console import make_console
 
 type Key = tuple[str, int]
@@ -119,11 +119,11 @@ class Trainings:
 
     def has_ended(self, key: Key) -> bool:
         """Tell whether one of the runs of a training has ended for good, and does not still run."""
-        return any(has_finished(run, ENDED_FROM_OUTSIDE | {Status.RUNNING}) for run in self.runs.get(key, ()))
+        return any(run.has_finished(ENDED_FROM_OUTSIDE | {Status.RUNNING}) for run in self.runs.get(key, ()))
 
     def is_made(self, key: Key) -> bool:
         """Tell whether a training need not be started: one of its runs has ended for good, or goes on."""
-        return any(has_finished(run) for run in self.runs.get(key, ()))
+        return any(run.has_finished() for run in self.runs.get(key, ()))
 
     def is_queued(self, key: Key) -> bool:
         """Tell whether a training waits or runs on a cluster."""

@@ -20,6 +20,7 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
+from ledger_lab.reports.groups import Yardstick
 from ledger_lab.reports.page.live import LivePart, render_live
 from ledger_lab.reports.page.model import PageModel, build_model
 from ledger_lab.reports.page.parts import (
@@ -31,7 +32,6 @@ from ledger_lab.reports.page.parts import (
     plotly_script,
 )
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.yardsticks import Yardstick
 from ledger_lab.units import MISSING, target_share
 
 WORDS = {

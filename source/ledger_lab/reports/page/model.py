@@ -16,14 +16,13 @@ from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import shown_columns
+from ledger_lab.reports.groups import Yardstick, by_yardstick, repeated_runs
 from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.pictures import ScalingPart
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
-from ledger_lab.reports.repeated import repeated_runs
-from ledger_lab.reports.repricing import repricing_lines
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.yardsticks import Yardstick, by_yardstick
+from ledger_lab.reports.terminal_table import repricing_lines
 from ledger_lab.wings import wing_part
 
 METERED_RUNS = 1000

@@ -10,7 +10,6 @@ from typing import Literal
 
 from ledger_lab.ledger import STATE_FILE
 from ledger_lab.ledger.costs import sum_if_known
-from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.watch.estimates import Part, add_up, further_trainings, rest_of_run
 from ledger_lab.reports.watch.model import Estimate, PlannedStudy, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun
@@ -132,7 +131,7 @@ def _bound(watched: WatchedRun, unit: _Unit) -> float | None:
 
 def _has_ended(watched: WatchedRun) -> bool:
     """Tell whether a run has ended for good."""
-    return watched.state is State.ENDED and has_finished(watched.run)
+    return watched.state is State.ENDED and watched.run.has_finished()
 
 
 def cohort_spend(name: str, runs: Sequence[WatchedRun], planned: int | None) -> Spend:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs import Price
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.studies.figures.scaling import draw_ledger

@@ -9,7 +9,7 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import render_repricing
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.studies.recommend.choice import Limits
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend

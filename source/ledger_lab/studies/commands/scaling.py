@@ -10,8 +10,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Cohort
 from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import render_repricing
-from ledger_lab.reports.cohort_summary import missing_runs
-from ledger_lab.reports.contents import Contents
+from ledger_lab.reports.cohort_summary import Contents, missing_runs
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.studies.scaling import find_studies
 from ledger_lab.studies.scaling.published import read_published

@@ -15,10 +15,8 @@ from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.compare import require_pooled, select_side
+from ledger_lab.reports.compare import LEVEL, correct_for_all, require_pooled, select_side
 from ledger_lab.reports.comparing import RunComparison, compare_runs, show_comparison
-from ledger_lab.reports.corrected_tests import LEVEL, correct_for_all
-from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.terminal.flags import Program
@@ -306,7 +304,7 @@ def _report(now: StudyRuns) -> int:
         build_report([*asked, "--scaling"])
     _compare(study, runs)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED}
-    succeeded = (any(has_finished(run, failed) for run in now.runs[each.key]) for each in study.trainings())
+    succeeded = (any(run.has_finished(failed) for run in now.runs[each.key]) for each in study.trainings())
     return 0 if all(succeeded) else 1
 
 

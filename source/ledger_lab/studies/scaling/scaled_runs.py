@@ -11,11 +11,9 @@ from ledger_lab.ledger.comparability import settings
 from ledger_lab.ledger.costs import Price, billable_usd, sum_if_known
 from ledger_lab.ledger.libraries import replays
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.clock import target_moment
+from ledger_lab.reports.clock import Moment, target_moment, time_until
 from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.finished import has_finished
 from ledger_lab.reports.gradient_noise import NoisePart
-from ledger_lab.reports.phase_times import Moment, time_until
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import Figure
 from ledger_lab.studies.scaling.points import Identity, ScaledRun
@@ -40,7 +38,7 @@ def scaled_runs(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Pri
 def mark_repeated(runs: Sequence[Run], scaled: Sequence[ScaledRun]) -> list[ScaledRun]:
     """Mark the runs for which another run stands, and add their cost to it.
 
-    As in :mod:`ledger_lab.reports.repeated`, but also for runs of different cohorts: something outside of a run ended
+    As in :mod:`ledger_lab.reports.groups`, but also for runs of different cohorts: something outside of a run ended
     it, and the training was started again later, or an earlier run had made the same training.
 
     Args:
@@ -52,7 +50,7 @@ def mark_repeated(runs: Sequence[Run], scaled: Sequence[ScaledRun]) -> list[Scal
     first: dict[tuple[str, bool], str] = {}
     stands: dict[str, str] = {}
     for run in oldest_first:
-        if run.attempts and run.cohort is not None and not has_finished(run):
+        if run.attempts and run.cohort is not None and not run.has_finished():
             stands[run.run_id] = latest[run.cohort, run.declared.configuration]
         elif run.attempts:
             stands[run.run_id] = first.setdefault((run.declared.training, run.attempts[-1].status.failed), run.run_id)
@@ -119,7 +117,7 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
         wall_s=summary.wall_s,
         cost_to_target_usd=None if moment is None else _cost_until(facts, moment),
         billable_usd=summary.billable_usd,
-        interrupted=bool(run.attempts) and moment is None and not has_finished(run),
+        interrupted=bool(run.attempts) and moment is None and not run.has_finished(),
         measured_by=summary.measured_by,
         settings=settings(declared),
         gradient_noise=_noise(summary.gradient_noise[-1]) if summary.gradient_noise else None,

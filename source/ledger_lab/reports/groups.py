@@ -1,17 +1,70 @@
-"""Finds runs of a cohort that do not count, because another run made the same training.
+"""Groups of runs that measure the same thing, and the runs of a cohort that do not count.
 
-There are two cases. Something outside of a run ended it, and a later run with the same seed and configuration repeats
-it, possibly on another machine. Or an earlier run made the same training, with the same code on the same machine: the
-second one takes the same steps, and shows nothing new. The cost of such a run is added to that of the run that counts.
+A run does not count if another run made the same training. There are two cases. Something outside of a run ended it,
+and a later run with the same seed and configuration repeats it, possibly on another machine. Or an earlier run made the
+same training, with the same code on the same machine: the second one takes the same steps, and shows nothing new. The
+cost of such a run is added to that of the run that counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.costs import sum_if_known
 from ledger_lab.reports.summary import RunSummary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yardstick:
+    """What a group of runs is measured with. Figures of two yardsticks are never mixed."""
+
+    fields: str
+    """As :attr:`~ledger_lab.reports.summary.RunSummary.measured_by`."""
+    task: str
+    panel: str
+    panel_id: str
+    target_success: float
+    rules: str
+    """In which other rules it differs from yardsticks with the same task, panel and target; empty if there are none."""
+    episodes: int | None
+    """Held-out episodes of a panel; ``None`` if none was ever scored."""
+
+
+def by_yardstick(summaries: Sequence[RunSummary]) -> list[tuple[Yardstick, list[RunSummary]]]:
+    """Return the yardsticks of some runs with their runs, in the order of their first runs.
+
+    Args:
+        summaries: The runs.
+    """
+    groups: dict[str, list[RunSummary]] = {}
+    for summary in summaries:
+        groups.setdefault(summary.measured_by, []).append(summary)
+    return [
+        (
+            Yardstick(
+                fields=fields,
+                task=members[0].task,
+                panel=members[0].panel,
+                panel_id=members[0].panel_id,
+                target_success=members[0].target_success,
+                rules=_rules(fields, groups),
+                episodes=next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None),
+            ),
+            members,
+        )
+        for fields, members in groups.items()
+    ]
+
+
+def _rules(fields: str, groups: Iterable[str]) -> str:
+    """Return the rules of a yardstick in which it differs from others with the same task, panel and target."""
+    own, *others = map(json.loads, (fields, *groups))
+    alike = [each for each in others if all(each[name] == own[name] for name in ("task", "panel_id", "target_success"))]
+    return ", ".join(f"{name} {value}" for name, value in own.items() if any(each[name] != value for each in alike))
+
 
 Repeated = Mapping[str, tuple[RunSummary, ...]]
 """Runs that do not count, by the id of the run that stands for them."""
