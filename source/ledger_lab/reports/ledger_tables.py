@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from ledger_lab.ledger import (
     FIGURES,
     Attempt,
-    AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     DeviceSample,
@@ -52,25 +51,18 @@ class _RunRow(NamedTuple):
     summary: RunSummary
 
 
-class _AttemptRow(NamedTuple):
-    """An attempt with its first start and its ends."""
-
-    run: Run
-    attempt: Attempt
-    started: AttemptStarted | SupervisionStarted | None
-    ended: AttemptEnded | None
-    shutdown: ShutdownEnded | None
-    room: RoomSummary | None
-
-
-class _WindowRow(NamedTuple):
-    """A phase window, its place in its attempt, and the end of the window before it [ns]."""
+class _Line[Own, Part](NamedTuple):
+    """What a row of a table is made of, below an attempt."""
 
     run: Run
     attempt: Attempt
     place: int
-    window: PhaseWindow
-    before_ns: int
+    """Among the rows of the same kind in the attempt."""
+    row: Own
+    part: Part
+
+
+type _AttemptRow = _Line[RoomSummary | None, None]
 
 
 class _PhaseRow(NamedTuple):
@@ -86,46 +78,13 @@ class _PhaseRow(NamedTuple):
     device_bound_ns: int | None
 
 
-class _OwnRow[Kind: Row](NamedTuple):
-    """A row of an attempt's journals."""
-
-    run: Run
-    attempt: Attempt
-    row: Kind
-
-
-class _EndingRow(NamedTuple):
-    """The training episodes that one termination ended before a checkpoint."""
-
-    of: _OwnRow[CheckpointSaved]
-    ended_by: str
-    episodes: int
-
-
 class _ResultRow(NamedTuple):
-    """A score, and its place among the scores of its run."""
+    """A score, its place among the scores of its run, and an episode's place in its panel."""
 
     run: Run
     place: int
     result: PanelResult
-
-
-class _EpisodeRow(NamedTuple):
-    """An episode of a score, and its place in the panel."""
-
-    of: _ResultRow
-    place: int
-
-
-class _SampleRow(NamedTuple):
-    """A sample of one accelerator, or of the host alone, and its place among the samples of its attempt."""
-
-    run: Run
-    attempt: Attempt
-    place: int
-    row: Telemetry
-    host: HostSample | None
-    device: DeviceSample | None
+    episode: int = 0
 
 
 def _attempts(contents: Contents) -> Iterator[tuple[Run, Attempt]]:
@@ -138,18 +97,15 @@ def _attempts(contents: Contents) -> Iterator[tuple[Run, Attempt]]:
 def _attempt_rows(contents: Contents) -> Iterator[_AttemptRow]:
     """Yield attempts."""
     for run, attempt in _attempts(contents):
-        starts: list[AttemptStarted | SupervisionStarted] = [*attempt.of(AttemptStarted)]
-        starts += attempt.of(SupervisionStarted)
-        started = starts[0] if starts else None
-        yield _AttemptRow(run, attempt, started, attempt.ended, attempt.shutdown, summarize_room([attempt]))
+        yield _Line(run, attempt, 0, summarize_room([attempt]), None)
 
 
-def _window_rows(contents: Contents) -> Iterator[_WindowRow]:
-    """Yield phase windows."""
+def _window_rows(contents: Contents) -> Iterator[_Line[PhaseWindow, int]]:
+    """Yield phase windows, each with the end of the window before it [ns]."""
     for run, attempt in _attempts(contents):
         before_ns = 0
         for place, window in enumerate(attempt.windows):
-            yield _WindowRow(run, attempt, place, window, before_ns)
+            yield _Line(run, attempt, place, window, before_ns)
             before_ns = window.wall_ns
 
 
@@ -165,22 +121,22 @@ def _phase_rows(contents: Contents) -> Iterator[_PhaseRow]:
             yield _PhaseRow(run, attempt, None, None, attempt.wall_ns, phase, spent_ns, None)
 
 
-def _own_rows[Kind: Row](kind: type[Kind]) -> Callable[[Contents], Iterator[_OwnRow[Kind]]]:
+def _own_rows[Kind: Row](kind: type[Kind]) -> Callable[[Contents], Iterator[_Line[Kind, None]]]:
     """Return a function that yields all rows of one kind from the attempts."""
 
-    def rows(contents: Contents) -> Iterator[_OwnRow[Kind]]:
+    def rows(contents: Contents) -> Iterator[_Line[Kind, None]]:
         for run, attempt in _attempts(contents):
-            for row in attempt.of(kind):
-                yield _OwnRow(run, attempt, row)
+            for place, row in enumerate(attempt.of(kind)):
+                yield _Line(run, attempt, place, row, None)
 
     return rows
 
 
-def _ending_rows(contents: Contents) -> Iterator[_EndingRow]:
-    """Yield the training episodes before each checkpoint, by termination."""
+def _ending_rows(contents: Contents) -> Iterator[_Line[CheckpointSaved, tuple[str, int]]]:
+    """Yield the training episodes before each checkpoint, by termination: its name and their number."""
     for each in _own_rows(CheckpointSaved)(contents):
-        for ended_by, episodes in (each.row.endings or {}).items():
-            yield _EndingRow(each, ended_by, episodes)
+        for ending in (each.row.endings or {}).items():
+            yield _Line(each.run, each.attempt, each.place, each.row, ending)
 
 
 def _result_rows(contents: Contents) -> Iterator[_ResultRow]:
@@ -190,24 +146,23 @@ def _result_rows(contents: Contents) -> Iterator[_ResultRow]:
             yield _ResultRow(run, place, result)
 
 
-def _episode_rows(contents: Contents) -> Iterator[_EpisodeRow]:
+def _episode_rows(contents: Contents) -> Iterator[_ResultRow]:
     """Yield held-out episodes."""
     for each in _result_rows(contents):
-        for place in range(each.result.outcomes.episodes):
-            yield _EpisodeRow(each, place)
+        for episode in range(each.result.outcomes.episodes):
+            yield each._replace(episode=episode)
 
 
-def _sample_rows(contents: Contents) -> Iterator[_SampleRow]:
-    """Yield samples of host and accelerators."""
-    for run, attempt in _attempts(contents):
-        for place, row in enumerate(attempt.of(Telemetry)):
-            for device in row.devices or (None,):
-                yield _SampleRow(run, attempt, place, row, row.host, device)
+def _sample_rows(contents: Contents) -> Iterator[_Line[Telemetry, DeviceSample | None]]:
+    """Yield samples of each accelerator, with the host; without accelerators, of the host alone."""
+    for each in _own_rows(Telemetry)(contents):
+        for device in each.row.devices or (None,):
+            yield _Line(each.run, each.attempt, each.place, each.row, device)
 
 
-def _figure_reader(name: str) -> Callable[[_WindowRow], float | None]:
+def _figure_reader(name: str) -> Callable[[_Line[PhaseWindow, int]], float | None]:
     """Return a function that reads a training figure from a window."""
-    return lambda of: of.window.figures.get(name)
+    return lambda of: of.row.figures.get(name)
 
 
 def _utc(time: datetime) -> datetime:
@@ -254,6 +209,13 @@ _RUNS: list[Column[_RunRow]] = [
 ]
 
 
+def _host(of: _AttemptRow) -> str | None:
+    """Return the machine of the first start in an attempt, by a process or a supervisor."""
+    hosts = [start.host for start in of.attempt.of(AttemptStarted)]
+    hosts += [start.host for start in of.attempt.of(SupervisionStarted)]
+    return hosts[0] if hosts else None
+
+
 def _job_reader(name: str) -> Callable[[_AttemptRow], Any]:
     """Return a function that reads a field of the job that an attempt ran in; ``None`` outside jobs."""
 
@@ -268,8 +230,8 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
     column("status VARCHAR", lambda of: str(of.attempt.status)),
-    column("reason VARCHAR", lambda of: of.ended.reason if of.ended else None),
-    column("host VARCHAR", lambda of: of.started.host if of.started else None),
+    column("reason VARCHAR", lambda of: of.attempt.ended.reason if of.attempt.ended else None),
+    column("host VARCHAR", _host),
     column("ranks BIGINT processes that wrote a journal", lambda of: len(of.attempt.ranks)),
     column("supervised BOOLEAN whether a supervisor recorded its end", lambda of: of.attempt.supervision is not None),
     column("started_at TIMESTAMP", lambda of: _utc(min(each.first_time for each in of.attempt.journals))),
@@ -292,25 +254,28 @@ _ATTEMPTS: list[Column[_AttemptRow]] = [
     column("queue_s DOUBLE time that it waited for this start; not billed [s]", _job_reader("queue_s")),
     column("iterations BIGINT iterations completed", lambda of: of.attempt.sums.iterations),
     column("env_steps BIGINT", lambda of: of.attempt.sums.env_steps),
-    column("peak_host_memory_bytes BIGINT", lambda of: of.ended.peak_host_memory_bytes if of.ended else None),
-    column("peak_gpu_memory_bytes BIGINT", lambda of: of.ended.peak_gpu_memory_bytes if of.ended else None),
-    *sql_columns(ShutdownEnded, lambda of: of.shutdown, but=["wall_ns"]),
-    *sql_columns(RoomSummary, lambda of: of.room),
+    column(
+        "peak_host_memory_bytes BIGINT",
+        lambda of: of.attempt.ended.peak_host_memory_bytes if of.attempt.ended else None,
+    ),
+    column(
+        "peak_gpu_memory_bytes BIGINT", lambda of: of.attempt.ended.peak_gpu_memory_bytes if of.attempt.ended else None
+    ),
+    *sql_columns(ShutdownEnded, lambda of: of.attempt.shutdown, but=["wall_ns"]),
+    *sql_columns(RoomSummary, lambda of: of.row),
 ]
 
-_ITERATIONS: list[Column[_WindowRow]] = [
+_ITERATIONS: list[Column[_Line[PhaseWindow, int]]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
     column("window_index BIGINT place among the windows of its attempt, from 0", attrgetter("place")),
-    column("iteration BIGINT iterations completed; missing outside the training loop", attrgetter("window.iteration")),
-    column("env_steps BIGINT environment steps of all processes so far", attrgetter("window.env_steps")),
-    column("wall_s DOUBLE age of the attempt's process at its end [s]", lambda of: of.window.wall_ns / 1e9),
-    column("window_s DOUBLE its length [s]", lambda of: (of.window.wall_ns - of.before_ns) / 1e9),
+    column("iteration BIGINT iterations completed; missing outside the training loop", attrgetter("row.iteration")),
+    column("env_steps BIGINT environment steps of all processes so far", attrgetter("row.env_steps")),
+    column("wall_s DOUBLE age of the attempt's process at its end [s]", lambda of: of.row.wall_ns / 1e9),
+    column("window_s DOUBLE its length [s]", lambda of: (of.row.wall_ns - of.part) / 1e9),
     *(column(f"{name} DOUBLE {meaning}", _figure_reader(name)) for name, meaning in FIGURES.items()),
-    column(
-        "non_finite VARCHAR names of figures that were not finite", lambda of: ", ".join(of.window.non_finite) or None
-    ),
-    column("lost BOOLEAN whether a later attempt repeated it", lambda of: of.run.is_lost(of.attempt, of.window)),
+    column("non_finite VARCHAR names of figures that were not finite", lambda of: ", ".join(of.row.non_finite) or None),
+    column("lost BOOLEAN whether a later attempt repeated it", lambda of: of.run.is_lost(of.attempt, of.row)),
 ]
 
 _PHASES: list[Column[_PhaseRow]] = [
@@ -331,7 +296,7 @@ _PHASES: list[Column[_PhaseRow]] = [
     ),
 ]
 
-_CHECKPOINTS: list[Column[_OwnRow[CheckpointSaved]]] = [
+_CHECKPOINTS: list[Column[_Line[CheckpointSaved, None]]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
     *sql_columns(CheckpointSaved, lambda of: of.row, but=["wall_ns", "train_ns", "evaluate_ns"]),
@@ -346,13 +311,13 @@ _CHECKPOINTS: list[Column[_OwnRow[CheckpointSaved]]] = [
     ),
 ]
 
-_ENDINGS: list[Column[_EndingRow]] = [
-    column("run_id VARCHAR", attrgetter("of.run.run_id")),
-    column("attempt BIGINT from 1", attrgetter("of.attempt.number")),
-    column("checkpoint VARCHAR joins checkpoints.path", attrgetter("of.row.path")),
-    column("iteration BIGINT iterations completed when the checkpoint was saved", attrgetter("of.row.iteration")),
-    column("ended_by VARCHAR a termination term or unstable", attrgetter("ended_by")),
-    column("episodes BIGINT training episodes since the last checkpoint of the attempt", attrgetter("episodes")),
+_ENDINGS: list[Column[_Line[CheckpointSaved, tuple[str, int]]]] = [
+    _ROW_RUN,
+    _ROW_ATTEMPT,
+    column("checkpoint VARCHAR joins checkpoints.path", attrgetter("row.path")),
+    column("iteration BIGINT iterations completed when the checkpoint was saved", attrgetter("row.iteration")),
+    column("ended_by VARCHAR a termination term or unstable", lambda of: of.part[0]),
+    column("episodes BIGINT training episodes since the last checkpoint of the attempt", lambda of: of.part[1]),
 ]
 
 _PANEL_RESULTS: list[Column[_ResultRow]] = [
@@ -385,40 +350,39 @@ _PANEL_RESULTS: list[Column[_ResultRow]] = [
     ),
 ]
 
-_EPISODES: list[Column[_EpisodeRow]] = [
-    column("run_id VARCHAR", attrgetter("of.run.run_id")),
-    column("result BIGINT joins panel_results", attrgetter("of.place")),
-    column("checkpoint VARCHAR", attrgetter("of.result.checkpoint")),
-    column("purpose VARCHAR", attrgetter("of.result.purpose")),
-    column("cell VARCHAR", lambda of: of.of.result.outcomes.cell[of.place]),
-    column("seed BIGINT", lambda of: of.of.result.outcomes.seed[of.place]),
-    column("success BOOLEAN success at the end of the episode", lambda of: of.of.result.outcomes.success[of.place]),
-    column("success_any BOOLEAN success at its best moment", lambda of: of.of.result.outcomes.success_any[of.place]),
-    column("steps BIGINT", lambda of: of.of.result.outcomes.steps[of.place]),
-    column(
-        "episode_return DOUBLE undiscounted sum of rewards", lambda of: of.of.result.outcomes.episode_return[of.place]
-    ),
-    column(
-        "ended_by VARCHAR horizon, non_finite, capacity, unstable or a termination term",
-        lambda of: of.of.result.outcomes.ended_by[of.place],
-    ),
-    column(
-        "fingerprint VARCHAR hash of the episode's trajectory; equal only if two episodes are equal bit for bit",
-        lambda of: of.of.result.outcomes.fingerprint[of.place],
-    ),
+
+def _outcome(declaration: str) -> Column[_ResultRow]:
+    """Declare a column that is a field of the outcomes, from the name of the field on."""
+    name = declaration.split()[0]
+    return column(declaration, lambda of: getattr(of.result.outcomes, name)[of.episode])
+
+
+_EPISODES: list[Column[_ResultRow]] = [
+    _ROW_RUN,
+    column("result BIGINT joins panel_results", attrgetter("place")),
+    column("checkpoint VARCHAR", attrgetter("result.checkpoint")),
+    column("purpose VARCHAR", attrgetter("result.purpose")),
+    _outcome("cell VARCHAR"),
+    _outcome("seed BIGINT"),
+    _outcome("success BOOLEAN success at the end of the episode"),
+    _outcome("success_any BOOLEAN success at its best moment"),
+    _outcome("steps BIGINT"),
+    _outcome("episode_return DOUBLE undiscounted sum of rewards"),
+    _outcome("ended_by VARCHAR horizon, non_finite, capacity, unstable or a termination term"),
+    _outcome("fingerprint VARCHAR hash of the episode's trajectory; equal only if two episodes are equal bit for bit"),
 ]
 
-_TELEMETRY: list[Column[_SampleRow]] = [
+_TELEMETRY: list[Column[_Line[Telemetry, DeviceSample | None]]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
     column("sample BIGINT place among the samples of its attempt, from 0", attrgetter("place")),
     column("wall_s DOUBLE age of the attempt [s]", lambda of: of.row.wall_ns / 1e9),
-    *sql_columns(HostSample, lambda of: of.host),
-    column("device VARCHAR the accelerator's UUID", lambda of: of.device.uuid if of.device else None),
-    *sql_columns(DeviceSample, lambda of: of.device, but=["uuid"]),
+    *sql_columns(HostSample, lambda of: of.row.host),
+    column("device VARCHAR the accelerator's UUID", lambda of: of.part.uuid if of.part else None),
+    *sql_columns(DeviceSample, lambda of: of.part, but=["uuid"]),
 ]
 
-_HEALTH: list[Column[_OwnRow[Health]]] = [
+_HEALTH: list[Column[_Line[Health, None]]] = [
     _ROW_RUN,
     _ROW_ATTEMPT,
     column("event VARCHAR", lambda of: of.row.event),
