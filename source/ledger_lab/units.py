@@ -35,6 +35,15 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def in_gigabytes(size_bytes: int | None) -> float | None:
+    """Return an amount of memory in GB = 10^9 bytes; ``None`` stays ``None``.
+
+    Args:
+        size_bytes: The amount [bytes].
+    """
+    return None if size_bytes is None else size_bytes / 1e9
+
+
 def in_seconds(time_ns: int | None) -> float | None:
     """Return a duration in seconds."""
     return None if time_ns is None else time_ns / 1e9

@@ -23,6 +23,7 @@ from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.names import names_a_folder
 from ledger_lab.reports.clock import sampled
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.units import in_gigabytes
 
 SCHEMA_VERSION = "1.4"
 
@@ -151,7 +152,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
             "gpu_devices": [],  # the ledger records an accelerator's name only, see extra
             "cpu_name": declared.hardware.get("cpu"),
             "cpu_count": declared.hardware.get("cpu_cores"),
-            "ram_gb": _gb(declared.hardware.get("memory_bytes")),
+            "ram_gb": in_gigabytes(declared.hardware.get("memory_bytes")),
         },
         "runtime": _runtime(run, steps),
         "resources": _resources(run),
@@ -278,13 +279,7 @@ def _runtime(run: Run, windows: Sequence[_Iterations]) -> dict[str, Any]:
     steps = declared.env_steps_per_iteration
     return {
         # The ledger records only the whole start-up time, as a phase.
-        "startup_time_s": {
-            "app_launch": None,
-            "env_creation": None,
-            "first_step": None,
-            "python_imports": None,
-            "task_config": None,
-        },
+        "startup_time_s": dict.fromkeys(["app_launch", "env_creation", "first_step", "python_imports", "task_config"]),
         "iterations_completed": max((each.window.iteration or 0 for each in windows), default=0),
         "total_wall_time_s": sum(attempt.wall_ns for attempt in run.attempts) / 1e9,
         "steps_per_iteration": steps,
@@ -376,11 +371,6 @@ def _mean_std(values: Sequence[float], *, peak: bool) -> dict[str, float | None]
 def _spent_s(window: PhaseWindow, phases: frozenset[Phase]) -> float:
     """Return the seconds of a window in some phases."""
     return sum(spent_ns for phase, spent_ns in window.phase_ns.items() if phase in phases) / 1e9
-
-
-def _gb(size_bytes: int | None) -> float | None:
-    """Return a size in GB = 10^9 bytes."""
-    return None if size_bytes is None else size_bytes / 1e9
 
 
 _MAY_BE_MISSING = {

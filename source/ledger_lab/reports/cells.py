@@ -11,6 +11,7 @@ from ledger_lab.reports.columns import TableCell
 from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, target_share, usd
 
 if TYPE_CHECKING:
+    from ledger_lab.reports.checkpoints import CheckpointSummary
     from ledger_lab.reports.cohort_summary import CohortSummary
     from ledger_lab.reports.summary import RunSummary
 
@@ -114,11 +115,6 @@ def cost_cell(run: RunSummary) -> TableCell:
     )
 
 
-def queue_cell(run: RunSummary) -> TableCell:
-    """Return the time in the queue of a scheduler."""
-    return TableCell(duration(run.queue_s))
-
-
 def evaluation_afterwards_cell(run: RunSummary) -> TableCell:
     """Return the time of stand-alone evaluations, and its cost."""
     if run.evaluation_afterwards_s is None:
@@ -138,7 +134,7 @@ def cohort_evaluation_afterwards(cohort: CohortSummary) -> str | None:
     return _evaluation_words(cohort, energy_is_unknown=priced)
 
 
-def peak_memory_cell(run: RunSummary) -> TableCell:
+def peak_memory_cell(run: RunSummary | CheckpointSummary) -> TableCell:
     """Return the peak memory of the accelerator; without an accelerator, the peak memory of the host."""
     on_gpu = run.peak_gpu_memory_gb is not None
     peak = run.peak_gpu_memory_gb if on_gpu else run.peak_host_memory_gb

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.panels import ConfirmedShare, wilson_interval
-from ledger_lab.reports.columns import Shown, TableCell, figure
-from ledger_lab.units import MISSING, duration, gigabytes, in_seconds, quantity
+from ledger_lab.reports import cells
+from ledger_lab.reports.columns import Shown, figure
+from ledger_lab.units import MISSING, duration, in_gigabytes, in_seconds, quantity
 
 if TYPE_CHECKING:
     pass
@@ -67,17 +68,6 @@ class ScoredCheckpoint:
 def _figure[Value](read: Callable[[ScoredCheckpoint], Value], shown: Shown | None = None) -> Value:
     """Declare a figure of a checkpoint."""
     return figure(read, shown)
-
-
-def _gigabytes(size_bytes: int | None) -> float | None:
-    """Return an amount of memory [GB = 10^9 bytes]."""
-    return None if size_bytes is None else size_bytes / 1e9
-
-
-def _peak_memory(gpu_gb: float | None, host_gb: float | None) -> TableCell:
-    """Return the peak memory of the accelerator; without an accelerator, the peak memory of the host."""
-    peak_gb = host_gb if gpu_gb is None else gpu_gb
-    return TableCell(gigabytes(peak_gb), "" if peak_gb is None else "host" if gpu_gb is None else "GPU")
 
 
 def _endings_in_words(endings: dict[str, int] | None) -> str:
@@ -165,17 +155,12 @@ class CheckpointSummary:
     """Seconds of the run in the phase ``evaluate`` up to the checkpoint's iteration, without lost work; ``None`` if
     unknown."""
     peak_gpu_memory_gb: float | None = _figure(
-        lambda of: _gigabytes(of.saved.peak_gpu_memory_bytes),
-        Shown(
-            "peak memory",
-            "of the attempt so far",
-            lambda each: _peak_memory(each.peak_gpu_memory_gb, each.peak_host_memory_gb),
-            priority=10,
-        ),
+        lambda of: in_gigabytes(of.saved.peak_gpu_memory_bytes),
+        Shown("peak memory", "of the attempt so far", cells.peak_memory_cell, priority=10),
     )
     """Peak memory of the first process on the accelerator so far in the attempt [GB]. The report shows the host's peak
     memory where there is none."""
-    peak_host_memory_gb: float | None = _figure(lambda of: _gigabytes(of.saved.peak_host_memory_bytes))
+    peak_host_memory_gb: float | None = _figure(lambda of: in_gigabytes(of.saved.peak_host_memory_bytes))
     """Peak memory of the first process on the host so far in the attempt [GB]."""
     endings: dict[str, int] | None = _figure(
         lambda of: of.saved.endings,

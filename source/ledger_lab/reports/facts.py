@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 from ledger_lab.ledger import Attempt, AttemptEnded, Evaluation, Outcomes, PanelResult, Run
 from ledger_lab.ledger.costs import EnergyCost, Price, billable_usd, energy_cost
@@ -110,23 +111,11 @@ class RunFacts:
     @cached_property
     def energy_cost(self) -> EnergyCost | None:
         """Cost of the energy, if it is paid on top of the price per hour."""
-        return energy_cost(
-            self._attempt_wall_s,
-            self.price,
-            devices=self.declared.devices,
-            machines=self.declared.machines,
-            attempt_kwh=self.energy.attempt_kwh,
-        )
+        return energy_cost(price=self.price, **self._billed)
 
     def cost_usd(self, price: Price) -> float | None:
         """Return what the run costs at a price [USD]."""
-        return billable_usd(
-            self._attempt_wall_s,
-            price,
-            devices=self.declared.devices,
-            machines=self.declared.machines,
-            attempt_kwh=self.energy.attempt_kwh,
-        )
+        return billable_usd(price=price, **self._billed)
 
     @cached_property
     def _evaluations(self) -> list[Evaluation]:
@@ -156,10 +145,15 @@ class RunFacts:
         known = [wait for wait in waits if wait is not None]
         return math.fsum(known) if waits and len(known) == len(waits) else None
 
-    @property
-    def _attempt_wall_s(self) -> list[float]:
-        """Seconds of each attempt."""
-        return [attempt.wall_ns / 1e9 for attempt in self.run.attempts]
+    @cached_property
+    def _billed(self) -> dict[str, Any]:
+        """What it is billed for, as the arguments of :func:`~ledger_lab.ledger.costs.billable_usd`."""
+        return {
+            "attempt_wall_s": [attempt.wall_ns / 1e9 for attempt in self.run.attempts],
+            "devices": self.declared.devices,
+            "machines": self.declared.machines,
+            "attempt_kwh": self.energy.attempt_kwh,
+        }
 
     def peak_gb(self, name: str) -> float | None:
         """Return the largest peak among the end rows of the attempts [GB = 10^9 bytes]."""

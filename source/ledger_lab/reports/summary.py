@@ -19,7 +19,7 @@ from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
 from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
 from ledger_lab.reports.ranks import RankSummary, summarize_ranks
-from ledger_lab.units import environments, percent, quantity
+from ledger_lab.units import duration, environments, percent, quantity
 
 
 def _figure[Value](read: Callable[[RunFacts], Value], shown: Shown | None = None) -> Value:
@@ -243,7 +243,7 @@ class RunSummary:
     plus energy on the user's own hardware [USD]. A run without a price is “unpriced”, never free."""
     queue_s: float | None = _figure(
         lambda of: of.queue_s,
-        Shown("queue", "not in the cost and times", cells.queue_cell, priority=14, if_measured=True),
+        Shown("queue", "not in the cost and times", lambda run: duration(run.queue_s), priority=14, if_measured=True),
     )
     """Seconds that the run's jobs waited in the queue of a scheduler, before all attempts, by the scheduler's clock;
     ``None`` outside jobs, or if it is unknown for one attempt. No other time and no cost includes them."""

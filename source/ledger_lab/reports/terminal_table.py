@@ -99,7 +99,8 @@ def table_lines[Row](kind: type[Row], rows: Sequence[Row], width: int) -> list[T
     """
     columns, cells = shown_table(kind, rows)
     texts, widths = _fitted(columns, cells, width)
-    lines = _lines(columns, texts, widths)
+    lines = [_line(row, widths, [shown.align for _, shown in columns]) for row in texts]
+    lines[0].stylize("bold")
     for line, row, own in zip(lines[1:], texts[1:], cells, strict=True):
         begin = 0
         for text, cell, wanted in zip(row, own, widths, strict=False):
@@ -121,14 +122,6 @@ def _fitted(
             break
         widths.append(wanted)
     return texts, widths
-
-
-def _lines(columns: Sequence[tuple[str, Shown]], texts: Sequence[Sequence[str]], widths: Sequence[int]) -> list[Text]:
-    """Return one line per row of a table, the heading first."""
-    aligns = [shown.align for _, shown in columns]
-    lines = [_line(row, widths, aligns) for row in texts]
-    lines[0].stylize("bold")
-    return lines
 
 
 def _line(texts: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) -> Text:
@@ -252,8 +245,7 @@ def render_checkpoints(summary: RunSummary, width: int) -> Group:
         summary: The run.
         width: Columns of the terminal; the last columns of the table that do not fit are left out.
     """
-    columns, rows = shown_table(CheckpointSummary, summary.checkpoints)
-    lines = _lines(columns, *_fitted(columns, rows, width))
+    lines = table_lines(CheckpointSummary, summary.checkpoints, width)
     for line, checkpoint in zip(lines[1:], summary.checkpoints, strict=True):
         line.stylize("green" if checkpoint.confirmed else "")
     return Group(Text(f"run {summary.run_id}", style="italic"), *lines)
