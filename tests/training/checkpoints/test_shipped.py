@@ -133,6 +133,7 @@ def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task:
             short,
             panel_id=whole.panel_id,  # a record keeps the panel id of its time, which did not tell the code
             measured_by=whole.measured_by,
+            configuration=whole.configuration,  # contains the panel id
             training=whole.training,
             host=whole.host,
             checkpoints=whole.checkpoints,
