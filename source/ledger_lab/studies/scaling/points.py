@@ -173,11 +173,6 @@ class ScaledRun:
         return not (self.interrupted or self.repeated)
 
     @property
-    def total_envs(self) -> int:
-        """Environments of all processes."""
-        return self.num_envs * self.processes
-
-    @property
     def batch(self) -> int:
         """Samples per iteration, over all processes."""
         return self.num_envs * self.horizon * self.processes

@@ -111,7 +111,7 @@ class Peers:
         self._sizes[path] = size
         if started := journal.timed(SupervisionStarted):
             self._starts[path] = started[0]
-        if ended := journal.timed(AttemptEnded):
+        if path in self._starts and (ended := journal.timed(AttemptEnded)):
             row, at = ended[0]
             reason = row.reason or row.status.replace("_", " ")
             refused = row.status is Status.REFUSED or reason.startswith(f"{UserError.__name__}:")
