@@ -277,10 +277,10 @@ def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_of_a_run_that_was_repeated_only_the_cost_counts(browser: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "a0", scores=(), cohort="a", seed=2, status=Status.PREEMPTED)
     for cohort in ("a", "b"):
         for seed in (1, 2):
             write_run(tmp_path / "logs", f"{cohort}{seed}", confirmation=10, cohort=cohort, seed=seed)
-    write_run(tmp_path / "logs", "a0", scores=(), cohort="a", seed=2, status=Status.PREEMPTED)
     write_run(tmp_path / "logs", "a3", confirmation=10, cohort="a", seed=2, num_envs=20)
     build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
     seen = visit(browser, tmp_path / "page.html")
