@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.comparison import add_json
 from benchmarks.load_readers import Reading, Truth, read_while
 from benchmarks.load_writers import CHECKPOINT_EVERY, ENDINGS, Deadline, Told, read_notes, start_writer, warm_up
-from ledger_lab.cli.doctor.disk import file_system
+from ledger_lab.cli.doctor import file_system
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, PanelResult, Run, Status, read_ledger
 from ledger_lab.ledger.meters import hardware_facts
@@ -171,7 +171,7 @@ def bench_load(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="bench-load-") as name:
         root = Path(name) / "ledger"
         root.mkdir()
-        disk = file_system(root, Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
+        disk = file_system(root)
         crowd, readings, memory = _write_and_read(root, Path(name), args)
         found, troubles = _final_state(root, crowd.writers)
     troubles = [trouble for each in readings for trouble in each.troubles] + troubles

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks.comparison import ROOT, add_json, script
 from benchmarks.synthetic_ledger import least_rows, write_ledger
-from ledger_lab.cli.doctor.disk import file_system
+from ledger_lab.cli.doctor import file_system
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
@@ -126,7 +126,7 @@ def _check(args: argparse.Namespace) -> None:
 
 def _kind(folder: Path) -> str:
     """Return the type of the file system of a folder."""
-    return file_system(folder, Path("/proc/self/mountinfo").read_text(encoding="utf-8"))
+    return file_system(folder)
 
 
 @contextmanager

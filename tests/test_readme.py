@@ -54,7 +54,7 @@ def _commands() -> list[tuple[str, str]]:
 
 def _parser_of(script: str) -> argparse.ArgumentParser | None:
     """Return the parser of a command that imports heavy modules only later, with the launcher's flags; else None."""
-    request = "ledger_lab.cli.doctor.program:DoctorRequest" if script == "doctor" else COMMANDS[script].request
+    request = COMMANDS[script].request
     if request is None:
         return None
     parser: argparse.ArgumentParser = pkgutil.resolve_name(request).parser()

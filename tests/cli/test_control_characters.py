@@ -136,7 +136,6 @@ def test_all_other_output_goes_through_the_console() -> None:
     around = {
         "__main__.py",  # names of commands, before anything is imported
         "cli/scripts/doctor.py",  # where a package is broken
-        "cli/doctor/program.py",  # made visible, without the console, whose package may be broken
         "clusters/ray_job.py",  # runs in Ray, where LedgerLab need not be installed
         "ledger/find.py",  # made visible
         "tasks/registry.py",  # made visible

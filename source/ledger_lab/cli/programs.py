@@ -98,7 +98,7 @@ COMMANDS = {
         "verify every journal of a ledger; the exit status is 0 if no journal is damaged, else 1",
     ),
     "doctor": Command(
-        "ledger_lab.cli.doctor.program:examine_machine",
+        "ledger_lab.cli.doctor:examine_machine",
         "check whether this machine is fit for trainings",
     ),
 }
