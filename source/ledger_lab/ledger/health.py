@@ -26,7 +26,6 @@ class Event(StrEnum):
     KL_OUT_OF_RANGE = "kl_out_of_range", "updates change the policy far too much, or not at all"
     GRADIENT_SPIKES = "gradient_spikes", "the gradient norm jumps repeatedly"
     SLOWDOWN = "slowdown", "the number of environment steps per second falls"
-    REPLAY_SLOWDOWN = "replay_slowdown", "the replay memory gets slower while it fills"
     HOST_MEMORY_GROWTH = "host_memory_growth", "host memory grows steadily"
     DEVICE_MEMORY_GROWTH = "device_memory_growth", "device memory grows steadily"
     TERMINATION_TAKEOVER = (

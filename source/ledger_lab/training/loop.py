@@ -14,7 +14,7 @@ from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.mirrors.start import start_mirrors
 from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
 from ledger_lab.training.gradient_watch import GradientWatch
-from ledger_lab.training.health_watch import HealthWatch
+from ledger_lab.training.health.watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.ranks import Agreement, agree_on_ending, compare_learners

@@ -18,7 +18,7 @@ from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT, EXIT_REQUEUE
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Named, flag, flag_names, log_root_flag
 from ledger_lab.training.health import Event
-from ledger_lab.training.health_watch import list_health_events, parse_stop_on
+from ledger_lab.training.health.watch import list_health_events, parse_stop_on
 from ledger_lab.training.supervision.attempt import GRACE_S, PATIENCE
 from ledger_lab.training.task_request import TASK, TaskRequest
 

@@ -35,7 +35,7 @@ from ledger_lab.training.declaration import declaration, make_run_dir
 from ledger_lab.training.episode_endings import EpisodeEndings
 from ledger_lab.training.evaluation.score import capacity_told
 from ledger_lab.training.health import HealthMonitor, Settings
-from ledger_lab.training.health_watch import HealthWatch
+from ledger_lab.training.health.watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.launch.job import note_run, read_job

@@ -8,8 +8,7 @@ recipes.
 """
 
 from ledger_lab.ledger.health import Event
-from ledger_lab.training.health.events import Detection, Settings
-from ledger_lab.training.health.iteration import Iteration
+from ledger_lab.training.health.detector import Detection, Iteration, Settings
 from ledger_lab.training.health.monitor import HealthMonitor
 
 __all__ = ["Event", "Detection", "HealthMonitor", "Iteration", "Settings"]

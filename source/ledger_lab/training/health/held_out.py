@@ -1,17 +1,17 @@
-"""Detectors that compare held-out success with the training return."""
+"""Detectors that compare held-out success with the training return, or with the ends of training episodes."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
 from ledger_lab.ledger.health import Event
 from ledger_lab.panels import compare_paired, wilson_interval
-from ledger_lab.training.health.events import Detection, Settings
-from ledger_lab.training.health.iteration import Debounce, spread
+from ledger_lab.training.health.detector import Detection, Detector, Iteration, Settings, spread
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Screening:
         return f"{self.successes}/{self.episodes}"
 
 
-class RewardHacking:
+class RewardHacking(Detector):
     """The training return rises while held-out success falls.
 
     All screenings have the same seeds, so two of them are compared seed by seed, by the permutation test of
@@ -62,6 +62,8 @@ class RewardHacking:
     :attr:`LEVEL`, no matter how many policies it screens. ``python -m benchmarks reward_hacking`` measures it.
     """
 
+    event, patience, calm = Event.REWARD_HACKING, 2, 2
+
     LEVEL = 0.01
     """Highest probability of a false report in a run."""
     _FALL, _RISE = 0.15, 0.05
@@ -69,8 +71,7 @@ class RewardHacking:
 
     def __init__(self, settings: Settings) -> None:
         """Start without a scored panel."""
-        self._settings = settings
-        self._debounce = Debounce(patience=2, calm=2)
+        super().__init__(settings)
         self._best: Screening | None = None
         self._screenings = 0
 
@@ -86,10 +87,9 @@ class RewardHacking:
         if best is None or latest.share > best.share:
             self._best = latest
         hacked = best is not None and self._fell(best, latest) and self._rose(best, latest, returns)
-        if not self._debounce.should_report(hacked) or best is None:
+        if not self.is_due(hacked) or best is None:
             return None
-        return Detection(
-            Event.REWARD_HACKING,
+        return self.detection(
             f"held-out success fell from {best} at iteration {best.iteration} to {latest} at iteration "
             f"{latest.iteration}, while the training return rose from {best.returned:.4g} to "
             f"{latest.returned:.4g}",
@@ -115,7 +115,7 @@ class RewardHacking:
         return after - before > max(self._RISE * (max(returns) - min(returns)), 3 * noise)
 
 
-class NoConvergence:
+class NoConvergence(Detector):
     """At the present pace, the target will not be reached within the budget of iterations.
 
     The forecast is optimistic, because success often comes late and then rises faster and faster. It starts at the
@@ -124,13 +124,14 @@ class NoConvergence:
     after a panel has reached the target.
     """
 
+    event, calm = Event.NO_CONVERGENCE, 2
+
     _EARLIEST, _LATE = 0.5, 0.75
     """Shares of the budget before which there is no event; see the description of the class."""
     _WINDOW = 0.25
     """Share of the budget, back from the newest panel, over which the pace is measured."""
     _FEWEST_PANELS, _MOST_GROUPS = 4, 8
-    """Smallest number of panels in the window, and largest number of groups of panels. Between single panels, the pace
-    is mostly chance."""
+    """Smallest number of panels in the window, and largest number of groups of panels."""
     _FASTER = 2.0
     _RISE = 0.05
     """Rise of the return over a tenth of the budget, as a share of its range, that counts as learning."""
@@ -143,8 +144,8 @@ class NoConvergence:
             max_iterations: Iterations of the whole training.
             settings: Names of the library's settings.
         """
-        self._target, self._budget, self._settings = target, max_iterations, settings
-        self._debounce = Debounce(patience=1, calm=2)
+        super().__init__(settings)
+        self._target, self._budget = target, max_iterations
         self._screenings: list[Screening] = []
         self._reached = False
 
@@ -162,38 +163,29 @@ class NoConvergence:
         self._reached = self._reached or latest.share >= self._target
         if self._reached or passed < self._EARLIEST or len(self._screenings) < self._FEWEST_PANELS:
             return None
-        groups = self._groups()
-        first, last = groups[0], groups[-1]
-        pace = max((b.share - a.share) / max(b.at - a.at, 1.0) for a, b in itertools.combinations(groups, 2))
+        # Between single panels, the pace is mostly chance, so it is measured between groups of successive panels.
+        size = -(-len(self._screenings) // self._MOST_GROUPS)
+        groups = [self._screenings[start : start + size] for start in range(0, len(self._screenings), size)]
+        at = [median(each.iteration for each in group) for group in groups]
+        share = [sum(each.successes for each in group) / sum(each.episodes for each in group) for group in groups]
+        pairs = itertools.combinations(range(len(groups)), 2)
+        pace = max((share[b] - share[a]) / max(at[b] - at[a], 1.0) for a, b in pairs)
         # All screenings have the same seeds. A seed's share of successes varies at most as much as a single episode of
         # the same expectation (Bhatia & Davis 2000, Am. Math. Mon. 107:353), so each seed counts as one trial.
         seeds = len(set(latest.seeds))
-        possible = wilson_interval(last.share * seeds, seeds)[1]
-        forecast = min(possible + self._FASTER * max(pace, 0.0) * max(self._budget - last.at, 0.0), 1.0)
+        possible = wilson_interval(share[-1] * seeds, seeds)[1]
+        forecast = min(possible + self._FASTER * max(pace, 0.0) * max(self._budget - at[-1], 0.0), 1.0)
         waiting = passed < self._LATE and self._learns(returns)
-        if not self._debounce.should_report(forecast < self._target and not waiting):
+        if not self.is_due(forecast < self._target and not waiting):
             return None
-        return Detection(
-            Event.NO_CONVERGENCE,
-            f"held-out success {last.share:.0%} near iteration {last.at:.0f} of {self._budget}, {first.share:.0%} near "
-            f"iteration {first.at:.0f}: at twice the best pace since then {forecast:.0%} at the end, short of "
+        return self.detection(
+            f"held-out success {share[-1]:.0%} near iteration {at[-1]:.0f} of {self._budget}, {share[0]:.0%} near "
+            f"iteration {at[0]:.0f}: at twice the best pace since then {forecast:.0%} at the end, short of "
             f"{self._target:.0%}",
-            f"raise --max_iterations if the success still rises; else change {self._settings['learning_rate']}, "
-            f"{self._settings.exploration} or the weights env.rewards.TERM.weight, and look at the failures "
+            f"raise --max_iterations if the success still rises; else change {self.settings['learning_rate']}, "
+            f"{self.settings.exploration} or the weights env.rewards.TERM.weight, and look at the failures "
             "(evaluate.py --video)",
         )
-
-    def _groups(self) -> list[_ScreeningGroup]:
-        """Group the screenings of the window into a few groups, in order."""
-        size = -(-len(self._screenings) // self._MOST_GROUPS)
-        return [
-            _ScreeningGroup(
-                median(each.iteration for each in group),
-                sum(each.successes for each in group),
-                sum(each.episodes for each in group),
-            )
-            for group in (self._screenings[start : start + size] for start in range(0, len(self._screenings), size))
-        ]
 
     def _learns(self, returns: Sequence[float]) -> bool:
         """Tell whether the training return still rises."""
@@ -204,15 +196,79 @@ class NoConvergence:
         return rise > self._RISE * (max(returns) - min(returns))
 
 
-@dataclass(frozen=True)
-class _ScreeningGroup:
-    """A group of successive screenings."""
+class TerminationTakeover(Detector):
+    """One termination ends nearly all training episodes, and ended few before, while held-out success did not rise.
 
-    at: float
-    successes: int
-    episodes: int
+    Time-outs are no such terminations. A policy may have found that the end of an episode saves it a penalty, or that
+    the simulation breaks in a way that earns reward.
 
-    @property
-    def share(self) -> float:
-        """Share of successes."""
-        return self.successes / self.episodes
+    Episodes are counted in blocks. A block takes at least as long as the longest episode, so that each block has
+    episodes of all lengths. The first block of a training is left out: libraries begin with episodes of random ages, so
+    that time-outs are too frequent at first. The event needs two successive blocks, because a policy that learns may
+    fall more often for a while.
+    """
+
+    event, patience, calm = Event.TERMINATION_TAKEOVER, 2, 2
+
+    _MOST, _FEW = 0.9, 0.5
+    """Share of the episodes from which a termination ends nearly all of them, and up to which it ends few."""
+    _EPISODES = 100
+    """Fewest episodes of a block: the standard deviation of a share of 0.9 is then 0.03."""
+    _RISE = 0.05
+    """Smallest rise of the held-out success that counts as learning."""
+
+    def __init__(self, settings: Settings, time_outs: Collection[str], episode_iterations: int) -> None:
+        """Start without an episode.
+
+        Args:
+            settings: Names of the library's settings.
+            time_outs: Names of the terminations that are time-outs.
+            episode_iterations: Iterations that the longest episode takes.
+        """
+        super().__init__(settings)
+        self._time_outs, self._block_iterations = time_outs, episode_iterations
+        self._endings: Counter[str] = Counter()
+        self._iterations = 0
+        self._warm = False
+        self._least: dict[str, tuple[float, int, int]] = {}
+        """Smallest share of a block's episodes that a termination ended, with the number of these episodes and the
+        last iteration of the block, by termination."""
+        self.screenings: list[Screening] = []
+        """Screenings so far; the monitor adds them."""
+
+    def look(self, seen: Iteration) -> Detection | None:
+        """Examine an iteration."""
+        if seen.endings is None:
+            return None
+        self._endings.update(seen.endings)
+        self._iterations += 1
+        episodes = self._endings.total()
+        if self._iterations < self._block_iterations or episodes < self._EPISODES:
+            return None
+        shares = {term: count / episodes for term, count in self._endings.items() if term not in self._time_outs}
+        self._endings, self._iterations = Counter(), 0
+        if not self._warm:
+            self._warm = True
+            return None
+        taken = next((term for term, share in shares.items() if share >= self._MOST), "")
+        least, of, iteration = self._least.get(taken, (1.0, 0, 0))
+        scores = self._scores(iteration) if least <= self._FEW else None
+        for term, share in shares.items():
+            if term not in self._least or share < self._least[term][0]:
+                self._least[term] = share, episodes, seen.iterations
+        if not self.is_due(scores is not None) or scores is None:
+            return None
+        return self.detection(
+            f"{taken} ended {shares[taken]:.0%} of {episodes} training episodes, against {least:.0%} of {of} near "
+            f"iteration {iteration}, while held-out success went from {scores[0]:.0%} to {scores[1]:.0%}",
+            "look at what the policy does (play.py shows it): if the end of an episode saves it a penalty, change "
+            "env.rewards.TERM.weight; if the simulation breaks, lower env.sim.dt",
+        )
+
+    def _scores(self, since: int) -> tuple[float, float] | None:
+        """Return the held-out success until an iteration and now; ``None`` if it rose, or is unknown."""
+        before = [each.share for each in self.screenings if each.iteration <= since]
+        if not before or len(before) == len(self.screenings):
+            return None
+        now = self.screenings[-1].share
+        return None if now > max(before) + self._RISE else (max(before), now)

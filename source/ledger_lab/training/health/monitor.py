@@ -8,19 +8,17 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.ledger.health import Event
-from ledger_lab.training.health.endings import TerminationTakeover
-from ledger_lab.training.health.events import Detection, Settings
-from ledger_lab.training.health.held_out import NoConvergence, RewardHacking, Screening
-from ledger_lab.training.health.iteration import Iteration
+from ledger_lab.training.health.detector import Detection, Iteration, Settings
+from ledger_lab.training.health.held_out import NoConvergence, RewardHacking, Screening, TerminationTakeover
 from ledger_lab.training.health.learning import (
     EntropyCollapse,
     GradientSpikes,
-    KlOutOfRange,
+    KlTooHigh,
+    KlTooLow,
     NonFinite,
     ValueLossExplosion,
 )
-from ledger_lab.training.health.resources import MemoryGrowth, Slowdown
+from ledger_lab.training.health.resources import DeviceMemoryGrowth, HostMemoryGrowth, Slowdown
 
 _AROUND = 5
 """Number of iterations around a checkpoint whose mean returns count as the return of its policy."""
@@ -52,16 +50,12 @@ class HealthMonitor:
         settings = settings or Settings()
         self._target = target_success
         self._non_finite = NonFinite(settings)
-        self._takeover = TerminationTakeover(time_outs, episode_iterations)
-        self._plain = (
-            ValueLossExplosion(settings),
-            GradientSpikes(settings),
-            Slowdown(settings),
-            MemoryGrowth(Event.HOST_MEMORY_GROWTH, max_iterations),
-            MemoryGrowth(Event.DEVICE_MEMORY_GROWTH, max_iterations),
-            self._takeover,
+        self._takeover = TerminationTakeover(settings, time_outs, episode_iterations)
+        self._detectors = (
+            *(ValueLossExplosion(settings), GradientSpikes(settings), Slowdown(settings)),
+            *(HostMemoryGrowth(settings, max_iterations), DeviceMemoryGrowth(settings, max_iterations), self._takeover),
+            *(EntropyCollapse(settings), KlTooHigh(settings), KlTooLow(settings)),
         )
-        self._exploring = (EntropyCollapse(settings), KlOutOfRange(settings))
         self._hacking = RewardHacking(settings)
         self._convergence = NoConvergence(target_success, max_iterations, settings)
         self._learned = False
@@ -81,13 +75,11 @@ class HealthMonitor:
         self._iterations = seen.iterations
         found = [self._non_finite.look(seen)]
         finite = {name: value for name, value in seen.figures.items() if math.isfinite(value)}
-        if len(finite) < len(seen.figures):
-            seen = replace(seen, figures=finite)
+        seen = replace(seen, figures=finite, learned=self._learned)
         if "mean_return" in finite:
             self._returns.append(finite["mean_return"])
             self._returned_at.append(seen.iterations)
-        found += [detector.look(seen) for detector in self._plain]
-        found += [detector.look(seen, self._learned) for detector in self._exploring]
+        found += [detector.look(seen) for detector in self._detectors]
         return [each for each in found if each is not None]
 
     def on_failure(self, reason: str) -> list[Detection]:
@@ -118,7 +110,7 @@ class HealthMonitor:
         around = tuple(self._returns[max(until - _AROUND, 0) : until])
         screening = Screening(iteration, tuple(result.outcomes.success), tuple(result.outcomes.seed), around)
         self._learned = screening.share >= self._target
-        self._takeover.screened(screening)
+        self._takeover.screenings.append(screening)
         found = [
             self._hacking.look(screening, self._returns),
             self._convergence.look(screening, self._returns, self._iterations),

@@ -15,7 +15,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Health, Status, read_ledger
 from ledger_lab.training.health import HealthMonitor
-from ledger_lab.training.health_watch import HealthWatch, parse_stop_on
+from ledger_lab.training.health.watch import HealthWatch, parse_stop_on
 from tests.conftest import script
 
 
