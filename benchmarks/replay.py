@@ -177,15 +177,14 @@ def _times(
 def _save(memory: Any, within: Path | None) -> dict[str, tuple[int, float]]:  # noqa: ANN401 - imported late
     """Return size [B] and time [s] of a save, and of restoring."""
     from ledger_lab.off_policy.replay_memory import ReplayMemory
-    from ledger_lab.training.saved_replay import SavedReplay
 
     assert isinstance(memory, ReplayMemory)
     with tempfile.TemporaryDirectory(dir=within) as folder:
-        keeper = SavedReplay(memory, Path(folder), 1)
+        path = Path(folder, "memory.pt")
         begun = time.perf_counter()
-        state = keeper.save()
-        found = {"save": (keeper.size_bytes, time.perf_counter() - begun)}
+        torch.save(memory.state(), path)
+        found = {"save": (path.stat().st_size, time.perf_counter() - begun)}
         begun = time.perf_counter()
-        SavedReplay(memory, Path(folder), 2).restore(state)
-        found["restore"] = (keeper.size_bytes, time.perf_counter() - begun)
+        memory.restore(torch.load(path, weights_only=True, map_location="cpu"))
+        found["restore"] = (path.stat().st_size, time.perf_counter() - begun)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,17 +51,19 @@ def test_a_checkpoint_that_changed_while_the_simulation_started_is_refused(tmp_p
         keeper.begin()
 
 
-def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
-    import torch
-
+def test_states_with_a_replay_memory_that_do_not_fit_on_the_disk_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unused: Any = None
-    path = tmp_path / "training_state.pt"
-    torch.save({"learner": {}, "processes": []}, path)
-    resumed = SimpleNamespace(state=SimpleNamespace(sha256=file_sha256(path)))
-    plan = plan_of(tmp_path, attempt=2, resumed=resumed)
-    keeper = StateKeeper(plan, ALONE, unused, unused, None, unused, unused)
-    with pytest.raises(UserError, match="saved by another version of LedgerLab: resume with that version, or start"):
-        keeper.begin()
+    (tmp_path / "training_state.pt").write_bytes(b"1234")
+    plan = plan_of(tmp_path, attempt=1)
+    plan.request.save_replay, plan.batch.replay = True, SimpleNamespace(setting="agent.memory.memory_size")
+    trainer: Any = SimpleNamespace(replay=SimpleNamespace(nbytes=8))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=12))
+    StateKeeper(plan, ALONE, trainer, unused, None, unused, unused)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=11))
+    with pytest.raises(UserError, match="--save_replay: .* free some space, or start a run with a smaller agent"):
+        StateKeeper(plan, ALONE, trainer, unused, None, unused, unused)
 
 
 def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path) -> None:
@@ -70,7 +73,7 @@ def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path
     torch.save({"simulation": {}, "judge": None}, part)
     processes = [torch.frombuffer(bytearray(part.getvalue()), dtype=torch.uint8)]
     path = tmp_path / "training_state.pt"
-    torch.save({"format": 4, "learner": {}, "processes": processes}, path)
+    torch.save({"learner": {}, "processes": processes}, path)
     saved = SimpleNamespace(sha256=file_sha256(path), wall_ns=1, iteration=9, env_steps=1)
     plan: Any = SimpleNamespace(
         run_dir=tmp_path,

@@ -33,7 +33,6 @@ from ledger_lab.ledger.rows import (
 )
 from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
 from ledger_lab.ledger.states import (
-    REPLAY_FOLDER,
     STATE_FILE,
     GradientNorms,
     LearnerHashed,
@@ -48,7 +47,6 @@ __all__ = [
     "FIGURES",
     "HORIZON",
     "NON_FINITE",
-    "REPLAY_FOLDER",
     "STATE_FILE",
     "UNSTABLE",
     "Anchor",

@@ -44,9 +44,6 @@ class GradientNorms(Row):
 STATE_FILE = "training_state.pt"
 """Name of the file, in the run's directory, that a training is resumed from."""
 
-REPLAY_FOLDER = "training_state_replay"
-"""Name of the folder, in the run's directory, with the replay memory that belongs to the state."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class StateSaved(Row):
@@ -61,7 +58,7 @@ class StateSaved(Row):
     """Whether a training resumed from it can equal an uninterrupted training bit for bit, or only on average."""
     wall_ns: Count
     replay_bytes: Count | None = None
-    """Size of the files in :data:`REPLAY_FOLDER` that belong to it; ``None`` if no replay memory was saved."""
+    """Size of the replay memory in it [B]; ``None`` if no replay memory was saved."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -277,7 +277,7 @@ def _train_and_judge(
         keeper = StateKeeper(plan, group, trainer, SimulationState(env, view), judge, writer.append, clock)
         if trainer.replay is not None:
             writer.replay_bytes = trainer.replay.nbytes
-            show_replay(trainer.replay, keeper.replay, plan.world.size, console)
+            show_replay(trainer.replay, plan.request.save_replay, plan.world.size, console)
         show_reasons(keeper.begin(), console)
         endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
         watch = _health_watch(plan, writer, trainer, endings.time_outs, env.unwrapped.max_episode_length, console)

@@ -24,7 +24,6 @@ from ledger_lab.units import counted, percent
 if TYPE_CHECKING:
     from ledger_lab.off_policy.replay_memory import ReplayMemory
     from ledger_lab.training.plan import TrainPlan
-    from ledger_lab.training.saved_replay import SavedReplay
 
 
 def describe_batch(plan: TrainPlan) -> str:
@@ -72,19 +71,19 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
     )
 
 
-def show_replay(memory: ReplayMemory, saved: SavedReplay | None, processes: int, console: Console) -> None:
+def show_replay(memory: ReplayMemory, saved: bool, processes: int, console: Console) -> None:
     """Print how much memory the replay memory takes, and how much disk space if it is saved.
 
     Args:
         memory: The replay memory of this process.
-        saved: Saves it; ``None`` if it is not saved.
+        saved: Whether it is saved with the state.
         processes: Processes of the training.
         console: Where to print.
     """
     each = f" of each of {processes} processes" if processes > 1 else ""
     line = f"the replay memory{each} takes {_size(memory.nbytes)} of {memory.device}"
-    if saved is not None:
-        line += f"; saved with the state, up to {_size(saved.largest_bytes)} of disk space"
+    if saved:
+        line += f"; saved with the state, up to {_size(2 * memory.nbytes)} of disk space"
     console.print(line, soft_wrap=True)
 
 

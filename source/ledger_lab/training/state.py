@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +22,7 @@ from ledger_lab.training.request import STATE_AT_LATEST_S
 from ledger_lab.training.resume import Resumption, require_whole
 from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup
-from ledger_lab.training.saved_replay import SavedReplay, remove_saved_replay
 from ledger_lab.training.simulation_state import SimulationState
-
-_FORMAT = 4
-"""Format of the file. Files of earlier versions have no number."""
 
 
 class StateKeeper:
@@ -60,18 +57,25 @@ class StateKeeper:
         self._every, self._at_latest_s = plan.batch.save_interval, STATE_AT_LATEST_S
         if plan.request.save_state_every is not None:
             self._every, self._at_latest_s = plan.request.save_state_every, math.inf
-        self.replay: SavedReplay | None = None
-        """Saves the replay memory; ``None`` unless this is requested."""
-        if plan.request.save_replay:
-            if trainer.replay is None or plan.batch.replay is None:
-                raise UserError(f"--save_replay: {plan.adapter.library} cannot save its replay memory: leave it out")
-            self.replay = SavedReplay(trainer.replay, plan.run_dir, plan.attempt)
-            self.replay.require_disk_space(plan.batch.replay.setting)
+        self._replay = trainer.replay if plan.request.save_replay else None
+        if self._replay is not None:
+            self._require_disk_space(2 * self._replay.nbytes)  # while a new state replaces the last one
         self._trainer, self._simulation, self._judge = trainer, simulation, judge
         self._append, self._clock = append, clock
         self._last: int | None = None
         self._last_s = time.monotonic()
         self._insisted = False
+
+    def _require_disk_space(self, needed: int) -> None:
+        """Refuse a disk on which states with the replay memory will not fit."""
+        free = shutil.disk_usage(self._path.parent).free + (self._path.stat().st_size if self._path.is_file() else 0)
+        if needed > free:
+            setting = self._plan.batch.replay and self._plan.batch.replay.setting
+            raise UserError(
+                f"--save_replay: the saved replay memory needs up to {needed / 1e9:.1f} GB of disk space, and "
+                f"{free / 1e9:.1f} GB are free in {self._path.parent}: free some space, or start a run with a smaller "
+                f"{setting}, or with --log_root on another disk"
+            )
 
     @property
     def overdue(self) -> bool:
@@ -143,21 +147,17 @@ class StateKeeper:
         if group.world.first:
             require_whole(self._path, saved.sha256)  # an attempt that seemed lost may have saved meanwhile
         state = torch.load(group.file(self._path), weights_only=True, map_location="cpu")
-        if state.get("format") != _FORMAT:
-            raise UserError(
-                f"{self._path} was saved by another version of LedgerLab: resume with that version, or start a new run"
-            )
         mine = torch.load(io.BytesIO(state["processes"][group.world.rank].numpy().tobytes()), weights_only=True)
-        damage = None if self.replay is None else self.replay.restore(state["replay"])
-        refills = [] if damage is None else [f"{damage}: the replay memory is empty, and refills"]
+        if self._replay is not None:
+            self._replay.restore(state["replay"])
         self._trainer.restore(state["learner"])
         troubles = [each for each in group.gather(self._simulation.put(mine["simulation"])) if each is not None]
         if self._judge is not None:
             self._judge.resume(mine["judge"], resumed.results)
-        if self._trainer.replay is not None and self.replay is None:
-            refills.append("the replay memory is not saved, and refills")
+        if self._trainer.replay is not None and self._replay is None:
+            troubles.insert(0, "the replay memory is not saved, and refills")
         short = self._trainer.short_refill(saved.iteration)
-        reasons = [*resumed.reasons, *refills, *troubles, *([] if short is None else [short])]
+        reasons = [*resumed.reasons, *troubles, *([] if short is None else [short])]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -177,8 +177,7 @@ class StateKeeper:
     def _save(self, iterations: int, env_steps: int) -> None:
         """Write the file. It holds the learner, which is equal in all processes, and the simulation of each process.
 
-        The row is written before the file gets its name, so the ledger always knows the file of that name. A saved
-        replay memory has a file of its own: the new one is written before, and the old one is removed after it.
+        The row is written before the file gets its name, so the ledger always knows the file of that name.
         """
         part = io.BytesIO()
         judged = None if self._judge is None else self._judge.state()
@@ -188,9 +187,9 @@ class StateKeeper:
         if not self._group.world.first:
             return
         processes = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in parts]
-        state: dict[str, Any] = {"format": _FORMAT, "learner": learner, "processes": processes}
-        if self.replay is not None:
-            state["replay"] = self.replay.save()
+        state: dict[str, Any] = {"learner": learner, "processes": processes}
+        if self._replay is not None:
+            state["replay"] = self._replay.state()
         with whole_file(self._path) as unfinished:
             torch.save(state, unfinished)
             self._require_latest()  # this process may have been suspended while it wrote
@@ -202,11 +201,9 @@ class StateKeeper:
                     env_steps=env_steps,
                     exactness="statistical",
                     wall_ns=self._clock.wall_ns(),
-                    replay_bytes=None if self.replay is None else self.replay.size_bytes,
+                    replay_bytes=None if self._replay is None else self._replay.nbytes,
                 )
             )
-        if self.replay is not None:
-            self.replay.remove_unused()
 
 
 def remove_states(run_dir: Path) -> None:
@@ -217,4 +214,3 @@ def remove_states(run_dir: Path) -> None:
     """
     for state in run_dir.glob(f"{STATE_FILE}*"):
         remove(state)
-    remove_saved_replay(run_dir)
