@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +17,7 @@ def main() -> NoReturn:
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     commands = known_commands()
     if name in ("-h", "--help"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `ledgerlab --help | head` ends quietly
         width = max(map(len, commands))
         lines = [f"  {each.ljust(width)}  {command.help}" for each, command in commands.items()]
         print("usage: ledgerlab COMMAND [arguments]\n\n" + "\n".join(lines))

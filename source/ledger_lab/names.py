@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 from ledger_lab.errors import UserError
 
 _FOLDER = re.compile(r"\w[\w.+-]*")
+_SCRIPT = re.compile(r"(?<![\w/])(?:\./isaaclab\.sh -p )?scripts/(\w+)\.py")
 
 
 def names_a_folder(name: object) -> bool:
@@ -22,6 +25,19 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def as_started(text: str) -> str:
+    """Return a message that names commands as the user has started this one.
+
+    Messages name the scripts of a checkout, such as ``./isaaclab.sh -p scripts/report.py``. If the user has started
+    ``ledgerlab``, they become ``ledgerlab report``.
+
+    Args:
+        text: The message.
+    """
+    started_ledgerlab = Path(sys.argv[0]).parent.parts[-2:] == ("cli", "scripts")
+    return _SCRIPT.sub(r"ledgerlab \1", text) if started_ledgerlab else text
 
 
 def require_folder_name(what: str, name: object) -> None:

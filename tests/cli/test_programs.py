@@ -5,11 +5,13 @@ from __future__ import annotations
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from ledger_lab.cli import programs
 from ledger_lab.cli.programs import COMMANDS, known_commands
+from ledger_lab.names import as_started
 from tests.conftest import ROOT
 from tests.warm import HEAVY
 
@@ -47,6 +49,17 @@ def test_a_command_gets_its_arguments_and_its_status_is_passed_on() -> None:
     refused = ledgerlab("train", "--tsk", "LedgerLab-Ant")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "error: unknown argument '--tsk': did you mean --task?\n"
+
+
+def test_messages_name_commands_as_the_user_has_started_this_one(tmp_path: Path) -> None:
+    shown = ledgerlab("report", "--help").stdout
+    assert shown.startswith("usage: ledgerlab report [-h]") and "  ledgerlab report --checkpoints" in shown
+    assert "isaaclab.sh" not in shown and "ledgerlab verify_ledger" in " ".join(shown.split())
+    damaged = tmp_path / "journal-1-0.jsonl"
+    damaged.write_text("nonsense\n")
+    refused = ledgerlab("report", "--log_root", str(tmp_path))
+    assert "(ledgerlab verify_ledger checks the whole ledger)" in refused.stderr
+    assert as_started("use scripts/report.py") == "use scripts/report.py", "this process is not ledgerlab"
 
 
 def test_an_unknown_command_is_one_line() -> None:

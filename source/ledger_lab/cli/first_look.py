@@ -6,10 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledger_lab.errors import UserError, as_user_error
-from ledger_lab.reports.terminal.console import tell_error
 from ledger_lab.reports.terminal.request import Request, flag_names, print_help
-from ledger_lab.reports.terminal.surroundings import accept_surroundings
 from ledger_lab.training.known_names import require_known
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.launch.elsewhere import requested_elsewhere
@@ -25,19 +22,14 @@ def first_look(request: type[Request], argv: Sequence[str]) -> None:
         argv: Command line without the name of the program.
 
     Raises:
-        SystemExit: With status 0 after the help, or with status 2 after a refusal.
+        SystemExit: With status 0 after the help.
+        UserError: If the request can't be carried out.
     """
-    accept_surroundings()
     asks_for_help = {"-h", "--help"} & {argument.partition("=")[0] for argument in argv}
     if asks_for_help and print_help(request, argv):
         sys.exit(0)
     if asks_for_help or os.environ.get("WORLD_SIZE", "1") != "1":
         return
-    try:
-        if "nproc" in flag_names(request):
-            _, argv = requested_processes(requested_elsewhere(argv)[1])
-        require_known(request.parse(argv).named())
-    except (UserError, OSError, ValueError, RuntimeError) as error:
-        if as_user_error(error) is None:
-            raise
-        sys.exit(tell_error(error))
+    if "nproc" in flag_names(request):
+        _, argv = requested_processes(requested_elsewhere(argv)[1])
+    require_known(request.parse(argv).named())

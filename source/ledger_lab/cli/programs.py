@@ -121,15 +121,21 @@ def run(name: str) -> NoReturn:
     Args:
         name: Name of the command.
     """
-    from ledger_lab.reports.terminal.script import imported_later, run_script
+    from ledger_lab.reports.terminal.script import run_script
 
+    run_script(functools.partial(_run, name))
+
+
+def _run(name: str, argv: Sequence[str]) -> Any:  # noqa: ANN401 - an exit status or nothing
+    """Run a command; those that import torch and Isaac Lab run in a process of their own."""
     command = COMMANDS[name]
     if command.request is None:
-        run_script(functools.partial(_run_light, command))
+        return pkgutil.resolve_name(command.target)(argv)
     from ledger_lab.cli.first_look import first_look
+    from ledger_lab.reports.terminal.script import imported_later
     from ledger_lab.training.supervision.start import run_supervised, run_watched
 
-    first_look(pkgutil.resolve_name(command.request), sys.argv[1:])  # before anything heavy is imported
+    first_look(pkgutil.resolve_name(command.request), argv)  # before anything heavy is imported
     program = imported_later(command.target)
     if name == "train":
         _start_elsewhere()
@@ -137,14 +143,9 @@ def run(name: str) -> NoReturn:
         run_supervised(program, report=report)
     if name == "evaluate":
         run_supervised(program)
-    if name == "profile_run" and "--into" in sys.argv:  # Nsight Systems runs this, and does not follow forks
-        run_script(program)
-    run_watched(program)
-
-
-def _run_light(command: Command, argv: Sequence[str]) -> Any:  # noqa: ANN401 - an exit status or nothing
-    """Run a command that imports neither torch nor Isaac Lab."""
-    return pkgutil.resolve_name(command.target)(argv)
+    if name == "profile_run" and "--into" in argv:  # Nsight Systems runs this, and does not follow forks
+        return program(argv)
+    return run_watched(program)
 
 
 def _start_elsewhere() -> None:

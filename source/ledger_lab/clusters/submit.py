@@ -17,6 +17,7 @@ from ledger_lab.clusters.engine import Engine, Site, UnclearSubmissionError, loa
 from ledger_lab.clusters.plans import PLAN, Plan, PlannedTraining
 from ledger_lab.clusters.submissions import Submission, new_folder, read_submissions
 from ledger_lab.errors import UserError
+from ledger_lab.names import as_started
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
@@ -57,7 +58,7 @@ def submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
         f"submitted to {site.name} as job {submission.job}",
         f"output: {submission.output(0)}",
         f"cancel: {_cancel(submission)}",
-        f"report: ./isaaclab.sh -p scripts/report.py --log_root {shlex.quote(str(site.log_root))}",
+        as_started(f"report: ./isaaclab.sh -p scripts/report.py --log_root {shlex.quote(str(site.log_root))}"),
         sep="\n",
         soft_wrap=True,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import LedgerDamageError, Run, read_ledger
-from ledger_lab.names import visible
+from ledger_lab.names import as_started, visible
 
 
 def require_ledger(log_root: Path) -> None:
@@ -63,7 +63,7 @@ def tell_damage(damage: Iterable[LedgerDamageError]) -> None:
     """Print on standard error which runs of a ledger are damaged, and therefore left out."""
     for each in damage:
         left_out = f"left out: {each} (scripts/verify_ledger.py checks the whole ledger)"
-        print(visible(left_out), file=sys.stderr)
+        print(visible(as_started(left_out)), file=sys.stderr)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
+from ledger_lab.names import as_started
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.terminal.console import make_lossy_console, tell_error
 from ledger_lab.units import duration
@@ -65,8 +66,10 @@ def show_final_report(run: Run, console: Console) -> None:
             f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
             f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
             "episodes",
-            f"watch it: ./isaaclab.sh -p scripts/play.py {shlex.quote(str(run.directory / first.path))} --video "
-            "--viz newton_gl",
+            as_started(
+                f"watch it: ./isaaclab.sh -p scripts/play.py {shlex.quote(str(run.directory / first.path))} --video "
+                "--viz newton_gl"
+            ),
             sep="\n",
             style="green",
             soft_wrap=True,

@@ -19,7 +19,7 @@ from rich.text import Text
 from ledger_lab.errors import UserError, as_user_error, first_line
 from ledger_lab.files import new_file, whole_file
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.names import visible
+from ledger_lab.names import as_started, visible
 
 PLAIN_WIDTH = 1_000_000
 """Width of output to a file or a pipe, so that nothing is cut or wrapped [columns]."""
@@ -280,7 +280,7 @@ def tell_error(error: BaseException, console: Console | None = None, log: Path |
     """
     console = console or make_console(sys.stderr)
     if (told := as_user_error(error)) is not None:
-        console.print(f"error: {_shortened(str(told))}", style="bold red", soft_wrap=True)
+        console.print(f"error: {_shortened(as_started(str(told)))}", style="bold red", soft_wrap=True)
         return EXIT_USER_ERROR
     for line in "".join(traceback.format_exception(error)).splitlines():
         print(visible(line), file=sys.stderr)

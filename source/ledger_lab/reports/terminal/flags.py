@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ledger_lab.errors import UserError
+from ledger_lab.names import as_started
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
 
@@ -109,6 +110,10 @@ class Parser(argparse.ArgumentParser):
         unknown = message.partition("unrecognized arguments: ")[2]
         raise UserError(unknown_argument(unknown.split()[0], self) if unknown else f"{message}; see --help")
 
+    def format_help(self) -> str:
+        """Return the help, which names commands as the user has started this one."""
+        return as_started(super().format_help())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
@@ -127,9 +132,10 @@ class Program:
 
     def parser(self) -> Parser:
         """Return a parser without flags."""
+        prog = as_started(f"scripts/{self.name}").removeprefix("scripts/")
         return Parser(
-            prog=self.name,
-            usage=self.usage,
+            prog=prog,
+            usage=None if self.usage is None else self.usage.replace(self.name, prog),
             description=self.description + define(*self.terms),
             epilog="\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{each}" for each in self.examples)]),
             formatter_class=HelpFormatter,

@@ -32,8 +32,11 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     """
     accept_surroundings()
     try:
-        _require_working_folder()
-        sys.exit(program(sys.argv[1:]))
+        try:
+            _require_working_folder()
+            sys.exit(program(sys.argv[1:]))
+        finally:
+            sys.stdout.flush()  # a reader that has gone is noticed here, and not at the exit of the interpreter
     except UserError as error:
         if error.__cause__ is not None and "--verbose" in sys.argv:
             traceback.print_exception(error.__cause__)

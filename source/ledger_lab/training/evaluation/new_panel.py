@@ -24,6 +24,7 @@ from pxr import Tf, Usd, UsdPhysics
 
 from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
+from ledger_lab.names import as_started
 from ledger_lab.panels import Panel
 from ledger_lab.panels.checks import Prospects, require_judgeable
 from ledger_lab.panels.predicate import resolve_success
@@ -98,9 +99,8 @@ def _next_steps(panel: Panel, file: Path) -> list[str]:
         resolve_success(panel)
     except UserError as error:
         lines.append(f"left to do: {error}")
-    lines.append(
-        f"then: ./isaaclab.sh -p scripts/train.py --task {shlex.quote(panel.task)} --panel {shlex.quote(str(file))}"
-    )
+    command = f"./isaaclab.sh -p scripts/train.py --task {shlex.quote(panel.task)} --panel {shlex.quote(str(file))}"
+    lines.append(as_started(f"then: {command}"))
     return lines
 
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import status_of
+from ledger_lab.names import as_started
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
 from ledger_lab.reports.terminal.exit_status import ENDING, exception_of, exit_status_of
 from ledger_lab.training.recording.writer import AttemptWriter
@@ -35,7 +36,7 @@ def resume_command(run_dir: Path, processes: int, grace_s: float) -> str:
     """
     flags = f" --nproc {processes}" if processes > 1 else ""
     flags += f" --grace_s {grace_s:g}" if grace_s != GRACE_S else ""
-    return f"./isaaclab.sh -p scripts/train.py --resume {shlex.quote(str(run_dir))}{flags}"
+    return as_started(f"./isaaclab.sh -p scripts/train.py --resume {shlex.quote(str(run_dir))}{flags}")
 
 
 class Attempt:
