@@ -89,6 +89,5 @@ def test_the_order_of_observations_is_a_part_of_a_panels_identity() -> None:
 def test_a_task_is_registered_once() -> None:
     from ledger_lab.tasks.registration import register
 
-    recipe = TASKS["LedgerLab-Cartpole"].recipe
     with pytest.raises(ValueError, match="LedgerLab-Cartpole is registered already"):
-        register("LedgerLab-Cartpole", env_cfg="elsewhere:EnvCfg", recipe=recipe, panel="cartpole_v1")
+        register("LedgerLab-Cartpole", TASKS["LedgerLab-Cartpole"])

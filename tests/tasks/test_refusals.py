@@ -141,8 +141,8 @@ def test_ledger_labs_ground_takes_the_place_of_isaac_labs(kind: str, monkeypatch
     from isaaclab.terrains import TerrainImporterCfg
     from isaaclab.utils import assets
 
-    from ledger_lab.tasks.assets import GROUND_USD, check
-    from ledger_lab.tasks.assets.ground_plane import local_grounds, use_local_ground
+    from ledger_lab.tasks.assets import GROUND_USD
+    from ledger_lab.tasks.assets.local import require_files, use_local_ground
     from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
 
     def ask_the_network(path: str) -> None:
@@ -157,8 +157,7 @@ def test_ledger_labs_ground_takes_the_place_of_isaac_labs(kind: str, monkeypatch
     else:
         env_cfg.scene.ground = TerrainImporterCfg(prim_path="/World/ground", terrain_type="plane")
     use_local_ground(env_cfg)
-    check.require_assets(env_cfg)
-    assert local_grounds(env_cfg) == ["env.scene.ground"]
+    require_files(env_cfg)
     if kind == "GroundPlaneCfg":
         spawn = env_cfg.scene.ground.spawn  # configurations copy their parts
         assert (spawn.usd_path, spawn.color, spawn.physics_material) == (str(GROUND_USD), None, material)
@@ -168,13 +167,13 @@ def test_a_ground_of_the_users_own_file_stays(tmp_path: Path) -> None:
     import isaaclab.sim as sim_utils
     from isaaclab.assets import AssetBaseCfg
 
-    from ledger_lab.tasks.assets.ground_plane import local_grounds, use_local_ground
+    from ledger_lab.tasks.assets.local import use_local_ground
     from ledger_lab.tasks.cartpole.env_cfg import CartpoleEnvCfg
 
     env_cfg, own = CartpoleEnvCfg(), sim_utils.GroundPlaneCfg(usd_path="/own/ground.usd")
     env_cfg.scene.ground = AssetBaseCfg(prim_path="/World/ground", spawn=own)
     use_local_ground(env_cfg)
-    assert (env_cfg.scene.ground.spawn.usd_path, local_grounds(env_cfg)) == ("/own/ground.usd", [])
+    assert env_cfg.scene.ground.spawn.usd_path == "/own/ground.usd"
 
 
 def test_a_task_on_isaac_sims_physics_gets_the_lines_that_configure_another() -> None:

@@ -83,7 +83,7 @@ def test_a_recipe_file_changes_the_recipe_of_the_algorithm_that_is_trained(
 def test_a_recipe_file_for_another_algorithm_is_refused(file: Path, tmp_path: Path) -> None:
     pytest.importorskip("ledger_lab.off_policy")
     file.write_text(file.read_text() + "clip = 0.1\n")
-    with pytest.raises(UserError, match="clip is a field of ppo, and this training uses sac"):
+    with pytest.raises(UserError, match="'clip' is not a field of sac"):
         planned("--recipe", file, "--algorithm", "sac", "--log_root", tmp_path / "logs")
 
 
@@ -126,5 +126,5 @@ def test_a_job_finds_the_file_of_a_relative_path(file: Path, monkeypatch: pytest
         planned_training(site, "training", ["--recipe", "absent.toml"], nodes=1)
     file.write_text(file.read_text() + "replay_steps = 9\n")
     planned_training(site, "training", ["--recipe", file.name, "--algorithm", "sac"], nodes=1)
-    with pytest.raises(UserError, match="replay_steps is a field of sac and td3"):
+    with pytest.raises(UserError, match="'replay_steps' is not a field of ppo"):
         planned_training(site, "training", ["--recipe", file.name], nodes=1)

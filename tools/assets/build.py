@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import file_sha256
 from ledger_lab.tasks.assets import ASSET_ROOT
-from ledger_lab.tasks.assets.hashes import HASHES
 from tools.assets.ant import write_ant
 from tools.assets.cartpole import write_cartpole
 from tools.assets.ground import write_ground, write_pillars
@@ -61,8 +59,6 @@ def write_all(output: Path) -> None:
         write_pillars(folder / "pillars.usda")
         for name in ROBOTS:
             write(name, folder / f"{name}.usda")
-        hashes = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(folder.glob("*.usda"))]
-        (folder / HASHES).write_text("".join(hashes))
         output.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():  # all of them, or none
             shutil.copyfile(path, output / path.name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError, first_line
@@ -15,14 +17,20 @@ CONTRACT, POLICY = "contract.json", "policy.pt"
 """File names of the contract and of the policy as TorchScript."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(msgspec.Struct, kw_only=True, frozen=True):
     """Origin of an exported policy."""
 
     task: str
     checkpoint: str
     """Its checkpoint, relative to the run's directory."""
     checkpoint_sha256: str
+
+
+class _Contract(msgspec.Struct):
+    """The fields of a contract that are read here."""
+
+    policy: Origin
+    files: dict[str, Any]
 
 
 def read_origin(policy: Path, way_out: str) -> Origin:
@@ -40,22 +48,10 @@ def read_origin(policy: Path, way_out: str) -> Origin:
     except OSError as error:
         raise UserError(f"cannot read {policy}: {error.strerror}; {way_out}") from error
     try:
-        contract = read_json(policy.parent / CONTRACT)
-        expected, about = contract["files"][POLICY]["sha256"], contract["policy"]
-        origin = Origin(**{field.name: _text(about[field.name]) for field in fields(Origin)})
+        contract = msgspec.convert(read_json(policy.parent / CONTRACT), _Contract)
+        expected = contract.files[POLICY]["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"cannot read {CONTRACT} beside {policy} ({first_line(error)}): {way_out}") from error
     if found != expected:
         raise UserError(f"{policy} is not the file that {CONTRACT} describes (its SHA-256 differs): {way_out}")
-    return origin
-
-
-def _text(value: object) -> str:
-    """Return a value that must be a text.
-
-    Raises:
-        TypeError: If it is something else.
-    """
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
+    return contract.policy

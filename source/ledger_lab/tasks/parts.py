@@ -1,4 +1,4 @@
-"""Parts of an environment's configuration that tasks share: ground, light and physics engines."""
+"""Parts of an environment's configuration that tasks share: ground, light, camera and physics engines."""
 
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,11 @@ from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
 from isaaclab_ov.physics import OvPhysxCfg
 from isaaclab_physx.physics import PhysxCfg
 from isaaclab_tasks.utils import PresetCfg
+from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.tasks.assets import GROUND_USD
+
+type Point = tuple[float, float, float]
 
 
 def ground_cfg(usd: Path = GROUND_USD) -> AssetBaseCfg:
@@ -31,6 +34,18 @@ def light_cfg() -> AssetBaseCfg:
         init_state=AssetBaseCfg.InitialStateCfg(rot=(-0.1464, -0.3536, -0.3536, 0.8536)),
         spawn=sim_utils.DistantLightCfg(intensity=2000.0),
     )
+
+
+def camera_cfg(eye: Point, lookat: Point, *, follows: str | None = None) -> KitVisualizerCfg:
+    """Return the camera of viewers and videos.
+
+    Args:
+        eye: Its place, from the origin of the environment or of what it follows [m].
+        lookat: The point that it looks at, from there [m].
+        follows: Name of the asset that it follows.
+    """
+    origin = {"origin_type": "env"} if follows is None else {"origin_type": "asset", "origin_track_path": follows}
+    return KitVisualizerCfg(eye=eye, lookat=lookat, focal_length=20.0, **origin)
 
 
 def mjwarp(njmax: int, nconmax: int, *, impratio: int, num_substeps: int = 1, **settings: Any) -> NewtonCfg:

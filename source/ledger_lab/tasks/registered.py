@@ -7,7 +7,7 @@ import gymnasium as gym
 
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
-from ledger_lab.tasks.translations import agent_entry_points, with_symmetry
+from ledger_lab.tasks.translations import agent_entry_point, agent_entry_points
 from ledger_lab.wings import wing_part
 
 NUM_ENVS_ON_GPU = 4096
@@ -17,7 +17,9 @@ _off_policy = wing_part("off-policy recipes")
 
 for _id, _task in TASKS.items():
     _others = () if _off_policy is None else _off_policy(_id)
-    _mirrored = {} if _task.symmetry is None else {SYMMETRIC_AGENT: with_symmetry(_task.recipe, _task.symmetry)}
+    _mirrored = (
+        {} if _task.symmetry is None else {SYMMETRIC_AGENT: agent_entry_point("rsl_rl", _task.recipe, _task.symmetry)}
+    )
     gym.register(
         id=_id,
         entry_point="isaaclab.envs:ManagerBasedRLEnv",

@@ -23,7 +23,7 @@ class Task:
     symmetry: str | None = None
     """Function that returns the mirror images of samples, as ``module:name``, for another configuration of RSL-RL
     (``--agent``) that also learns from them; ``None`` if there is none."""
-    reached_on_gpu: frozenset[tuple[str, str | None]] = frozenset()
+    reached_on_gpu: tuple[tuple[str, str | None], ...] = ()
     """Library and agent (``None``: the usual one) of trainings that reached their target on a GPU with the defaults
     (``records/gpu-h100`` and ``records/gpu-h200``)."""
 
@@ -32,29 +32,16 @@ TASKS: dict[str, Task] = {}
 """The tasks of the pack by their Gymnasium ids."""
 
 
-def register(
-    task: str,
-    *,
-    env_cfg: str,
-    recipe: PpoRecipe,
-    panel: str,
-    symmetry: str | None = None,
-    reached_on_gpu: tuple[tuple[str, str | None], ...] = (),
-) -> None:
+def register(name: str, task: Task) -> None:
     """Add a task to the pack.
 
     Args:
-        task: Gymnasium id.
-        env_cfg: See :class:`Task`, as are the others.
-        recipe: See there.
-        panel: See there.
-        symmetry: See there.
-        reached_on_gpu: See there.
+        name: Gymnasium id.
+        task: The task.
 
     Raises:
         ValueError: If the id is already registered.
     """
-    if task in TASKS:
-        raise ValueError(f"{task} is registered already")
-    reached = frozenset(reached_on_gpu)
-    TASKS[task] = Task(env_cfg=env_cfg, recipe=recipe, panel=panel, symmetry=symmetry, reached_on_gpu=reached)
+    if name in TASKS:
+        raise ValueError(f"{name} is registered already")
+    TASKS[name] = task

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ledger_lab.ledger.libraries import LIBRARIES, agent_key, dialect_of
-from ledger_lab.tasks.recipes import PpoRecipe, Recipe
+from ledger_lab.tasks.recipes import Recipe
 
 
 def agent_entry_points(*recipes: Recipe) -> dict[str, Callable[[], Any]]:
@@ -23,31 +23,25 @@ def agent_entry_points(*recipes: Recipe) -> dict[str, Callable[[], Any]]:
     if len(by_algorithm) < len(recipes):
         raise ValueError("a task has at most one recipe per algorithm")
     return {
-        agent_key(library, algorithm): _entry_point(library, recipe)
+        agent_key(library, algorithm): agent_entry_point(library, recipe)
         for library, known in LIBRARIES.items()
         for algorithm, recipe in by_algorithm.items()
         if algorithm in known.algorithms
     }
 
 
-def _entry_point(library: str, recipe: Recipe) -> Callable[[], Any]:
-    """Return a function that returns a recipe as a library's configuration; Isaac Lab looks for its source file."""
-
-    def agent_cfg() -> Any:  # noqa: ANN401 - the library's own type
-        return dialect_of(library, recipe.algorithm).config(recipe)
-
-    return agent_cfg
-
-
-def with_symmetry(recipe: PpoRecipe, symmetry: str) -> Callable[[], Any]:
-    """Return a function that returns a recipe as RSL-RL's configuration that also learns from mirrored samples.
+def agent_entry_point(library: str, recipe: Recipe, symmetry: str | None = None) -> Callable[[], Any]:
+    """Return a function that returns a recipe as a library's configuration; Isaac Lab looks for its source file.
 
     Args:
+        library: The library.
         recipe: The recipe.
-        symmetry: Function that returns the mirror images of samples, as ``module:name``.
+        symmetry: Function that returns the mirror images of samples, as ``module:name``, for a configuration of RSL-RL
+            that also learns from them.
     """
 
     def agent_cfg() -> Any:  # noqa: ANN401 - the library's own type
-        return dialect_of("rsl_rl").config(recipe, symmetry=pkgutil.resolve_name(symmetry))
+        choices = {} if symmetry is None else {"symmetry": pkgutil.resolve_name(symmetry)}
+        return dialect_of(library, recipe.algorithm).config(recipe, **choices)
 
     return agent_cfg

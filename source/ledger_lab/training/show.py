@@ -15,7 +15,6 @@ from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.checks import Prospects
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.reports.terminal.console import Terminal, tell_error
-from ledger_lab.tasks.assets.ground_plane import local_grounds
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.recipes.settings import read_setting
 from ledger_lab.training.supervision.attempt import Attempt, resume_command
@@ -63,7 +62,6 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         describe_batch(plan),
         *_defaults_for_gpu(plan),
         plan.run_dir,
-        *_grounds(plan),
         *_prospects(plan),
         "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
         sep="\n",
@@ -114,12 +112,6 @@ def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
         return [Text(line)]
     untried = "With these defaults, no training of this task, library and agent has reached its target yet"
     return [Text(f"{line}. {untried}", style="yellow")]
-
-
-def _grounds(plan: TrainPlan) -> list[str]:
-    """Return a line that names the parts of the scene with LedgerLab's ground, if there are any."""
-    places = ", ".join(local_grounds(plan.env_cfg))
-    return [f"{places}: LedgerLab's ground in place of Isaac Lab's, which is a file on the web"] if places else []
 
 
 def _prospects(plan: TrainPlan) -> list[Text]:

@@ -12,7 +12,7 @@ def test_a_flat_terrain_is_made_without_a_network(monkeypatch: pytest.MonkeyPatc
     from isaaclab.utils import assets
     from pxr import UsdPhysics, UsdShade
 
-    from ledger_lab.tasks.assets.ground_plane import use_local_ground
+    from ledger_lab.tasks.assets.local import use_local_ground
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
     from ledger_lab.training.runners.session import environment, simulation_app

@@ -81,20 +81,19 @@ def test_what_a_library_cannot_follow_is_refused(library: str, text: str, compla
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[recipe]\nlearning_rat = 1", r"unknown field 'learning_rat': did you mean 'learning_rate'"),
-        ('[recipe]\nexperiment_name = "x"', r"unknown field 'experiment_name'"),
+        ("[recipe]\nlearning_rat = 1", r"'learning_rat' is not a field of ppo: did you mean 'learning_rate'"),
+        ('[recipe]\nexperiment_name = "x"', r"'experiment_name' is not a field"),
         ("[recipe]\nlearning_rate = 0", r"learning_rate 0: must be positive"),
         ("[recipe]\nlearning_rate = nan", r"learning_rate nan: must be positive"),
         ('[recipe]\nschedule = "adaptiv"', r"schedule 'adaptiv': did you mean 'adaptive'"),
         ("[recipe]\nvalue_clip = 1", r"value_clip 1: must be true or false"),
-        ("recipe = 1", r"recipe must be a table"),
-        ("num_env = 1", r"unknown key 'num_env': did you mean 'num_envs'"),
-        ("num_envs = 0", r"num_envs 0: must be a whole number of at least 1"),
-        ("about = 1", r"about must be text"),
-        ('overrides = "env.a=1"', r"overrides must be a list of texts"),
+        ("recipe = 1", r"Expected `object`, got `int` - at `\$.recipe`"),
+        ("num_env = 1", r"unknown field `num_env`"),
+        ("num_envs = 0", r"Expected `int` >= 1 - at `\$.num_envs`"),
+        ("about = 1", r"Expected `str`, got `int` - at `\$.about`"),
+        ('overrides = "env.a=1"', r"Expected `array`, got `str` - at `\$.overrides`"),
         ('overrides = ["agent.seed=1"]', r"override 'agent.seed=1': write env.PATH=VALUE"),
         ('overrides = ["env.scene.num_envs=8"]', r"write num_envs = N instead"),
-        ('overrides = ["env.a=1", "env.a=2"]', r"override env.a is listed twice"),
         ("[recipe", r"can't be read"),
     ],
 )
@@ -105,7 +104,7 @@ def test_a_wrong_file_is_refused(text: str, complaint: str, tmp_path: Path) -> N
 
 def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     for version in ("", "version = 2", "version = true"):
-        with pytest.raises(UserError, match="use version = 1"):
+        with pytest.raises(UserError, match="version"):
             read_recipe(written(tmp_path, "", version))
     with pytest.raises(UserError, match="--recipe .*can't be read"):
         read_recipe(tmp_path / "absent.toml")
@@ -197,10 +196,8 @@ def test_a_field_that_only_another_library_has_is_refused(text: str, complaint: 
 @pytest.mark.parametrize(
     ("algorithm", "text", "complaint"),
     [
-        ("sac", "clip = 0.1", "clip is a field of ppo, and this training uses sac: leave it out, or change"),
-        ("sac", "policy_delay = 2", "policy_delay is a field of td3, and this training uses sac"),
-        ("ppo", "replay_steps = 9", "replay_steps is a field of sac and td3, and this training uses ppo"),
-        ("td3", "replay_step = 9", "unknown field 'replay_step': did you mean 'replay_steps'"),
+        ("sac", "clip = 0.1", "'clip' is not a field of sac"),
+        ("td3", "replay_step = 9", "'replay_step' is not a field of td3: did you mean 'replay_steps'"),
         ("td3", "exploration_noise = [0.5, 0.1]", "exploration_noise .*: must be two finite numbers"),
         ("sac", "observation_normalization = 1", "observation_normalization 1: must be true or false"),
     ],

@@ -1,20 +1,19 @@
-"""Physics engines and environment of ``LedgerLab-Humanoid``.
+"""Environment of ``LedgerLab-Humanoid``.
 
-The task is the well-known humanoid of Isaac Lab (``Isaac-Humanoid``): the same starts, observations, actions, rewards
-and limits, on assets that need no network; relative to staying alive, progress has twice the reward. The panel decides
-what counts as success.
+The task is the well-known humanoid of Isaac Lab (``Isaac-Humanoid``) on assets that need no network; relative to
+staying alive, progress has twice the reward. The panel decides what counts as success.
 """
 
 from isaaclab.utils import configclass
 from isaaclab_newton.physics import NewtonCfg
-from isaaclab_tasks.core.locomotion import mdp
+from isaaclab_tasks.core.locomotion.humanoid import humanoid_manager_env_cfg as stock
 
-from ledger_lab.tasks.assets.humanoid import humanoid_cfg
+from ledger_lab.tasks.assets.robots import humanoid_cfg
 from ledger_lab.tasks.humanoid.recipe import HUMANOID
-from ledger_lab.tasks.locomotion import LocomotionEnvCfg
-from ledger_lab.tasks.parts import EnginesCfg, mjwarp
+from ledger_lab.tasks.locomotion import LocomotionSceneCfg
+from ledger_lab.tasks.parts import EnginesCfg, camera_cfg, mjwarp
 
-FEET = ["left_foot", "right_foot"]
+FEET = stock.FEET_BODY_NAMES
 GEARS = {
     ".*_waist.*": 67.5,
     ".*_upper_arm.*": 67.5,
@@ -25,7 +24,7 @@ GEARS = {
     ".*_shin": 90.0,
     ".*_foot.*": 22.5,
 }
-"""Torque of a unit action by joint [N·m], as in Isaac Lab."""
+"""Torque of a unit action by joint [N·m], as in Isaac Lab. The keys are part of the panel's identity."""
 
 
 @configclass
@@ -38,27 +37,18 @@ class HumanoidPhysicsCfg(EnginesCfg):
 
 
 @configclass
-class HumanoidEnvCfg(LocomotionEnvCfg):
-    """The whole environment; the policy observes 87 numbers."""
+class HumanoidEnvCfg(stock.HumanoidEnvCfg):
+    """The whole environment: 120 Hz physics, 60 Hz control, episodes of 16 s; the policy observes 87 numbers."""
+
+    scene: LocomotionSceneCfg = LocomotionSceneCfg(num_envs=HUMANOID.num_envs, env_spacing=5.0, robot=humanoid_cfg())
 
     def __post_init__(self) -> None:
-        """Set the robot, its scales and weights, its physics engine and the camera."""
+        """Set the motors, the order of the feet, which engines order differently, the reward and the camera."""
         super().__post_init__()
-        self.scene.num_envs = HUMANOID.num_envs
-        self.scene.robot = humanoid_cfg()
-        self.actions.joint_effort = mdp.JointEffortActionCfg(
-            asset_name="robot",
-            joint_names=[".*"],
-            scale=GEARS,
-            clip={joint: (-gear, gear) for joint, gear in GEARS.items()},
-        )
-        self.know_joints(FEET, GEARS)
-        policy, rewards = self.observations.policy, self.rewards
-        policy.base_ang_vel.scale, policy.joint_vel_rel.scale, policy.feet_body_forces.scale = 0.25, 0.1, 0.01
-        rewards.progress.weight, rewards.alive.weight, rewards.terminating.weight = 2.0, 2.0, -1.0
-        rewards.action_l2.weight, rewards.energy.weight = -0.01, -0.005
-        rewards.joint_pos_limits.weight, rewards.joint_pos_limits.params["threshold"] = -0.25, 0.98
-        self.terminations.torso_height.params["minimum_height"] = 0.8
+        self.episode_length_s = 16  # a whole number in the panel's identity
+        self.actions.joint_effort.scale = GEARS
+        self.actions.joint_effort.clip = {joint: (-gear, gear) for joint, gear in GEARS.items()}
+        self.observations.policy.feet_body_forces.params["sensor_cfg"].preserve_order = True
+        self.rewards.progress.weight = 2.0
         self.sim.physics = HumanoidPhysicsCfg()
-        self.sim.default_visualizer_cfg.eye = (2.2, -2.9, 0.5)
-        self.sim.default_visualizer_cfg.lookat = (0.0, 0.0, -0.3)
+        self.sim.default_visualizer_cfg = camera_cfg((2.2, -2.9, 0.5), (0.0, 0.0, -0.3), follows="robot")

@@ -28,9 +28,8 @@ from isaaclab.utils import configclass
 from isaaclab_newton.physics import NewtonCfg
 from isaaclab_newton.sim.schemas import MujocoCollisionCfg
 from isaaclab_physx.sim.schemas import PhysxRigidBodyCfg
-from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.tasks.assets.franka import franka_cfg
+from ledger_lab.tasks.assets.robots import franka_cfg
 from ledger_lab.tasks.lift.recipe import LIFT
 from ledger_lab.tasks.lift.starts import BeginAtObject, share_of_starts
 from ledger_lab.tasks.lift.terms import (
@@ -44,7 +43,7 @@ from ledger_lab.tasks.lift.terms import (
     out_of_reach,
     pointing_down,
 )
-from ledger_lab.tasks.parts import EnginesCfg, ground_cfg, light_cfg, mjwarp
+from ledger_lab.tasks.parts import EnginesCfg, camera_cfg, ground_cfg, light_cfg, mjwarp
 
 ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
 HAND = Entity("robot", body_names="panda_hand")
@@ -56,7 +55,7 @@ LIFTED_M = 0.04
 
 def hovering_franka() -> ArticulationCfg:
     """Return the arm with an open hand 25 cm above the ground that points down at the cube."""
-    robot = franka_cfg(high_pd=True)
+    robot = franka_cfg()
     # MuJoCo's contacts depend on inertia, not on damping: fingers of 15 g on such stiff drives would oscillate in and
     # out of the cube. So they carry the inertia of the gripper's drive.
     robot.actuators["panda_hand"].armature = 0.5
@@ -235,9 +234,7 @@ class LiftEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.dt = 1 / 100
         self.sim.render_interval = self.decimation
         self.sim.physics = LiftPhysicsCfg()
-        self.sim.default_visualizer_cfg = KitVisualizerCfg(
-            eye=(1.6, -1.2, 0.9), lookat=(0.25, 0.0, 0.35), origin_type="env", focal_length=20.0
-        )
+        self.sim.default_visualizer_cfg = camera_cfg((1.6, -1.2, 0.9), (0.25, 0.0, 0.35))
 
     def play_mode(self) -> None:
         """Play whole episodes: none starts on the way to the cube."""

@@ -23,14 +23,13 @@ from isaaclab.utils import configclass
 from isaaclab.utils.noise import UniformNoiseCfg as Noise
 from isaaclab_newton.physics import NewtonCfg
 from isaaclab_tasks.contrib.navigation import mdp
-from isaaclab_visualizers.kit import KitVisualizerCfg
 
 from ledger_lab.tasks.assets import PILLAR_SPACING_M, PILLARS_USD
 from ledger_lab.tasks.navigation import terms
 from ledger_lab.tasks.navigation.actions import WalkingPolicyActionCfg
 from ledger_lab.tasks.navigation.commands import NeighbourPoseCommandCfg
 from ledger_lab.tasks.navigation.recipe import NAVIGATION
-from ledger_lab.tasks.parts import ground_cfg, light_cfg, mjwarp
+from ledger_lab.tasks.parts import camera_cfg, ground_cfg, light_cfg, mjwarp
 from ledger_lab.tasks.velocity.env_cfg import CONTROL_S, flat_anymal_c
 from ledger_lab.tasks.velocity.physics import VelocityPhysicsCfg
 
@@ -200,10 +199,4 @@ class NavigationEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.use_newton_actuators = False
         self.sim.physics_material.static_friction = 1.0
         self.sim.physics_material.dynamic_friction = 1.0
-        self.sim.default_visualizer_cfg = KitVisualizerCfg(
-            eye=(2.5, -4.0, 4.0),
-            lookat=(0.0, 0.0, -0.3),
-            origin_type="asset",
-            origin_track_path="robot",
-            focal_length=20.0,
-        )
+        self.sim.default_visualizer_cfg = camera_cfg((2.5, -4.0, 4.0), (0.0, 0.0, -0.3), follows="robot")

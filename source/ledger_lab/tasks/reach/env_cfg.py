@@ -13,29 +13,29 @@ Isaac Lab's curriculum; there is no penalty on large actions. The panel decides 
 import math
 
 import isaaclab.envs.mdp as mdp
+import isaaclab_tasks.core.reach.reach_env_cfg as stock
 from isaaclab.assets import ArticulationCfg
 from isaaclab.envs import ManagerBasedRLEnvCfg
-from isaaclab.managers import EventTermCfg, ObservationGroupCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
+from isaaclab.managers import EventTermCfg, ObservationTermCfg, RewardTermCfg, TerminationTermCfg
 from isaaclab.managers import SceneEntityCfg as Entity
 from isaaclab.scene import InteractiveSceneCfg
 from isaaclab.utils import configclass
-from isaaclab.utils.noise import UniformNoiseCfg
 from isaaclab_newton.physics import NewtonCfg
-from isaaclab_visualizers.kit import KitVisualizerCfg
 
-from ledger_lab.tasks.assets.franka import franka_cfg
-from ledger_lab.tasks.parts import EnginesCfg, ground_cfg, light_cfg, mjwarp
+from ledger_lab.tasks.assets.robots import franka_cfg
+from ledger_lab.tasks.parts import EnginesCfg, camera_cfg, ground_cfg, light_cfg, mjwarp
 from ledger_lab.tasks.reach.recipe import REACH
 from ledger_lab.tasks.reach.terms import pose_error
 
 ARM, FINGERS = "panda_joint.*", "panda_finger_joint.*"
 HAND = Entity("robot", body_names="panda_hand")
 COMMAND = "ee_pose"
+GOAL = stock.CommandsCfg().ee_pose
 
 
 def closed_franka() -> ArticulationCfg:
     """Return the arm at its default pose; its fingers are closed, and no action moves them."""
-    robot = franka_cfg(high_pd=True)
+    robot = franka_cfg()
     robot.init_state.joint_pos |= {FINGERS: 0.0}
     return robot
 
@@ -66,21 +66,12 @@ class CommandsCfg:
     With a pitch of 180°, a yaw of 180° is that of the default pose.
     """
 
-    ee_pose = mdp.UniformPoseCommandCfg(
-        asset_name="robot",
+    ee_pose = GOAL.replace(
         body_name="panda_hand",
         resampling_time_range=(1.0e9, 1.0e9),
         debug_vis=False,
         position_success_threshold=0.02,
-        orientation_success_threshold=0.2,
-        ranges=mdp.UniformPoseCommandCfg.Ranges(
-            pos_x=(0.35, 0.65),
-            pos_y=(-0.2, 0.2),
-            pos_z=(0.15, 0.5),
-            roll=(0.0, 0.0),
-            pitch=(math.pi, math.pi),
-            yaw=(0.5 * math.pi, 1.5 * math.pi),
-        ),
+        ranges=GOAL.ranges.replace(pitch=(math.pi, math.pi), yaw=(0.5 * math.pi, 1.5 * math.pi)),
     )
 
 
@@ -96,18 +87,10 @@ class ObservationsCfg:
     """Observations: joints, goal, last action, and the error of the pose."""
 
     @configclass
-    class PolicyCfg(ObservationGroupCfg):
+    class PolicyCfg(stock.ObservationsCfg.PolicyCfg):
         """Observations of the policy, in order; shape (num_envs, 38)."""
 
-        joint_pos = ObservationTermCfg(func=mdp.joint_pos_rel, noise=UniformNoiseCfg(n_min=-0.01, n_max=0.01))
-        joint_vel = ObservationTermCfg(func=mdp.joint_vel_rel, noise=UniformNoiseCfg(n_min=-0.01, n_max=0.01))
-        pose_command = ObservationTermCfg(func=mdp.generated_commands, params={"command_name": COMMAND})
-        actions = ObservationTermCfg(func=mdp.last_action)
         ee_target_error = ObservationTermCfg(func=pose_error, params={"command_name": COMMAND})
-
-        def __post_init__(self) -> None:
-            """Add the noise."""
-            self.enable_corruption = True
 
     policy: PolicyCfg = PolicyCfg()
 
@@ -176,6 +159,4 @@ class ReachEnvCfg(ManagerBasedRLEnvCfg):
         self.sim.dt = 1 / 60
         self.sim.render_interval = self.decimation
         self.sim.physics = ReachPhysicsCfg()
-        self.sim.default_visualizer_cfg = KitVisualizerCfg(
-            eye=(1.6, -1.2, 0.9), lookat=(0.25, 0.0, 0.35), origin_type="env", focal_length=20.0
-        )
+        self.sim.default_visualizer_cfg = camera_cfg((1.6, -1.2, 0.9), (0.25, 0.0, 0.35))

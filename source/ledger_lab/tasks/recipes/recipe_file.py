@@ -6,17 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger.libraries import algorithms, dialects
 from ledger_lab.tasks.recipes.dialect import LEFT_OUT, Dialect, Recipe
 from ledger_lab.tasks.recipes.ppo import PpoRecipe
-from ledger_lab.tasks.recipes.rules import count
 
-_VERSION = 1
-_KEYS = ("version", "about", "num_envs", "overrides", "recipe")
 _NOT_IN_TABLE = ("experiment_name", "num_envs")
 _UNCHANGED: Mapping[object, Any] = {"str": "unchanged", "int": 1, "float": 1.0, "tuple[int, ...]": (1,)}
 """Values that all libraries support, by the types of fields without a default."""
@@ -33,6 +31,16 @@ def recipe_fields(recipe: type[Recipe]) -> tuple[str, ...]:
 
 FIELDS = recipe_fields(PpoRecipe)
 """Fields of PPO that the table ``[recipe]`` may set."""
+
+
+class _Content(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Keys of a file, and the types of their values."""
+
+    version: Literal[1]
+    about: str = ""
+    num_envs: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    overrides: list[str] = []
+    recipe: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,47 +145,26 @@ def check_recipe(path: Path, content: Mapping[str, Any], recipe: type[Recipe] = 
     Raises:
         UserError: If it has an unknown key or a wrong value.
     """
-    _require_known(path, "key", content, _KEYS)
-    if type(content.get("version")) is not int or content["version"] != _VERSION:
-        raise UserError(
-            f"{path}: version {content.get('version')!r} of a recipe file is not supported: use version = {_VERSION}"
-        )
-    if not isinstance(content.get("about", ""), str):
-        raise UserError(f"{path}: about must be text")
-    num_envs, changed, overrides = (content.get(name) for name in ("num_envs", "recipe", "overrides"))
-    if num_envs is not None and (wrong := count(num_envs)):
-        raise UserError(f"{path}: num_envs {num_envs!r}: {wrong}")
-    if not isinstance(changed, dict | None):
-        raise UserError(f"{path}: recipe must be a table: write its fields below a line [recipe]")
+    try:
+        known = msgspec.convert(content, _Content)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{path}: {error}") from error
     return RecipeFile(
         path=path,
-        fields=_checked(path, changed or {}, recipe),
-        num_envs=num_envs,
-        overrides=_task_overrides(path, overrides),
+        fields=_checked(path, known.recipe, recipe),
+        num_envs=known.num_envs,
+        overrides=_task_overrides(path, known.overrides),
         recipe=recipe,
     )
-
-
-def _require_known(path: Path, kind: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse a name that is unknown."""
-    for name in table:
-        if name not in known:
-            raise UserError(f"{path}: unknown {kind} {name!r}: {nearest(name, known)}")
 
 
 def _checked(path: Path, changed: Mapping[str, Any], recipe: type[Recipe]) -> dict[str, Any]:
     """Return the values of fields, of the types that a recipe has."""
     known, types = recipe_fields(recipe), {field.name: field.type for field in fields(recipe)}
-    for name in changed.keys() - set(known):
-        others = [each for each in algorithms() if name in recipe_fields(dialects(each)[0].recipe)]
-        if others:
-            raise UserError(
-                f"{path}: {name} is a field of {' and '.join(others)}, and this training uses {recipe.algorithm}: "
-                "leave it out, or change --algorithm"
-            )
-    _require_known(path, "field", changed, known)
     values = {}
     for name, value in changed.items():
+        if name not in known:
+            raise UserError(f"{path}: {name!r} is not a field of {recipe.algorithm}: {nearest(name, known)}")
         if (rule := recipe.rules.get(name)) is not None:
             wrong = rule(value)
         else:
@@ -190,20 +177,14 @@ def _checked(path: Path, changed: Mapping[str, Any], recipe: type[Recipe]) -> di
     return values
 
 
-def _task_overrides(path: Path, overrides: object) -> tuple[str, ...]:
+def _task_overrides(path: Path, overrides: list[str]) -> tuple[str, ...]:
     """Return the overrides of the task; those of the agent are fields, so that each library can take the file."""
-    if overrides is None:
-        return ()
-    if not isinstance(overrides, list) or not all(isinstance(each, str) for each in overrides):
-        raise UserError(f'{path}: overrides must be a list of texts, like ["env.episode_length_s=4.0"]')
-    names = [each.partition("=")[0] for each in overrides]
-    for each, name in zip(overrides, names, strict=True):
-        if "=" not in each or not name.startswith("env."):
+    for each in overrides:
+        name, found, _ = each.partition("=")
+        if not found or not name.startswith("env."):
             raise UserError(f"{path}: override {each!r}: write env.PATH=VALUE; settings of the agent are fields")
         if name == "env.scene.num_envs":
             raise UserError(f"{path}: override {each!r}: write num_envs = N instead")
-        if names.count(name) > 1:
-            raise UserError(f"{path}: override {name} is listed twice: keep one of them")
     return tuple(overrides)
 
 

@@ -20,7 +20,7 @@ from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 
 from ledger_lab.errors import UserError, first_line, nearest, place_of
-from ledger_lab.tasks.assets.ground_plane import use_local_ground
+from ledger_lab.tasks.assets.local import use_local_ground
 from ledger_lab.tasks.recipes.settings import ABSENT, children, follow
 from ledger_lab.tasks.registry import task_package
 from ledger_lab.training.runners.adapter import Adapter, load_adapter

@@ -27,7 +27,7 @@ from ledger_lab.panels.parameter_rows import remembered_parameters
 from ledger_lab.panels.physics import NATIVE, is_newton, physics_name
 from ledger_lab.panels.replays import least_replays
 from ledger_lab.panels.slot_count import slots_in_all
-from ledger_lab.tasks.assets.check import require_assets
+from ledger_lab.tasks.assets.local import require_files
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners.lean_imports import import_environment
 from ledger_lab.training.runners.ovphysx_rays import ordered_rays
@@ -106,7 +106,7 @@ def require_runtime(
     elif cpu_threads is not None:
         raise UserError(f"--cpu_threads belongs to {NATIVE_CHOICE}, and the physics is {physics_name(env_cfg)}")
     _require_deterministic(env_cfg)
-    require_assets(env_cfg)
+    require_files(env_cfg)
 
 
 def _require_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> None:

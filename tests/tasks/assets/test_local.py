@@ -1,4 +1,4 @@
-"""Assets that are missing, out of reach, damaged or not the robot that the task means are refused before training."""
+"""Assets that are missing, out of reach or damaged are refused before training."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pxr import Sdf
 
 import ledger_lab.tasks.registered  # noqa: F401 - registers
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.assets import ANT_USD, ASSET_ROOT, CARTPOLE_USD, DESCRIPTIONS, HUMANOID_USD
-from ledger_lab.tasks.assets.hashes import HASHES
+from ledger_lab.tasks.assets import CARTPOLE_USD, DESCRIPTIONS
 from tests.conftest import script
 
 PACK = sorted(name.removeprefix("LedgerLab-") for name in gym.registry if name.startswith("LedgerLab-"))
@@ -31,53 +30,19 @@ def configured(task: str, *overrides: str) -> Any:
 
 def refused(env_cfg: Any) -> str:
     """Return in which words the assets of an environment are refused."""
-    from ledger_lab.tasks.assets.check import require_assets
+    from ledger_lab.tasks.assets.local import require_files
 
     with pytest.raises(UserError) as caught:
-        require_assets(env_cfg)
+        require_files(env_cfg)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("task", PACK)
 def test_the_pack_is_whole(task: str) -> None:
-    from ledger_lab.tasks.assets.check import require_assets
+    from ledger_lab.tasks.assets.local import require_files
 
-    require_assets(configured(task))
-
-
-@pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what is shipped, in its place."""
-    from ledger_lab.tasks.assets import check
-
-    folder = shutil.copytree(ASSET_ROOT, tmp_path / "usd")
-    monkeypatch.setattr(check, "ASSET_ROOT", folder)
-    return folder
-
-
-@pytest.mark.parametrize("state", ["missing", "damaged"])
-def test_a_changed_shipped_file_is_refused(shipped: Path, state: str) -> None:
-    from ledger_lab.tasks.assets.check import require_assets
-
-    env_cfg = configured("Ant", f"env.scene.robot.spawn.usd_path={shipped / ANT_USD.name}")
-    require_assets(env_cfg)
-    ant = shipped / ANT_USD.name
-    text = ant.read_text()
-    if state == "missing":
-        ant.unlink()
-    else:
-        ant.write_text(text.replace("0.08", "0.09", 1))  # still a robot, but another one
-    assert re.search(
-        rf"env.scene.robot.spawn.usd_path: .*ant.usda is {state}: install LedgerLab again, or, .*assets.build",
-        refused(env_cfg),
-    )
-
-
-def test_sha256sum_accepts_the_hashes() -> None:
-    import subprocess
-
-    subprocess.run(["sha256sum", "--check", "--strict", HASHES], cwd=ASSET_ROOT, check=True, capture_output=True)
+    require_files(configured(task))
 
 
 @pytest.mark.parametrize("field", ["robot", "ground"])
@@ -88,8 +53,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, field: str) -> Non
     Sdf.Layer.OpenAsAnonymous(str(CARTPOLE_USD)).Export(str(binary))
     whole = {".usda": CARTPOLE_USD.read_bytes(), ".usdc": binary.read_bytes(), ".usd": binary.read_bytes()}
     file.write_bytes(b"<html>404</html>" if name.startswith("page") else whole[file.suffix][:1000])
-    assert re.search(rf"{field}.spawn.usd_path: .*{name} cannot be read as a USD file: ", refused(
-        configured("Cartpole", f"env.scene.{field}.spawn.usd_path={file}")))  # fmt: skip
+    said = refused(configured("Cartpole", f"env.scene.{field}.spawn.usd_path={file}"))
+    assert said.startswith(f"env.scene.{field}.spawn.usd_path: {file} ")
+    assert "cannot be read as a USD file: " in said or "is damaged, or is no USD file: " in said
 
 
 @pytest.mark.slow  # Isaac Lab's client takes half a minute to give up
@@ -100,34 +66,6 @@ def test_a_file_on_the_web_without_a_network_is_refused(tmp_path: Path) -> None:
     complaint = f"error: env.scene.robot.spawn.usd_path: {url} cannot be downloaded, and this machine has no copy: "
     assert finished.stderr.startswith(complaint) and finished.stderr.count("\n") == 1, finished.stderr
     assert not (tmp_path / "logs").exists()
-
-
-@pytest.mark.parametrize(
-    ("place", "joints", "complaint"),
-    [
-        (
-            "actions.cart_force.joint_names",
-            ["slider_to_card"],
-            "called 'slider_to_card': did you mean 'slider_to_cart'",
-        ),
-        ("scene.robot.actuators.pole.joint_names_expr", ["po.*"], "called 'po.*': known: cart_to_pole, slider_to_cart"),
-        ("rewards.pole_pos.params.asset_cfg.joint_names", ["pole"], "called 'pole': did you mean 'cart_to_pole'"),
-        ("scene.robot.init_state.joint_pos", {"cart": 0.0, ".*": 0.0}, "called 'cart': "),
-    ],
-)
-def test_a_robot_without_a_joint_that_the_task_names_is_refused(place: str, joints: Any, complaint: str) -> None:
-    env_cfg = configured("Cartpole")
-    *groups, name = place.split(".")
-    node = env_cfg
-    for group in groups:
-        node = node[group] if isinstance(node, dict) else getattr(node, group)
-    setattr(node, name, joints)
-    assert refused(env_cfg).startswith(f"env.{place}: no joint of cartpole.usda is {complaint}")
-
-
-def test_another_robot_in_place_of_the_task_s_is_refused() -> None:
-    said = refused(configured("Cartpole", f"env.scene.robot.spawn.usd_path={HUMANOID_USD}"))
-    assert said.startswith("env.scene.robot.init_state.joint_pos: no joint of humanoid.usda is called 'slider_to_cart'")
 
 
 @pytest.mark.thorough  # the check itself is tested above
