@@ -217,7 +217,7 @@ def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
     monkeypatch.setattr(RslRlAdapter, "require_memoryless", require_memoryless)
     with pytest.raises(UserError, match="it has a memory"):
         planned("--device", "cpu", log_root=tmp_path / "logs")
-    assert planned("--device", "cpu", "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
+    assert planned("--device", "cpu", "--no_eval", log_root=tmp_path / "logs").declared.held_out_slots == 0
     monkeypatch.undo()
     own = tmp_path / "own.toml"
     text = find_panels()["cartpole_v1"].read_text().replace("ledger_lab.tasks.cartpole.success:", "not_written_yet:")
@@ -225,7 +225,7 @@ def test_a_policy_that_cannot_be_judged_is_refused_unless_no_eval_is_given(
     asked = ("--device", "cpu", "--panel", str(own))
     with pytest.raises(UserError, match="not_written_yet"):
         planned(*asked, log_root=tmp_path / "logs")
-    assert planned(*asked, "--no_eval", log_root=tmp_path / "logs").held_out_slots == 0
+    assert planned(*asked, "--no_eval", log_root=tmp_path / "logs").declared.held_out_slots == 0
 
 
 def test_a_training_without_scores_has_the_ground_of_a_scored_training(tmp_path: Path) -> None:
@@ -284,9 +284,9 @@ def test_a_value_that_the_library_or_the_engine_cannot_take_is_refused_before_th
 
 def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
     from ledger_lab.errors import UserError
-    from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.run import make_run_dir
     from ledger_lab.training.runners.command_line import parse
 
     (tmp_path / "file").write_text("")
@@ -340,7 +340,7 @@ def test_overrides_of_isaac_lab_are_accepted(override: str, path: str, value: ob
 @pytest.mark.parametrize("choice", ["physics=ovphysx", "env.sim.physics=ovphysx", "physics=newton_kamino"])
 def test_physics_engines_are_chosen_by_either_kind_of_override(choice: str, tmp_path: Path) -> None:
     plan = planned(choice, log_root=tmp_path)
-    engine = plan.identity.fields["physics"]["engine"]
+    engine = plan.declared.panel_fields["physics"]["engine"]
     assert engine == ("ovphysx" if "ovphysx" in choice else "newton/kaminopadmm")
 
 
@@ -356,12 +356,14 @@ def test_the_panel_id_depends_only_on_what_changes_an_episode(tmp_path: Path, mo
         ("env.actions.cart_force.scale=50.0",),
         ("env.scene.env_spacing=3.0",),
     ]
-    ids = {planned(*arguments, log_root=tmp_path).identity.id for arguments in same}
+    ids = {planned(*arguments, log_root=tmp_path).declared.panel_id for arguments in same}
     (tmp_path / "slider_to_cart").write_text("a file with the name of a joint")
     monkeypatch.chdir(tmp_path)
-    ids.add(planned(log_root=tmp_path).identity.id)
+    ids.add(planned(log_root=tmp_path).declared.panel_id)
     assert len(ids) == 1
-    assert len(ids | {planned(*arguments, log_root=tmp_path).identity.id for arguments in others}) == 1 + len(others)
+    assert len(ids | {planned(*arguments, log_root=tmp_path).declared.panel_id for arguments in others}) == 1 + len(
+        others
+    )
 
 
 @pytest.mark.parametrize(

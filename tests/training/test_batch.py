@@ -82,7 +82,7 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
     from ledger_lab.training.show import describe_batch
 
     plan = planned("--scale_lr", "sqrt", "--num_envs", "1024", log_root=tmp_path)
-    assert plan.overrides == ["physics=newton_mujoco", "agent.algorithm.learning_rate=0.002"]
+    assert plan.declared.overrides == ["physics=newton_mujoco", "agent.algorithm.learning_rate=0.002"]
     assert plan.agent_cfg.algorithm.learning_rate == 0.002
     assert describe_batch(plan) == (
         "batch 1024 × 32 = 32768 steps in 4 minibatches, 5 epochs: effective batch 163840 · "
@@ -91,7 +91,6 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
 
 
 def test_each_of_several_processes_has_a_replay_memory_and_draws_a_batch(tmp_path: Path) -> None:
-    from ledger_lab.training.declaration import declaration
     from ledger_lab.training.plan import _check
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.runners.command_line import parse
@@ -103,7 +102,7 @@ def test_each_of_several_processes_has_a_replay_memory_and_draws_a_batch(tmp_pat
         "replay memory 1024 steps × 64 = 65536 transitions in each of 4 processes · 2 updates of 4 × 512 transitions "
         "per step: each transition is used 16 times · learning rate 0.001"
     )
-    declared = declaration(plan)
+    declared = plan.declared
     assert (declared.minibatches, declared.env_steps_per_iteration) == (32 * 2, 32 * 4 * 64)
 
 
@@ -132,7 +131,7 @@ def test_the_learning_rate_grows_by_the_root_of_two_per_doubling() -> None:
 def test_minibatches_keep_their_size(library: str, setting: str, per_process: int, tmp_path: Path) -> None:
     own = planned("--rl_library", library, log_root=tmp_path)
     plan = planned("--rl_library", library, "--keep_minibatch_size", "--num_envs", "1024", log_root=tmp_path)
-    assert plan.overrides[-1] == f"{setting}={per_process}"
+    assert plan.declared.overrides[-1] == f"{setting}={per_process}"
     assert plan.batch.minibatches_of(1024) == 4 * own.batch.minibatches_of(256) == 16
     same = planned("--rl_library", library, "--keep_minibatch_size", log_root=tmp_path)
     assert same.batch == own.batch
@@ -183,6 +182,7 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
     monkeypatch.setattr(planning, "resolve_device", lambda *_: "cuda:0")
     monkeypatch.setattr(planning, "gpu_model", lambda device: "made up")
     monkeypatch.setattr(planning, "gpu_uuid", lambda device: "1")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1))
     key, rate = "agent.algorithm.learning_rate", CARTPOLE.learning_rate
     scaled = scaled_learning_rate(rate, 4096, CARTPOLE.num_envs)
     found = {}
@@ -193,18 +193,10 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
         show_settings(plan, console)
         assert ("the defaults for a GPU" in console.export_text()) is plan.for_gpu
     assert [*found.values()] == [(4096, scaled, True), (512, rate, False), (512, rate, False), (4096, 0.25, True)]
-    assert f"{key}={scaled}" in planned(log_root=tmp_path).overrides
+    assert f"{key}={scaled}" in planned(log_root=tmp_path).declared.overrides
     go2 = "LedgerLab-Velocity-Flat-Go2"
     mirrored = planned("--task", go2, "--agent", SYMMETRIC_AGENT, log_root=tmp_path)
     assert (mirrored.env_cfg.scene.num_envs, mirrored.for_gpu) == (4096, True), "so have mirrored samples"
-    own = TASKS[go2].recipe.num_envs
-    then = SimpleNamespace(num_envs=own, price=mirrored.price.to_dict(), run_id="aa", recipe=None, error_budget=0.05)
-    earlier = planned(
-        *("--task", go2, "--agent", SYMMETRIC_AGENT),
-        log_root=tmp_path,
-        resumed=SimpleNamespace(declared=then, run_dir=tmp_path),
-    )
-    assert (earlier.env_cfg.scene.num_envs, earlier.for_gpu) == (own, False), "that of an earlier version goes on"
     console = Console(record=True, width=200)
     show_settings(mirrored, console)
     assert "no training of this task, library and agent has reached its target yet" in console.export_text()

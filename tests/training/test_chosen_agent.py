@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.training.chosen_agent import with_agent
+from ledger_lab.training.plan import with_agent
 from ledger_lab.training.request import TrainRequest
 
 

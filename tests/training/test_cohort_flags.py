@@ -28,9 +28,9 @@ date = "2026-02-03"
 
 def planned(log_root: Path, *arguments: str) -> Any:
     """Plan a training of the cart-pole, and make its directory."""
-    from ledger_lab.training.declaration import make_run_dir
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
+    from ledger_lab.training.run import make_run_dir
     from ledger_lab.training.runners.command_line import parse
 
     argv = [*arguments, "--device", "cpu", "--log_root", str(log_root)]
@@ -57,4 +57,8 @@ def test_another_cohort_size_is_refused_and_leaves_no_run(tmp_path: Path) -> Non
 def test_a_price_file_of_the_user_may_price_the_local_machine(tmp_path: Path) -> None:
     (tmp_path / "book.toml").write_text(BOOK)
     plan = planned(tmp_path / "logs", "--prices", str(tmp_path / "book.toml"))
-    assert (plan.price.instance, plan.price.market, plan.price.usd_per_hour) == ("local", "owned", pytest.approx(1.0))
+    assert [plan.declared.price[name] for name in ("instance", "market", "usd_per_hour")] == [
+        "local",
+        "owned",
+        pytest.approx(1.0),
+    ]

@@ -88,11 +88,13 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         error_budget: float = ERROR_BUDGET,
     ) -> tuple[Judge, Slots, list[PanelResult]]:
         plan: Any = SimpleNamespace(
-            run_id="run",
-            verdict_rule=rule,
-            error_budget=error_budget,
+            declared=SimpleNamespace(
+                run_id="run",
+                verdict_rule=rule,
+                error_budget=error_budget,
+                panel_fields=PanelIdentity.of(PANEL, {}).fields,
+            ),
             panel=PANEL,
-            identity=PanelIdentity.of(PANEL, {}),
             env_cfg=None,
             device="cpu",
             changed_code={},

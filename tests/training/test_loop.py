@@ -106,7 +106,7 @@ class Made:
             run_dir=Path(),
             request=SimpleNamespace(mirror=[], limit_s=limit_s),
             resumed=None,
-            steps_per_iteration=64,
+            declared=SimpleNamespace(env_steps_per_iteration=64),
             batch=SimpleNamespace(max_iterations=10),
         )
         self.rows: list[Row] = []

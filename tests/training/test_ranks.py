@@ -154,7 +154,10 @@ def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_pat
     from ledger_lab.training.loop import record_checkpoint
     from ledger_lab.training.recording.writer import RunWriter
 
-    plan: Any = SimpleNamespace(world=World(rank=rank, size=2, local_rank=rank, local_size=2), steps_per_iteration=64)
+    plan: Any = SimpleNamespace(
+        world=World(rank=rank, size=2, local_rank=rank, local_size=2),
+        declared=SimpleNamespace(env_steps_per_iteration=64),
+    )
     rows: list[Any] = []
     writer = RunWriter(rows.append, PhaseClock(0), run_id="run", directory=tmp_path, device="cpu", rank=rank)
     (path := tmp_path / "model_2.pt").write_bytes(b"weights")

@@ -41,7 +41,6 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
 def test_a_run_declares_the_changes_of_a_recipe_file(library: str, file: Path, tmp_path: Path) -> None:
     from ledger_lab.tasks.recipes.settings import read_setting
-    from ledger_lab.training.declaration import declaration
     from ledger_lab.training.request import TrainRequest
 
     more = ("max_iterations = 7\n", "max_iterations = 7\nhorizon = 16\nsave_interval = 7\nminibatches = 4\n")
@@ -49,11 +48,11 @@ def test_a_run_declares_the_changes_of_a_recipe_file(library: str, file: Path, t
     plan = planned("--recipe", file, "--rl_library", library, "--log_root", tmp_path / "logs", "--no_eval")
     assert (plan.env_cfg.scene.num_envs, plan.env_cfg.episode_length_s, plan.batch.max_iterations) == (32, 4, 7)
     assert read_setting(plan.agent_cfg, plan.adapter.dialect.overrides["learning_rate"]) == 0.002
-    declared = declaration(plan)
+    declared = plan.declared
     assert "env.episode_length_s=4" in declared.overrides
     assert declared.request is not None
     again = TrainRequest.from_data(declared.request)
-    assert (again.num_envs, again.recipe, again.overrides) == (32, str(file.resolve()), tuple(plan.overrides))
+    assert (again.num_envs, again.recipe, again.overrides) == (32, str(file.resolve()), tuple(plan.declared.overrides))
 
 
 @pytest.mark.parametrize(("library", "algorithm"), [("skrl", "sac"), ("skrl", "td3"), ("rl_games", "sac")])
@@ -77,7 +76,7 @@ def test_a_recipe_file_changes_the_recipe_of_the_algorithm_that_is_trained(
     assert read_setting(plan.agent_cfg, overrides["action_bound"]) == 2.5
     own = overrides["exploration_noise" if algorithm == "td3" else "initial_entropy_coef"]
     assert read_setting(plan.agent_cfg, own) == ([0.1, 0.2] if algorithm == "td3" else 0.3)
-    assert plan.recipe is not None and plan.recipe["fields"]["replay_steps"] == 99
+    assert plan.declared.recipe is not None and plan.declared.recipe["fields"]["replay_steps"] == 99
 
 
 def test_a_recipe_file_for_another_algorithm_is_refused(file: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, RunDeclared, read_journal
 from ledger_lab.reports.terminal.request import flag_names
-from ledger_lab.tasks.pretrained import shipped_checkpoint
 from ledger_lab.training.request import TrainRequest
 from tests.fakes.ledgers import declared
 
@@ -38,24 +36,6 @@ def test_a_command_line_becomes_a_request_with_its_defaults() -> None:
     )
     assert request.device is None and request.launcher_args("cpu")["device"] == "cpu"
     assert asked("--device", "cpu").given == ("device",)
-
-
-@pytest.mark.parametrize(
-    ("flags", "device", "timing"),
-    [
-        ([], "cpu", "host"),
-        ([], "cuda:1", "events"),
-        (["--timing", "host"], "cuda:0", "host"),
-        (["--timing", "synchronized"], "cuda:0", "synchronized"),
-    ],
-)
-def test_a_gpu_is_timed_by_its_events_unless_the_request_says_otherwise(
-    flags: list[str], device: str, timing: str
-) -> None:
-    from ledger_lab.training.plan import TrainPlan
-
-    plan: Any = SimpleNamespace(request=asked(*flags), device=device)
-    assert TrainPlan.timing.__get__(plan) == timing
 
 
 def test_the_launcher_gets_only_its_own_flags() -> None:
@@ -111,17 +91,10 @@ def test_secrets_of_a_request_are_not_stored(tmp_path: Path) -> None:
     assert row.request["overrides"] == ["agent.wandb.api_key=[redacted]"]
 
 
-def test_declarations_without_a_request_are_read() -> None:
-    run_dir = shipped_checkpoint("LedgerLab-Cartpole").parent
-    (journal,) = run_dir.glob("journal-1-0.jsonl*")
-    row = read_journal(journal).rows[0]
-    assert isinstance(row, RunDeclared) and row.request is None
-
-
 def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training import plan as planning
-    from ledger_lab.training.declaration import declaration, make_run_dir
+    from ledger_lab.training.run import make_run_dir
     from ledger_lab.training.runners import code
     from ledger_lab.training.runners.configs import resolve_configs
 
@@ -142,16 +115,11 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
     request = TrainRequest(device="cpu", log_root=tmp_path / "logs", cohort="c", cohort_size=2)
     plan = planning.plan_training(request)
     assert not list(tmp_path.iterdir())
-    row = declaration(plan)
-    assert row.request == {**request.to_data(), "seed": plan.seed, "overrides": ["physics=newton_mujoco"]}
+    row = plan.declared
+    assert row.request == {**request.to_data(), "seed": plan.declared.seed, "overrides": ["physics=newton_mujoco"]}
     make_run_dir(plan)
     assert calls == ["resolve", "hash ledger_lab"]
-    assert plan.run_dir.is_dir() and plan.run_dir.name.endswith(plan.run_id)
-
-
-@pytest.mark.parametrize(("stored", "meant"), [(True, "sqrt"), (False, None), ("linear", "linear"), (None, None)])
-def test_requests_of_earlier_versions_had_a_switch_for_the_learning_rate(stored: object, meant: object) -> None:
-    assert TrainRequest.from_data({**TrainRequest().to_data(), "scale_lr": stored}).scale_lr == meant
+    assert plan.run_dir.is_dir() and plan.run_dir.name.endswith(plan.declared.run_id)
 
 
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
@@ -164,14 +132,14 @@ def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str
     registered_tasks()
     request = TrainRequest(rl_library=library, device="cpu", num_envs=1024, scale_lr="sqrt", log_root=tmp_path)
     plan = plan_training(request)
-    engine, override = plan.overrides
+    engine, override = plan.declared.overrides
     assert engine == "physics=newton_mujoco"
     env_cfg, agent_cfg = resolve_configs(request.task, library, [override])
     agent_cfg = plan.adapter.prepare(agent_cfg, "cpu")
-    assert hash_configs(env_cfg, agent_cfg, plan.adapter)["agent"] == plan.config_sha256["agent"]
+    assert hash_configs(env_cfg, agent_cfg, plan.adapter)["agent"] == plan.declared.config_sha256["agent"]
     _, unscaled = resolve_configs(request.task, library, [])
     unscaled = plan.adapter.prepare(unscaled, "cpu")
-    assert hash_configs(env_cfg, unscaled, plan.adapter)["agent"] != plan.config_sha256["agent"]
+    assert hash_configs(env_cfg, unscaled, plan.adapter)["agent"] != plan.declared.config_sha256["agent"]
 
 
 @pytest.mark.parametrize(("library", "setting"), [("rsl_rl", "agent.seed"), ("rl_games", "agent.params.seed")])
@@ -181,8 +149,8 @@ def test_a_run_without_a_seed_draws_one(tmp_path: Path, library: str, setting: s
     def seed_of(**flags: Any) -> int:
         request = TrainRequest(rl_library=library, device="cpu", log_root=tmp_path, **flags)
         plan = plan_training(request)
-        assert plan.env_cfg.seed == plan.seed
-        return plan.seed
+        assert plan.env_cfg.seed == plan.declared.seed
+        return plan.declared.seed
 
     assert seed_of() != seed_of(), "no two trainings are the same by accident"
     assert (seed_of(seed=7), seed_of(overrides=(f"{setting}=8",))) == (7, 8)

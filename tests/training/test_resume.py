@@ -493,7 +493,6 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
 
     from ledger_lab.ledger.meters import package_sha256
     from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.declaration import declaration
     from ledger_lab.training.plan import _common, plan_training
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.runners.code import code_sha256
@@ -519,13 +518,13 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
         argv = ["--task", task, "--panel", str(tmp_path / "panel.toml"), "--device", "cpu"]
         argv += ["--log_root", str(tmp_path / "logs")]
         plan = plan_training(parse(TrainRequest, argv))
-        row = declaration(plan)
+        row = plan.declared
         assert list(row.code_sha256) == ["ledger_lab", module.stem, terms.stem]
         assert row.code_sha256[terms.stem] == package_sha256(terms.stem)
         assert (row.hardware["act_threads"], row.hardware["learn_threads"]) == (1, 1), "the networks are small"
         common = _common(plan)
         assert [common[f"the source of {name}"] for name in row.code_sha256] == list(row.code_sha256.values())
-        assert common["the version of torch"] == row.versions["torch"]
+        assert common["the version of torch"] == row.versions["torch"] and common["seed"] == row.seed
         for edited in (module, terms):
             edited.write_text(edited.read_text() + "GRAVITY = 0.0\n")
         again = _common(plan_training(parse(TrainRequest, argv)))

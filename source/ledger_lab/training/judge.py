@@ -10,7 +10,7 @@ import torch
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.ledger.meters import Phase
-from ledger_lab.panels import Panel, VerdictRule
+from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
 from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.starts import changed_starts, different_start
 from ledger_lab.panels.verdict import NextPanel, Verdict
@@ -66,7 +66,7 @@ class Judge:
         self._clock, self._snapshot, self._load = writer.clock, snapshot, load
         self._share = (slots.count, slots.first + slots.count)
         self._clock.share(*self._share)  # always: held-out slots are also simulated between two panels
-        rule = VerdictRule.of_version(plan.verdict_rule, plan.panel.target_success, plan.error_budget)
+        rule = VerdictRule.of_version(plan.declared.verdict_rule, plan.panel.target_success, plan.declared.error_budget)
         self._verdict, self._episodes = Verdict(rule), len(plan.panel.episodes)
         self._scored: _Scored | None = None
         self._screened: int | None = None
@@ -171,7 +171,7 @@ class Judge:
         """Begin the episodes of a panel."""
         panel = self._plan.panel
         if what.purpose == "confirmation":
-            panel = panel.confirmation(self._plan.run_id, what.confirmation, what.extension)
+            panel = panel.confirmation(self._plan.declared.run_id, what.confirmation, what.extension)
         self._scored = _Scored(policy, saved, what, panel)
         self._slots.begin([policy], panel)
 
@@ -205,7 +205,7 @@ class Judge:
     def _write(self, scored: _Scored, outcomes: Outcomes) -> PanelResult:
         """Write the result of a panel."""
         invalid, starts, panel = self._slots.invalid(outcomes), self._slots.starts, scored.panel
-        identity = self._plan.identity
+        identity = PanelIdentity(self._plan.declared.panel_fields)
         panel_id = (identity.with_fresh_seeds(panel.seeds) if panel.fresh else identity).id
         if starts is not None:
             first = self._starts.get((panel_id, str(self._plan.changed_code)))

@@ -40,7 +40,7 @@ def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations
     Returns:
         The row.
     """
-    saved = writer.checkpoint(path, iterations, iterations * plan.steps_per_iteration)
+    saved = writer.checkpoint(path, iterations, iterations * plan.declared.env_steps_per_iteration)
     if not plan.world.first:
         path.unlink()  # the other processes often save in memory
     return saved
@@ -139,13 +139,13 @@ class TrainingLoop:
             RanksDifferError: If the learners of the processes differ.
         """
         plan, writer = self._plan, self._writer
-        writer.iteration, writer.env_steps = iterations, iterations * plan.steps_per_iteration
+        writer.iteration, writer.env_steps = iterations, iterations * plan.declared.env_steps_per_iteration
         phase_ns, _ = writer.beat(figures)
         endings = self._take_endings()
         endings = dict(zip(endings, self._group.total(list(endings.values())), strict=True))
         writer.count_endings(endings)
         if plan.world.first:
-            self._watch.on_iteration(iterations, plan.steps_per_iteration, figures, phase_ns, endings)
+            self._watch.on_iteration(iterations, plan.declared.env_steps_per_iteration, figures, phase_ns, endings)
         if spoiled := [name for name, value in figures.items() if not math.isfinite(value)]:
             raise FloatingPointError(f"{', '.join(spoiled)} not finite at iteration {iterations}")
         with writer.clock.window(Phase.LOG):

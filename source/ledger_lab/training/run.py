@@ -18,20 +18,20 @@ from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
 from ledger_lab.errors import FirstErrorStack, UserError
-from ledger_lab.files import scratch_folder, whole_file
-from ledger_lab.ledger import CheckpointSaved, Journal, Status
+from ledger_lab.files import make_folder, scratch_folder, whole_file
+from ledger_lab.ledger import CheckpointSaved, Journal, Status, declare_cohort
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.meters import Phase, PhaseClock, git_changes
 from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
 from ledger_lab.ledger.redaction import Redactor
+from ledger_lab.ledger.storage import require_file_size, require_storage
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.reports.mirrors.start import start_mirrors
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import require_recorded_hash
-from ledger_lab.training.declaration import declaration, make_run_dir
 from ledger_lab.training.episode_endings import EpisodeEndings
 from ledger_lab.training.evaluation.score import capacity_told
 from ledger_lab.training.health import HealthMonitor, Settings
@@ -50,7 +50,7 @@ from ledger_lab.training.runners.collectives import metered_collectives
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.cpu_graphs import recorded_physics
 from ledger_lab.training.runners.event_files import lossy_event_files
-from ledger_lab.training.runners.process_group import ProcessGroup, joined
+from ledger_lab.training.runners.process_group import ALONE, ProcessGroup, joined
 from ledger_lab.training.runners.session import environment, gpu_memory_bytes, peak_gpu_memory_bytes, simulation_app
 from ledger_lab.training.show import (
     is_refused,
@@ -114,9 +114,31 @@ def _plan(request: TrainRequest, group: ProcessGroup) -> TrainPlan:
         return plan_training(request, group)
     request, resumed = find_resumption(request, group)
     plan = plan_training(request, group, resumed)
-    return replace(
-        plan, resumed=require_same_declaration(declaration(plan), resumed, group, request.allow_changed_code)
-    )
+    resumed = require_same_declaration(plan.declared, resumed, group, request.allow_changed_code)
+    return replace(plan, resumed=resumed)
+
+
+def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
+    """Declare the cohort of a planned run if the request gives its size, and make the run's directory.
+
+    Args:
+        plan: The plan.
+        group: The processes of the training; all of them call this, because machines may have separate disks.
+
+    Raises:
+        UserError: If the cohort was declared with another size, or the directory can't hold a ledger.
+    """
+    request = plan.request
+    cohort = None if plan.resumed is not None or request.cohort_size is None else request.cohort
+    named = f"--log_root {request.log_root}" if plan.resumed is None else str(plan.run_dir)
+
+    def make() -> None:
+        make_folder(plan.run_dir, named)
+        require_storage(plan.run_dir, named)
+
+    group.agree(require_file_size)
+    group.first(lambda: cohort and declare_cohort(request.log_root, cohort, request.cohort_size or 0))
+    group.agree(make)
 
 
 def _carry_out(
@@ -162,7 +184,7 @@ def _errors_of_beginning(plan: TrainPlan) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise UserError(f"run {plan.run_id} is being resumed already: {error.filename} exists") from error
+        raise UserError(f"run {plan.declared.run_id} is being resumed already: {error.filename} exists") from error
     except OSError as error:
         raise UserError(f"the run cannot start in {plan.run_dir}: {error}") from error
 
@@ -189,7 +211,7 @@ def _begin(
         The writer of the attempt's rows.
     """
     rank, attempt, resumed = plan.world.rank, plan.attempt, plan.resumed
-    waits = plan.timing == "synchronized" and plan.device != "cpu"
+    waits = plan.declared.timing == "synchronized" and plan.device != "cpu"
     base = Phase.STARTUP if resumed is None else Phase.RESTART
     synchronize = CudaTimer(plan.device).synchronize if waits else None
     clock = PhaseClock(started_ns, base=base, synchronize=synchronize, suspended_ns=link.suspensions.suspended_ns)
@@ -202,7 +224,7 @@ def _begin(
             RunWriter(
                 journal.append,
                 clock,
-                run_id=plan.run_id,
+                run_id=plan.declared.run_id,
                 directory=group.folder(plan.run_dir),
                 device=plan.device,
                 attempt=attempt,
@@ -215,11 +237,10 @@ def _begin(
         )
 
     def declare() -> None:
-        declared = declaration(plan) if resumed is None else None
         with _errors_of_beginning(plan):
             open_journal()
-            if declared is not None:
-                writers[0].declare(declared)
+            if resumed is None:
+                writers[0].declare(plan.declared)
             note_run(os.environ, plan.run_dir)
 
     group.first(declare)  # other ranks write nothing before the run is declared, or another process resumes it
@@ -228,7 +249,7 @@ def _begin(
     (writer,) = writers
     supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
     try:
-        link.begin([supervision], [plan.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
+        link.begin([supervision], [plan.declared.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
     except OSError as error:  # the supervisor cannot write the end
         writer.start(plan.env_cfg.seed, read_job(os.environ))
         writer.append(writer.end(status_of(error), error, lambda: None))
@@ -253,10 +274,12 @@ def _train_and_judge(
     """
     clock = writer.clock
     with FirstErrorStack() as stack:
-        env = stack.enter_context(environment(plan.request.task, plan.slots_cfg, spread=not plan.held_out_slots))
+        env = stack.enter_context(
+            environment(plan.request.task, plan.slots_cfg, spread=not plan.declared.held_out_slots)
+        )
         stack.callback(clock.unwind, Phase.SHUTDOWN)  # after the training, the simulation closes
         stack.enter_context(recorded_physics(env))
-        slots = stack.enter_context(_held_out_slots(plan, env, writer)) if plan.held_out_slots else None
+        slots = stack.enter_context(_held_out_slots(plan, env, writer)) if plan.declared.held_out_slots else None
         view = None if slots is None else TrainingView(env, slots)
         record = functools.partial(record_checkpoint, plan, writer)
         trainer = plan.adapter.trainer(env if view is None else view, plan.agent_cfg, writer.directory, clock, record)
@@ -268,7 +291,7 @@ def _train_and_judge(
 
         def load(saved: CheckpointSaved) -> Policy:
             path = group.file(plan.run_dir / saved.path)
-            require_recorded_hash(path, saved, plan.run_id)
+            require_recorded_hash(path, saved, plan.declared.run_id)
             return plan.adapter.load_policy(path, env, plan.agent_cfg)
 
         judge = None
@@ -281,7 +304,7 @@ def _train_and_judge(
         show_reasons(keeper.begin(), console)
         endings = EpisodeEndings(env, plan.env_cfg.scene.num_envs)
         watch = _health_watch(plan, writer, trainer, endings.time_outs, env.unwrapped.max_episode_length, console)
-        if plan.timing == "events":
+        if plan.declared.timing == "events":
             clock.follow(CudaTimer(plan.device))
         with endings.counting():
             loop = loop_type(plan, group, attempt, writer, watch, trainer, judge, keeper, endings.take, console)

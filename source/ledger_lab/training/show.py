@@ -13,7 +13,6 @@ from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.checks import Prospects
-from ledger_lab.panels.physics import physics_name
 from ledger_lab.reports.terminal.console import Terminal, tell_error
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.recipes.settings import read_setting
@@ -53,12 +52,11 @@ def describe_batch(plan: TrainPlan) -> str:
 def show_settings(plan: TrainPlan, console: Console) -> None:
     """Print the settings of a training."""
     processes = f"{plan.world.size} processes × " if plan.world.size > 1 else ""
-    resumed = plan.resumed
+    declared, resumed = plan.declared, plan.resumed
     again = "" if resumed is None else f" · attempt {plan.attempt}, from iteration {resumed.state.iteration}"
     console.print(
-        f"run {plan.run_id}{again} · {plan.request.task} · {plan.adapter.library} · {processes}"
-        f"{plan.env_cfg.scene.num_envs} environments · {physics_name(plan.env_cfg)} on {plan.device} · "
-        f"seed {plan.seed}",
+        f"run {declared.run_id}{again} · {declared.task} · {declared.rl_library} · {processes}{declared.num_envs} "
+        f"environments · {declared.physics} on {declared.device} · seed {declared.seed}",
         describe_batch(plan),
         *_defaults_for_gpu(plan),
         plan.run_dir,
@@ -119,17 +117,17 @@ def _prospects(plan: TrainPlan) -> list[Text]:
 
     If the run of the checkpoint has spent a part of the error budget, the first line says so.
     """
-    if not plan.held_out_slots:
+    if not plan.declared.held_out_slots:
         return []
-    lines = []
-    if plan.beginning is not None and plan.error_budget < ERROR_BUDGET:
+    lines, budget = [], plan.declared.error_budget
+    if plan.beginning is not None and budget < ERROR_BUDGET:
         lines.append(
             Text(
-                f"error budget: {percent(plan.error_budget, 2)}; the rest of {percent(ERROR_BUDGET, 0)} was spent by "
+                f"error budget: {percent(budget, 2)}; the rest of {percent(ERROR_BUDGET, 0)} was spent by "
                 f"run {plan.beginning.began_from['run_id']} or before it"
             )
         )
-    prospects = Prospects.of(plan.panel.target_success, len(plan.panel.episodes), plan.error_budget)
+    prospects = Prospects.of(plan.panel.target_success, len(plan.panel.episodes), budget)
     warning = prospects.warning
     return [*lines, Text(str(prospects)), *([] if warning is None else [Text(warning, style="yellow")])]
 

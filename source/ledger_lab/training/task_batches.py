@@ -114,7 +114,7 @@ def tell_task_batches(argv: Sequence[str]) -> int:
 def _batch_of(arguments: Sequence[str]) -> TaskBatch:
     """Return the batch of a training."""
     from ledger_lab.training.batch import own_batch, plan_batch
-    from ledger_lab.training.chosen_agent import with_agent
+    from ledger_lab.training.plan import with_agent
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.runners import load_adapter
     from ledger_lab.training.runners.command_line import parse
@@ -135,7 +135,7 @@ def _batch_of(arguments: Sequence[str]) -> TaskBatch:
 
 def _simulation_of(arguments: Sequence[str]) -> str:
     """Return the hash of the simulation that a training scores its policies in."""
-    from ledger_lab.training.chosen_agent import with_agent
+    from ledger_lab.training.plan import with_agent
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.runners.command_line import parse
     from ledger_lab.training.runners.configs import resolve_configs

@@ -46,8 +46,8 @@ def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Pa
     arguments = ["--rl_library", made_up, "--device", "cpu", "--seed", "7", "--max_iterations", "9"]
     arguments += ["--scale_lr", "sqrt", "--num_envs", "512", "--log_root", str(tmp_path)]
     plan = plan_training(parse(TrainRequest, arguments))
-    assert (plan.adapter.library, plan.seed, plan.batch.max_iterations) == (made_up, 7, 9)
-    assert plan.overrides == ["physics=newton_mujoco", "agent.learner.rate=0.002828"]
+    assert (plan.adapter.library, plan.declared.seed, plan.batch.max_iterations) == (made_up, 7, 9)
+    assert plan.declared.overrides == ["physics=newton_mujoco", "agent.learner.rate=0.002828"]
     assert plan.run_dir.parent == tmp_path / made_up / CARTPOLE.experiment_name
     for wrong, complaint in (
         ("agent.network.activation=relu", r"agent.network.activation 'relu': "),

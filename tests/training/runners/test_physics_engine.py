@@ -55,15 +55,14 @@ def test_all_tasks_of_the_pack_have_the_default_on_a_cpu_and_no_others(tasks: li
 
 
 def test_a_new_run_declares_its_engine_and_a_resumed_run_keeps_its_own(tmp_path: Path) -> None:
-    from ledger_lab.training.declaration import declaration
     from ledger_lab.training.plan import plan_training
 
-    new = declaration(plan_training(TrainRequest(device="cpu", log_root=tmp_path)))
+    new = plan_training(TrainRequest(device="cpu", log_root=tmp_path)).declared
     assert (new.physics, new.overrides) == ("newton/mujoco", [NATIVE])
     for overrides, physics in (((), "newton/mjwarp"), ((NATIVE,), "newton/mujoco")):
         request = TrainRequest(device="cpu", log_root=tmp_path, overrides=overrides)
         old = replace(new, overrides=list(overrides), request=request.to_data())
-        again = declaration(plan_training(request, resumed=resumption(tmp_path, old.run_id, request, new)))
+        again = plan_training(request, resumed=resumption(tmp_path, old.run_id, request, new)).declared
         assert (again.physics, again.overrides) == (physics, list(overrides))
 
 

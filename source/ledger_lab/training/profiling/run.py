@@ -26,12 +26,10 @@ from ledger_lab.ledger.meters import PhaseClock, hardware_facts
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
 from ledger_lab.ledger.meters.probes import Probes
 from ledger_lab.ledger.redaction import redact_files
-from ledger_lab.panels.physics import physics_name
 from ledger_lab.panels.slots import in_batches, rows_of
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.training.declaration import make_run_dir
 from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.profiling.nsys import find_nsys, run_under_nsys
@@ -41,6 +39,7 @@ from ledger_lab.training.profiling.stages import CHECKPOINT, Schedule, Stages
 from ledger_lab.training.profiling.table import component_table, components, largest
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.run import make_run_dir
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.cpu_graphs import recorded_physics
 from ledger_lab.training.runners.parts import environment_parts
@@ -77,14 +76,14 @@ def profile_run(argv: Sequence[str]) -> int:
         plan = _plan(request, schedule)
         make_run_dir(plan)
         if nsys is None:
-            terminal.keep_log(plan.run_dir / f"console_{plan.run_id}.log")
+            terminal.keep_log(plan.run_dir / f"console_{plan.declared.run_id}.log")
             _carry_out(plan, schedule, request, terminal.console)
             return 0
     finally:
         terminal.restore()
         redact_files([terminal.log] if terminal.log else [])
     own = [argument for argument in argv if argument != "--nsys"]
-    report = plan.run_dir / f"nsys_{plan.run_id}"
+    report = plan.run_dir / f"nsys_{plan.declared.run_id}"
     return run_under_nsys(nsys, [*own, "--into", str(plan.run_dir)], report, on_gpu=plan.device != "cpu")
 
 
@@ -102,7 +101,8 @@ def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
     if request.into is None:
         return plan
     plan.env_cfg.log_dir = str(request.into)
-    return replace(plan, run_dir=request.into, run_id=request.into.name.rpartition("_")[2])
+    run_id = request.into.name.rpartition("_")[2]
+    return replace(plan, run_dir=request.into, declared=replace(plan.declared, run_id=run_id))
 
 
 def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, console: Console) -> None:
@@ -113,9 +113,10 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
     ranges = Ranges(nvtx=request.into is not None)
     if request.trace or request.into:
         clock.announce(ranges.opened, ranges.closed)
+    declared = plan.declared
     console.print(
-        f"profile {plan.run_id} · {plan.request.task} · {plan.adapter.library} · {plan.env_cfg.scene.num_envs} "
-        f"environments · {physics_name(plan.env_cfg)} on {plan.device} · seed {plan.seed}",
+        f"profile {declared.run_id} · {declared.task} · {declared.rl_library} · {declared.num_envs} environments · "
+        f"{declared.physics} on {declared.device} · seed {declared.seed}",
         plan.run_dir,
         "starting the simulation …",
         sep="\n",
@@ -130,7 +131,9 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
         stack.enter_context(recorded_physics(env))
         with Progress(console, "profiling", schedule.total) as progress:
             stages = Stages(schedule, probes, ranges, synchronize, progress.advance)
-            writer = RunWriter(journal.append, clock, run_id=plan.run_id, directory=scratch, device=plan.device)
+            writer = RunWriter(
+                journal.append, clock, run_id=plan.declared.run_id, directory=scratch, device=plan.device
+            )
             record = functools.partial(record_checkpoint, plan, writer)  # saving includes the work of a training
             trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, record)
             trainer.compute_in(plan.threads)
@@ -205,10 +208,10 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
         soft_wrap=True,
     )
     findings: dict[str, Any] = {
-        "run_id": plan.run_id,
+        "run_id": plan.declared.run_id,
         "task": plan.request.task,
         "rl_library": plan.adapter.library,
-        "physics": physics_name(plan.env_cfg),
+        "physics": plan.declared.physics,
         "device": plan.device,
         "num_envs": plan.env_cfg.scene.num_envs,
         "batch": asdict(plan.batch),
@@ -218,7 +221,7 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
         "probed_iteration_us": [each / 1e3 for each in stages.probed_ns],
         "components": [asdict(each) for each in found],
     }
-    files = [plan.run_dir / f"profile_{plan.run_id}.json"]
+    files = [plan.run_dir / f"profile_{plan.declared.run_id}.json"]
     for path in [*files, *([request.json] if request.json else [])]:
         try:
             write_findings(path, **findings)
@@ -231,12 +234,12 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
 
 def _write_trace(plan: TrainPlan, profiler: torch.profiler.profile, console: Console) -> list[Path]:
     """Write the trace of torch's profiler, and print the slowest operators."""
-    trace = plan.run_dir / f"trace_{plan.run_id}.json.gz"
+    trace = plan.run_dir / f"trace_{plan.declared.run_id}.json.gz"
     with whole_file(trace) as unfinished:
         profiler.export_chrome_trace(str(unfinished))
     order = "self_cpu_time_total" if plan.device == "cpu" else "self_device_time_total"
     table = profiler.key_averages().table(sort_by=order, row_limit=_TOP_OPERATORS, max_name_column_width=50)
-    operators = plan.run_dir / f"operators_{plan.run_id}.txt"
+    operators = plan.run_dir / f"operators_{plan.declared.run_id}.txt"
     with whole_file(operators) as unfinished:
         unfinished.write_text(table + "\n", encoding="utf-8")
     console.print(*table.splitlines(), sep="\n", soft_wrap=True)
