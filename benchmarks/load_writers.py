@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -191,15 +191,12 @@ def _train(root: Path, writer: int, ending: Status, deadline: Deadline, period_s
             saved = _save(run, iteration, chance)
             checkpoints += 1
             tell(Told.CHECKPOINT, checkpoints)
-            run.screen(saved, _PANEL, _outcomes(_PANEL, is_last))
-            tell(Told.SCORE, checkpoints)
+            succeeds = is_last and ending is Status.TARGET_REACHED
+            scores = run.judge(saved, lambda seeds: _outcomes(seeds, succeeds))  # noqa: B023 - called at once
+            tell(Told.SCORE, checkpoints + len(scores) - 1)
             if is_last:
                 break
-        if ending is Status.TARGET_REACHED:
-            fresh = run.fresh(saved, 256)
-            run.confirm(saved, fresh, _outcomes(fresh, True))
-            tell(Told.SCORE, checkpoints + 1)
-        elif ending is Status.CRASHED:
+        if ending is Status.CRASHED:
             raise _PlannedError("as planned")
         elif ending is Status.PREEMPTED:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -212,17 +209,17 @@ def _save(run: RecordedRun, iteration: int, chance: random.Random) -> Checkpoint
     return run.checkpoint(run.directory / f"model_{iteration}.pt")
 
 
-def _outcomes(panel: RecordedPanel, successful: bool) -> Outcomes:
-    """Return the outcomes of a panel's episodes: all succeed, or every second one."""
-    episodes = len(panel.seeds)
+def _outcomes(seeds: Sequence[int], successful: bool) -> Outcomes:
+    """Return the outcomes of episodes: all succeed, or every second one."""
+    episodes = len(seeds)
     won = [successful or index % 2 == 0 for index in range(episodes)]
     return Outcomes(
         cell=["nominal"] * episodes,
-        seed=list(panel.seeds),
+        seed=list(seeds),
         success=won,
         success_any=won,
         steps=[300 if each else 20 for each in won],
         episode_return=[1.0 if each else 0.0 for each in won],
         ended_by=["horizon" if each else "fell" for each in won],
-        fingerprint=[f"{seed:016x}" for seed in panel.seeds],
+        fingerprint=[f"{seed:016x}" for seed in seeds],
     )

@@ -11,7 +11,7 @@
                 loss = update(batch)
             run.iteration(iteration, env_steps=iteration * 8 * 128, figures={"value_loss": loss})
             saved = run.checkpoint(save(run.directory / f"{iteration}.pt"))
-            run.judge(saved, score)
+            run.judge(saved, take)
             if run.target_reached:
                 break
 
@@ -24,17 +24,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledger_lab.training.recording.declare import record_run
-    from ledger_lab.training.recording.panel import RecordedPanel
-    from ledger_lab.training.recording.run import RecordedRun
+    from ledger_lab.training.recording.run import RecordedPanel, RecordedRun, record_run
 
 __all__ = ["RecordedPanel", "RecordedRun", "record_run"]
-
-_MODULES = {"RecordedPanel": "panel", "RecordedRun": "run", "record_run": "declare"}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - see the names above
     """Import a name when it is asked for: the verdict needs NumPy, and a supervisor does not."""
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.run"), name)

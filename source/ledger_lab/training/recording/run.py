@@ -1,24 +1,231 @@
-"""A recorded run: writes its rows, and exactly one final status."""
+"""Runs of other frameworks: their panel, their declaration, their rows, and exactly one final status."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import hashlib
 import operator
 import os
+import re
+import secrets
 import signal
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import FIGURES, CheckpointSaved, Journal, Outcomes, PanelResult, RunDeclared, Status, endings
-from ledger_lab.ledger.meters import Phase, PhaseClock
-from ledger_lab.panels import VerdictRule
+from ledger_lab.ledger import (
+    FIGURES,
+    CheckpointSaved,
+    Journal,
+    Outcomes,
+    PanelResult,
+    RunDeclared,
+    Status,
+    declare_cohort,
+    endings,
+    require_cohort_name,
+)
+from ledger_lab.ledger.costs import load_price_book, resolve_price
+from ledger_lab.ledger.encoding import canonical_json
+from ledger_lab.ledger.meters import (
+    Phase,
+    PhaseClock,
+    git_facts,
+    hardware_facts,
+    package_versions,
+    python_started_ns,
+)
+from ledger_lab.ledger.storage import require_file_size, require_storage
+from ledger_lab.names import require_folder_name
+from ledger_lab.panels import RULE_VERSION, PanelIdentity, VerdictRule
 from ledger_lab.panels.verdict import NextPanel, Verdict
-from ledger_lab.training.recording.panel import RecordedPanel
 from ledger_lab.training.recording.writer import RunWriter, require_outcomes
+
+type Exactness = Literal["bitwise", "statistical"]
+"""Whether a repetition with the same policy gives the same episodes bit for bit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedPanel:
+    """A panel that a trainer of another framework scores: its seeds, and everything else that outcomes depend on."""
+
+    name: str
+    seeds: Sequence[int]
+    """One per episode."""
+    definition: Mapping[str, Any]
+    """Everything else that outcomes depend on, as plain JSON values: the environment and its version, the horizon, the
+    success criterion, packages. Scores are compared only if all of it is equal."""
+
+    def __post_init__(self) -> None:
+        """Refuse repeated seeds, and a definition that can't be hashed.
+
+        Raises:
+            ValueError: If there is no seed, a seed occurs twice, or the definition holds a number that is not finite.
+            TypeError: If the definition holds something that is not a JSON value.
+        """
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("a panel needs seeds, each of them once")
+        canonical_json(self.fields)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Fields that the id is the hash of."""
+        return {**self.definition, "seeds": list(self.seeds)}
+
+    @property
+    def id(self) -> str:
+        """Identity of the panel, a hash."""
+        return PanelIdentity(self.fields).id
+
+    def with_fresh_seeds(self, episodes: int, used: Set[int] = frozenset()) -> RecordedPanel:
+        """Return the same panel with unseen seeds, drawn from the system's randomness.
+
+        Args:
+            episodes: Number of seeds, at least 1.
+            used: Seeds that must not occur, besides those of this panel.
+
+        Raises:
+            ValueError: If ``episodes`` is less than 1.
+        """
+        taken, seeds = {*self.seeds, *used}, set[int]()
+        while len(seeds) < episodes:
+            seed = secrets.randbelow(2**31)
+            if seed not in taken:
+                seeds.add(seed)
+        return dataclasses.replace(self, seeds=sorted(seeds), definition={**self.definition, "fresh_seeds": True})
+
+
+def record_run(
+    *,
+    task: str,
+    library: str,
+    panel: RecordedPanel,
+    target_success: float,
+    seed: int,
+    device: str,
+    num_envs: int,
+    horizon: int,
+    max_iterations: int,
+    epochs: int = 1,
+    minibatches: int = 1,
+    physics: str = "unknown",
+    experiment: str | None = None,
+    cohort: str | None = None,
+    cohort_size: int | None = None,
+    instance: str | None = None,
+    usd_per_hour: float | None = None,
+    prices: Path | None = None,
+    packages: Sequence[str] = (),
+    config: Mapping[str, Any] | None = None,
+    peak_gpu_memory_bytes: Callable[[], int | None] = lambda: None,
+    log_root: Path = Path("logs"),
+    since_process_start: bool = True,
+) -> RecordedRun:
+    """Declare a run of one process, and return the context manager that records it.
+
+    Args:
+        task: Name of the task.
+        library: Name of the learning framework; also names a folder.
+        panel: The panel of held-out episodes that policies are screened on.
+        target_success: Success rate to prove, in (0, 1].
+        seed: Training seed.
+        device: Device to train on.
+        num_envs: Environments in parallel.
+        horizon: Environment steps per iteration and environment.
+        max_iterations: Largest number of iterations.
+        epochs: Passes over each batch.
+        minibatches: Minibatches per pass.
+        physics: Physics engine.
+        experiment: Name of a folder; made from the task's name by default.
+        cohort: Name of the cohort that the run is reported with.
+        cohort_size: Number of runs that the cohort will have, so that a missing run shows.
+        instance: Entry of the price book; ``local`` by default.
+        usd_per_hour: Price to use in place of the entry's own [USD/h].
+        prices: Price file whose entries take precedence over ``config/prices.toml``.
+        packages: Distributions whose versions are recorded, besides LedgerLab's own list.
+        config: Hyperparameters, as plain JSON values; their hash is recorded.
+        peak_gpu_memory_bytes: Called at the end; returns the peak if an accelerator was used.
+        log_root: Root of the ledger.
+        since_process_start: Whether the time since Python started counts as the run's start-up. Pass ``False`` if the
+            program did something else before, such as another run.
+
+    Raises:
+        UserError: If a name can't name a folder, the price is unknown, the panel has too few episodes to prove the
+            target, the cohort was declared with another size, or the directory can't hold a ledger.
+    """
+    started_ns = python_started_ns() if since_process_start else time.perf_counter_ns()
+    experiment = experiment or re.sub(r"[^\w.+-]+", "_", task).lower()
+    require_folder_name("library", library)
+    require_folder_name("experiment", experiment)
+    try:
+        rule = VerdictRule(target_success)
+    except ValueError as error:
+        raise UserError(f"target_success {target_success}: must be above 0 and at most 1") from error
+    if not rule.is_decidable(len(panel.seeds)):
+        raise UserError(
+            f"panel {panel.name}: {len(panel.seeds)} episodes are too few to prove a success of {target_success:g}: "
+            "give it more seeds, or a lower target"
+        )
+    if cohort is not None:
+        require_cohort_name(cohort)
+    elif cohort_size is not None:
+        raise UserError(f"cohort_size {cohort_size}: name the cohort")
+    price = resolve_price(instance, usd_per_hour, load_price_book(prices), today=datetime.date.today())
+    if cohort is not None and cohort_size is not None:
+        declare_cohort(log_root, cohort, cohort_size)
+    program = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path()
+    run_id = secrets.token_hex(8)
+    declared = RunDeclared(
+        run_id=run_id,
+        cohort=cohort,
+        task=task,
+        rl_library=library,
+        experiment=experiment,
+        overrides=[],
+        seed=seed,
+        device=device,
+        num_envs=num_envs,
+        world_size=1,
+        machines=1,
+        max_iterations=max_iterations,
+        horizon=horizon,
+        epochs=epochs,
+        minibatches=minibatches,
+        panel=panel.name,
+        panel_id=panel.id,
+        panel_fields=panel.fields,
+        target_success=target_success,
+        held_out_slots=0,
+        eval_every=None,
+        stop_at_target=True,
+        error_budget=rule.error_budget,
+        verdict_rule=RULE_VERSION,
+        stop_on=[],
+        physics=physics,
+        timing="host",
+        price=price.to_dict(),
+        config_sha256={} if config is None else {"agent": hashlib.sha256(canonical_json(dict(config))).hexdigest()},
+        versions={**package_versions(), **package_versions(tuple(packages))},
+        git=git_facts(program.resolve().parent if program.is_file() else Path.cwd()),
+        hardware={**hardware_facts(), "accelerator": None},
+        command=list(sys.argv),
+    )
+    require_file_size()
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    directory = log_root / library / experiment / f"{stamp}_{run_id}"
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"cannot write to log_root {log_root}: {error.strerror}") from error
+    require_storage(directory, f"log_root {log_root}")
+    return RecordedRun(declared, panel, directory.resolve(), rule, PhaseClock(started_ns), peak_gpu_memory_bytes)
 
 
 class Terminated(endings.Terminated, SystemExit):
@@ -118,10 +325,10 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             phase: One of :class:`~ledger_lab.ledger.meters.Phase`, or its name.
 
         Raises:
-            UserError: If there is no such phase.
+            ValueError: If there is no such phase.
         """
         self._begin()
-        return self._clock.window(_phase(phase))
+        return self._clock.window(Phase(phase))
 
     def instrument(self, owner: object, method: str, phase: Phase | str) -> None:
         """Count the time of one object's method for a phase from now on, where a ``with`` block is not possible.
@@ -132,11 +339,11 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             phase: As for :meth:`phase`.
 
         Raises:
-            UserError: If there is no such phase.
+            ValueError: If there is no such phase.
             AttributeError: If there is no such method.
         """
         self._begin()
-        self._clock.instrument(owner, method, _phase(phase))
+        self._clock.instrument(owner, method, Phase(phase))
 
     def iteration(self, iteration: int, *, env_steps: int, figures: Mapping[str, float] | None = None) -> None:
         """Record the end of an iteration, and its time per phase. This is also the run's heartbeat.
@@ -147,20 +354,15 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             figures: Figures of the training, by the names of :data:`ledger_lab.ledger.FIGURES`.
 
         Raises:
-            UserError: If a figure has another name, or a number is of another kind. Nothing is recorded then.
+            UserError: If a figure has another name. Nothing is recorded then.
         """
-        counts = {name: _count(name, value) for name, value in (("iteration", iteration), ("env_steps", env_steps))}
-        numbers: dict[str, float] = {}
-        for name, value in (figures or {}).items():
-            if name not in FIGURES:
-                raise UserError(f"unknown figure {name!r}; {nearest(name, FIGURES)}")
-            try:
-                numbers[name] = float(value)
-            except (TypeError, ValueError) as error:
-                raise UserError(f"figure {name} {value!r}: must be a number") from error
+        counts = operator.index(iteration), operator.index(env_steps)
+        numbers = {name: float(value) for name, value in (figures or {}).items()}
+        for name in numbers.keys() - set(FIGURES):
+            raise UserError(f"unknown figure {name!r}; {nearest(name, FIGURES)}")
         self._begin()
         writer = self._open()
-        writer.iteration, writer.env_steps = counts["iteration"], counts["env_steps"]
+        writer.iteration, writer.env_steps = counts
         writer.beat(numbers)
 
     def checkpoint(self, path: str | Path) -> CheckpointSaved:
@@ -170,7 +372,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             path: Its file, inside :attr:`directory`.
 
         Returns:
-            The row, to pass to :meth:`screen` and :meth:`confirm`.
+            The row, to pass to :meth:`judge`.
 
         Raises:
             UserError: If the file doesn't exist, lies outside the directory, or held another policy before.
@@ -186,145 +388,53 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         saved: CheckpointSaved,
         take: Callable[[Sequence[int]], Outcomes],
         episodes: int | None = None,
-        exactness: Literal["bitwise", "statistical"] = "statistical",
+        exactness: Exactness = "statistical",
     ) -> list[PanelResult]:
         """Screen a checkpoint, and confirm it on fresh seeds if it passes. A near miss is extended.
 
         All of it counts for the phase ``evaluate``. Afterwards, :attr:`target_reached` says whether to go on training.
+        The number of successes that a confirmation needs depends on the results of all confirmations, so that the
+        probability of a wrong claim stays within the run's error budget, however many panels there are and however
+        large they are.
 
         Args:
-            saved: The checkpoint.
+            saved: The checkpoint, as :meth:`checkpoint` returned it.
             take: Plays one episode for each of some seeds, and returns their outcomes.
             episodes: Episodes of each panel of the confirmation; as many as the run's panel has by default.
-            exactness: As for :meth:`screen`.
+            exactness: Whether a repetition with the same policy gives the same episodes bit for bit.
 
         Returns:
             The rows: the screening, then each panel of the confirmation.
 
         Raises:
-            UserError: If the outcomes are not those of the seeds.
+            UserError: If the run did not record the checkpoint, the outcomes are not those of the seeds, or fresh seeds
+                were drawn for another checkpoint and ``take`` failed. Otherwise, a panel could be selected by its
+                outcomes.
         """
-        panel = self._panel
+        if (saved.path, saved.sha256) not in self._saved:
+            raise UserError(
+                f"checkpoint {saved.path}: run {self.run_id} did not record it: score a checkpoint that its own "
+                "checkpoint() returned"
+            )
+        if self._drawn is not None and self._drawn[0] != saved.sha256:
+            raise UserError(
+                f"checkpoint {saved.path}: fresh seeds were drawn for checkpoint {self._drawn[0][:12]}…, and their "
+                "outcomes are not recorded: judge that checkpoint again first"
+            )
+        count = len(self._panel.seeds) if episodes is None else episodes
         with self.phase(Phase.EVALUATE):
-            results = [self.screen(saved, panel, take(panel.seeds), exactness)]
-            confirms = results[0].passes
-            while confirms:
-                fresh = self.fresh(saved, len(panel.seeds) if episodes is None else episodes)
-                results.append(self.confirm(saved, fresh, take(fresh.seeds), exactness))
-                confirms = self.extends(saved)
+            screening = self._verdict.screening(len(self._panel.seeds))
+            results = [self._score(saved, self._panel, take(self._panel.seeds), screening, exactness)]
+            while (what := self._verdict.after(results[-1], count)) is not None:
+                if self._drawn is None:
+                    fresh = self._panel.with_fresh_seeds(count, self._seen)
+                    self._seen.update(fresh.seeds)
+                    self._drawn = (saved.sha256, fresh)
+                fresh = self._drawn[1]
+                if len(fresh.seeds) != count:
+                    what = self._verdict.confirmation(saved.sha256, len(fresh.seeds))
+                results.append(self._score(saved, fresh, take(fresh.seeds), what, exactness))
         return results
-
-    def screen(
-        self,
-        saved: CheckpointSaved,
-        panel: RecordedPanel,
-        outcomes: Outcomes,
-        exactness: Literal["bitwise", "statistical"] = "statistical",
-    ) -> PanelResult:
-        """Record a checkpoint's score on the run's panel. A checkpoint that passes must still be confirmed.
-
-        Args:
-            saved: The checkpoint.
-            panel: The run's panel.
-            outcomes: Outcomes of its episodes.
-            exactness: Whether a repetition with the same policy gives the same episodes bit for bit.
-
-        Returns:
-            The row; its ``passes`` says whether the checkpoint is worth a confirmation.
-
-        Raises:
-            UserError: If the run declared another panel, or the outcomes are not those of its seeds.
-        """
-        if panel.id != self._declared.panel_id:
-            raise UserError(f"panel {panel.name}: the run declared another panel: score on that panel")
-        return self._score(saved, panel, outcomes, self._verdict.screening(outcomes.episodes), exactness)
-
-    def extends(self, saved: CheckpointSaved) -> bool:
-        """Tell whether a confirmation of this checkpoint may be extended: whether it ended with a near miss.
-
-        Args:
-            saved: The checkpoint.
-        """
-        return self._verdict.extends(saved.sha256)
-
-    def fresh(self, saved: CheckpointSaved, episodes: int) -> RecordedPanel:
-        """Draw the next panel of a checkpoint's confirmation: the run's panel with unseen seeds.
-
-        Before the next panel is drawn, the outcomes of this one must be recorded. So no panel, part of a panel or
-        checkpoint can be selected by its outcomes. The error budget covers choices that are made before the outcomes
-        are known, such as the number of episodes. It does not cover later choices.
-
-        Args:
-            saved: The checkpoint that will be scored.
-            episodes: Number of episodes, at least 1.
-
-        Returns:
-            The panel. If its outcomes are not recorded yet, the same request returns the same panel again, for example
-            after an error while it was scored.
-
-        Raises:
-            UserError: If there are no episodes, or the outcomes of another panel are not recorded yet.
-        """
-        if episodes < 1:
-            raise UserError(f"{episodes} episodes: a confirmation needs at least 1")
-        if self._drawn is None:
-            panel = self._panel.with_fresh_seeds(episodes, self._seen)
-            self._seen.update(panel.seeds)
-            self._drawn = (saved.sha256, panel)
-        sha256, panel = self._drawn
-        if (sha256, len(panel.seeds)) != (saved.sha256, episodes):
-            raise UserError(
-                f"panel {panel.name}: {len(panel.seeds)} fresh seeds were drawn for checkpoint {sha256[:12]}…, and "
-                "their outcomes are not recorded: score that checkpoint on them, and record all of them with confirm"
-            )
-        return panel
-
-    def confirm(
-        self,
-        saved: CheckpointSaved,
-        panel: RecordedPanel,
-        outcomes: Outcomes,
-        exactness: Literal["bitwise", "statistical"] = "statistical",
-    ) -> PanelResult:
-        """Record a checkpoint's score on fresh seeds. Only a confirmation can prove that the target is reached.
-
-        If the last confirmation was a near miss of the same checkpoint (:meth:`extends`), this score extends it: the
-        successes of its earlier panels count. Otherwise a new confirmation begins. The number of successes needed
-        depends on the results of all confirmations, so that the probability of a wrong claim stays within the run's
-        error budget, however many panels there are and however large they are.
-
-        Args:
-            saved: A checkpoint that was screened.
-            panel: The panel that :meth:`fresh` drew for it.
-            outcomes: Outcomes of its episodes.
-            exactness: As for :meth:`screen`.
-
-        Returns:
-            The row; its ``passes`` says whether the target is reached.
-
-        Raises:
-            UserError: If the panel was not drawn for this checkpoint, is recorded already, or the outcomes are those of
-                other seeds.
-            OSError: If the row cannot be written yet. The confirmation counts all the same, and the next row that is
-                written writes this one first.
-        """
-        if self._drawn != (saved.sha256, panel):
-            raise UserError(
-                f"panel {panel.name}: a confirmation needs a panel that the run drew for this checkpoint, whole and "
-                "once: take it from RecordedRun.fresh"
-            )
-        require_outcomes(panel.name, panel.seeds, outcomes)
-        what = self._verdict.confirmation(saved.sha256, outcomes.episodes)
-        journal = self._journal
-        accepted = 0 if journal is None else journal.accepted
-        try:
-            return self._score(saved, panel, outcomes, what, exactness)
-        finally:  # also if the disk is full, or a signal comes: the journal writes what it accepted as soon as it can
-            if journal is not None and journal.accepted > accepted:
-                place = (what.confirmation, what.extension)
-                self._verdict.count(place, saved.sha256, outcomes.successes, outcomes.episodes)
-                self._drawn = None
-                self.target_reached = self.target_reached or self._verdict.proven
 
     def _score(
         self,
@@ -332,18 +442,15 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         panel: RecordedPanel,
         outcomes: Outcomes,
         what: NextPanel,
-        exactness: Literal["bitwise", "statistical"],
+        exactness: Exactness,
     ) -> PanelResult:
-        """Write the row of a score.
-
-        Raises:
-            UserError: If the run did not record the checkpoint, or the outcomes are those of other seeds.
-        """
-        if (saved.path, saved.sha256) not in self._saved:
-            raise UserError(
-                f"checkpoint {saved.path}: run {self.run_id} did not record it: score a checkpoint that its own "
-                "checkpoint() returned"
-            )
+        """Write the row of a score. A confirmation also counts if its row can't be written yet."""
+        require_outcomes(panel.name, panel.seeds, outcomes)
+        if what.purpose == "confirmation":
+            place = (what.confirmation, what.extension)
+            self._verdict.count(place, saved.sha256, outcomes.successes, outcomes.episodes)
+            self._drawn = None
+            self.target_reached = self.target_reached or self._verdict.proven
         return self._open().result(
             saved,
             outcomes,
@@ -374,32 +481,6 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         if error is None:
             return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
         return endings.status_of(error)
-
-
-def _count(name: str, value: int) -> int:
-    """Return a whole number of things as a plain one.
-
-    Raises:
-        UserError: If the value is not a whole number, or if it is negative.
-    """
-    try:
-        count = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise UserError(f"run.iteration: {name} {value!r}: must be a whole number of at least 0")
-    return count
-
-
-def _phase(phase: Phase | str) -> Phase:
-    """Return a phase by its name.
-
-    Raises:
-        UserError: If there is no such phase.
-    """
-    if phase not in set(Phase):
-        raise UserError(f"unknown phase {str(phase)!r}; {nearest(str(phase), map(str, Phase))}")
-    return Phase(phase)
 
 
 def _left_by_choice(error: BaseException) -> bool:
