@@ -33,7 +33,7 @@ BENCHMARKS = {
     "overlap": "speed of SAC and TD3 with gradient steps beside the simulation, compared with turns",
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
-    "recommend": "how often `report.py --recommend` chooses the best machine, and its intervals hold the true figures",
+    "recommend": "how often `report.py recommend` chooses the best machine, and its intervals hold the true figures",
     "regress": "what a user feels, compared with an older checkout: start-up, main job, speed, large reports",
     "replay": "size and speed of the replay memory, compared with SKRL's, and time to save it",
     "reward_hacking": "how often the health event of this name is reported, with and without a cause",

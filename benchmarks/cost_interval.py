@@ -107,7 +107,7 @@ class RatioCoverage:
     """Simulated pairs of cohorts with at least one success on a side."""
     covered: int
     covered_by_bootstrap: int
-    """The same for a bootstrap over runs, or over pairs of runs, which ``report.py --compare`` used before."""
+    """The same for a bootstrap over runs, or over pairs of runs, which ``report.py compare`` used before."""
     median_width: float
     """Median of upper ÷ lower end."""
 

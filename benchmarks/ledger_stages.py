@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-from ledger_lab.cli.report import newest_runs, summarize_selected
 from ledger_lab.ledger.assembly import assemble_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.directories import digest_directories
 from ledger_lab.ledger.listing import list_journals
 from ledger_lab.reports import render_report
+from ledger_lab.reports.selection import SHOWN_RUNS, summarize_selected
 from ledger_lab.reports.terminal.console import make_console
 
 STAGES = ("find", "read", "assemble", "summarize", "render")
@@ -53,7 +53,7 @@ def _measure(root: Path) -> dict[str, float]:
     with stage("assemble"):
         ledger = assemble_ledger(root, directories, listing.damage)
     with stage("summarize"):
-        summaries, cohorts = summarize_selected(ledger, newest_runs(ledger.runs))
+        summaries, cohorts = summarize_selected(ledger, ledger.runs[-SHOWN_RUNS:])
     with stage("render"), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = make_console(nowhere)
         console.print(render_report(summaries, cohorts, console.width))

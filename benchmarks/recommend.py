@@ -133,7 +133,7 @@ def bench_recommend(argv: Sequence[str]) -> int:
         prog="benchmarks recommend",
         description="Simulate ledgers of machines with 1, 2, 4 and 8 accelerators whose rates, samples and prices are "
         "known, with five runs on each machine, and in some scenarios none on one of them. Count how often "
-        "report.py --recommend chooses the truly fastest and cheapest machine, and how often its intervals hold the "
+        "report.py recommend chooses the truly fastest and cheapest machine, and how often its intervals hold the "
         "truth.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks recommend --ledgers 20",
     )

@@ -184,7 +184,7 @@ def examine(scenario: Scenario, trials: int, generator: Generator) -> Finding:
 
 
 def examine_confirmed(first: float, second: float, confirmations: int, generator: Generator) -> ConfirmedFinding:
-    """Compare two policies by their confirmations, as ``report.py --compare`` does.
+    """Compare two policies by their confirmations, as ``report.py compare`` does.
 
     Args:
         first: True success rate of the first policy.

@@ -30,7 +30,7 @@ def test_relative_links_point_to_files(page: Path) -> None:
 
 
 def test_every_script_has_a_reference_entry() -> None:
-    page = scripts_page(lambda path: f"usage: {path.name}")
+    page = scripts_page(lambda path, *view: f"usage: {path.name}")
     names = {path.name for path in (ROOT / "scripts").iterdir() if path.suffix == ".py"}
     assert names == set(re.findall(r"^## (.+)$", page, flags=re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""The figures of published rates and of recorded runs in ``docs/generated``, drawn as ``report.py --figures`` does.
+"""The figures of published rates and of recorded runs in ``docs/generated``, as ``report.py scaling`` draws them.
 
 ``python -m tools.figures FOLDER`` writes them as SVG files.
 """

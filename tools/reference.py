@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ledger_lab.cli.report import VIEWS
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.libraries import PPO, algorithms, dialects
@@ -99,33 +100,34 @@ def write_reference(folder: Path = GENERATED) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _help(script: Path) -> str:
-    """Return what a script prints for ``--help``."""
+def _help(script: Path, *view: str) -> str:
+    """Return what a script, or a view of the report, prints for ``--help``."""
     environ = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1"}
-    command = [sys.executable, str(script), "--help"]
+    command = [sys.executable, str(script), *view, "--help"]
     done = subprocess.run(
         command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True, timeout=HELP_LIMIT_S
     )
     return done.stdout[done.stdout.index("usage:") :].rstrip()
 
 
-def scripts_page(help_of: Callable[[Path], str] = _help) -> str:
+def scripts_page(help_of: Callable[..., str] = _help) -> str:
     """Return the page of all flags.
 
     Args:
-        help_of: Gives what a script prints for ``--help``.
+        help_of: Gives what a script, or a view of the report, prints for ``--help``.
     """
-    found = scripts()
+    found = [(path, *view) for path in scripts() for view in ([], *([each] for each in VIEWS if path.stem == "report"))]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        helps = list(pool.map(help_of, found))
+        helps = list(pool.map(lambda words: help_of(*words), found))
     parts = ["# Scripts and flags", "Call each script as `./isaaclab.sh -p scripts/NAME.py`."]
-    parts += [f"## {path.name}\n\n```text\n{text}\n```" for path, text in zip(found, helps, strict=True)]
+    for (path, *view), text in zip(found, helps, strict=True):
+        parts.append(f"{'###' if view else '##'} {' '.join([path.name, *view])}\n\n```text\n{text}\n```")
     return "\n\n".join(parts) + "\n"
 
 
 def _tables_page() -> str:
     """Return the page of the tables that SQL and exports see, and of the report's columns."""
-    parts = ["# Ledger tables", "`report.py --sql` and `export.py` see these tables. Any value may be missing."]
+    parts = ["# Ledger tables", "`report.py query` and `export.py` see these tables. Any value may be missing."]
     for table in TABLES.values():
         rows = ((f"`{each.name}`", str(each.type), each.meaning) for each in table.columns)
         parts += [f"## {table.name}", table.meaning, _table(("column", "type", "meaning"), rows)]

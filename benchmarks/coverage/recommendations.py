@@ -1,4 +1,4 @@
-"""Cases of ``report.py --recommend``: medians, costs, and the figures of the best of several machines."""
+"""Cases of ``report.py recommend``: medians, costs, and the figures of the best of several machines."""
 
 from __future__ import annotations
 

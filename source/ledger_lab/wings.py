@@ -11,6 +11,8 @@ from ledger_lab.errors import UserError
 
 PARTS = {
     "scaling of the page": "ledger_lab.studies.figures.scaling_page:scaling_part",
+    "scaling view": "ledger_lab.studies.commands.scaling:report_scaling",
+    "recommend view": "ledger_lab.studies.commands.recommend:report_recommendation",
     "known studies": "ledger_lab.studies.declared.watched:known_studies",
     "load study": "ledger_lab.studies.declared:load_study",
     "submission": "ledger_lab.clusters.submit:submit_single",

@@ -105,11 +105,11 @@ def pair(tmp_path: Path) -> Path:
 
 def test_comparisons_and_queries_show_control_characters(pair: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="do not measure the same thing"):
-        build_report(["--log_root", str(pair), "--compare", "aa", "bb"])
+        build_report(["compare", "aa", "bb", "--log_root", str(pair)])
     require_shown(capsys.readouterr().err, somewhere=False)
-    assert build_report(["--log_root", str(pair), "--compare", "aa", "cc"]) == 0
+    assert build_report(["compare", "aa", "cc", "--log_root", str(pair)]) == 0
     require_shown(capsys.readouterr().out, somewhere=False)
-    assert build_report(["--log_root", str(pair), "--sql", 'SELECT cohort, task AS "t\n\x1b[2J" FROM runs']) == 0
+    assert build_report(["query", 'SELECT cohort, task AS "t\n\x1b[2J" FROM runs', "--log_root", str(pair)]) == 0
     require_shown(capsys.readouterr().out)
     with pytest.raises(UserError) as refused:
         build_report(["--log_root", str(pair), f"no{CLEAR}run"])

@@ -1,4 +1,4 @@
-"""``report.py --html FILE --follow SECONDS``: what it writes, and what it survives."""
+"""``report.py page FILE --follow SECONDS``: what it writes, and what it survives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.cli.page import PageReader
-from ledger_lab.cli.report import ReportRequest
+from ledger_lab.cli.page import PageReader, PageRequest
 from ledger_lab.errors import UserError
 from tests.fakes.ledgers import write_run
 from tests.fakes.live import LiveTraining
@@ -26,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 @contextmanager
 def following(log_root: Path, file: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
     """Follow a ledger within a context."""
-    command = [sys.executable, str(ROOT / "scripts" / "report.py"), "--log_root", str(log_root), "--html", str(file)]
+    command = [sys.executable, str(ROOT / "scripts" / "report.py"), "page", str(file), "--log_root", str(log_root)]
     process = subprocess.Popen(
         [*command, "--follow", "1", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -52,15 +51,14 @@ def reader(root: Path, *runs: str) -> PageReader:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--follow", "15"], "--follow needs --html FILE"),
-        (["--html", "p.html", "--follow", "0.5"], "--follow 0.5: give at least 1 s"),
-        (["--html", "p.html", "--follow", "nan"], "--follow nan: give at least 1 s"),
-        (["--html", "p.html", "--follow", "inf"], "--follow inf: give at least 1 s"),
+        (["p.html", "--follow", "0.5"], "--follow 0.5: give at least 1 s"),
+        (["p.html", "--follow", "nan"], "--follow nan: give at least 1 s"),
+        (["p.html", "--follow", "inf"], "--follow inf: give at least 1 s"),
     ],
 )
 def test_flags_that_cannot_work_are_refused(arguments: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        ReportRequest.parse(arguments)
+        PageRequest.parse(arguments)
 
 
 def test_the_page_is_written_when_something_changes_and_ends_with_a_word(tmp_path: Path) -> None:
@@ -87,8 +85,8 @@ def test_the_page_is_written_when_something_changes_and_ends_with_a_word(tmp_pat
 def test_a_ledger_that_cannot_be_read_for_a_while_ends_no_follower(script: str, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     write_run(shared / "logs", "aa")
-    html = ["--html", str(tmp_path / "page.html")] if script == "report" else ["--json", "-"]
-    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), "--log_root", str(shared / "logs"), *html]
+    view = ["page", str(tmp_path / "page.html")] if script == "report" else ["--json", "-"]
+    command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *view, "--log_root", str(shared / "logs")]
     as_a_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     with subprocess.Popen(
         [*as_a_user, *command, "--follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""The report of a large ledger leaves out the analysis of single rows, unless the user names runs."""
+"""Reports of large ledgers: many runs, and what is shown of them."""
 
 from __future__ import annotations
 
@@ -10,48 +10,41 @@ from pathlib import Path
 
 import pytest
 
+import ledger_lab.cli.page
+import ledger_lab.cli.report
 from benchmarks.synthetic_ledger import write_ledger
-from ledger_lab.cli import report as module
 from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import LedgerDamageError, read_ledger
-from ledger_lab.reports import summarize_run
+from ledger_lab.reports import selection, summarize_run
 
 
 def test_summaries_on_all_cores_equal_those_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_ledger(tmp_path, runs=5, rows=150)
     runs = read_ledger(tmp_path).runs
     alone = [summarize_run(run) for run in runs]
-    assert module.summarize_runs(runs) == alone
-    monkeypatch.setattr(module, "_PARALLEL_FROM", 1)
-    monkeypatch.setattr(module, "_BATCH", 2)
+    assert selection.summarize_runs(runs) == alone
+    monkeypatch.setattr(selection, "_PARALLEL_FROM", 1)
+    monkeypatch.setattr(selection, "_BATCH", 2)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
-    assert module.summarize_runs(runs) == alone
+    assert selection.summarize_runs(runs) == alone
     journal = runs[3].attempts[0].ranks[0]
     journal.path.write_bytes(journal.path.read_bytes().replace(b'"needed":231', b'"needed":230'))
     with pytest.raises(LedgerDamageError, match="the row was changed while the ledger was read"):
-        module.summarize_runs(runs)
+        selection.summarize_runs(runs)
 
 
-def test_a_large_report_shows_bottlenecks_only_of_named_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bottlenecks_are_shown_of_named_runs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_ledger(tmp_path, runs=2, rows=400)
-    monkeypatch.setattr(module, "_EXPLAINED_ROWS", 100)
 
     def said(*arguments: str) -> str:
         assert build_report(["--log_root", str(tmp_path), *arguments]) == 0
         return capsys.readouterr().out
 
-    assert said() and gc.isenabled(), "only the report itself leaves its garbage alone"
-    left_out = "bottlenecks and advice are left out over 400 rows: name the runs to explain"
-    assert left_out in said()
-    named = said("00000001")
-    assert left_out not in named and "simulation-bound" in named
-    report = json.loads(said("--json", "-"))
-    assert report["bottlenecks_left_out"] and report["runs"][0]["bottleneck"] is None
-    report = json.loads(said("00000001", "--json", "-"))
-    assert not report["bottlenecks_left_out"] and report["runs"][0]["bottleneck"]["name"] == "simulation-bound"
+    assert "simulation-bound" not in said() and gc.isenabled(), "only the report itself leaves its garbage alone"
+    assert "simulation-bound" in said("00000001")
+    assert json.loads(said("--json", "-"))["runs"][0]["bottleneck"] is None
+    assert json.loads(said("00000001", "--json", "-"))["runs"][0]["bottleneck"]["name"] == "simulation-bound"
 
 
 def test_a_page_of_many_runs_shows_the_newest_and_says_how_to_see_others(
@@ -59,16 +52,16 @@ def test_a_page_of_many_runs_shows_the_newest_and_says_how_to_see_others(
 ) -> None:
     (tmp_path / "logs").mkdir()
     write_ledger(tmp_path / "logs", runs=5, rows=150)
-    monkeypatch.setattr(module, "_SHOWN_RUNS", 3)
+    monkeypatch.setattr(ledger_lab.cli.page, "SHOWN_RUNS", 3)
     page, root = tmp_path / "page.html", ["--log_root", str(tmp_path / "logs")]
     newest = [run.declared.run_id for run in read_ledger(tmp_path / "logs").runs][2:]
-    assert build_report([*root, "--html", str(page)]) == 0
+    assert build_report(["page", str(page), *root]) == 0
     told = capsys.readouterr()
     assert "the 2 oldest of 5 are left out; to show others, name runs or cohorts" in told.err
     assert "3 runs" in told.out
     assert "3 of its 5 runs" in page.read_text()
     assert f'"run_id":"{newest[0]}"' in page.read_text()
-    assert build_report([*root, "00000000", "--html", str(page)]) == 0
+    assert build_report(["page", str(page), "00000000", *root]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -76,7 +69,7 @@ def test_a_table_of_many_runs_shows_the_newest_and_json_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_ledger(tmp_path, runs=5, rows=150)
-    monkeypatch.setattr(module, "_SHOWN_RUNS", 3)
+    monkeypatch.setattr(ledger_lab.cli.report, "SHOWN_RUNS", 3)
     root = ["--log_root", str(tmp_path)]
     assert build_report(root) == 0
     told = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""``report.py --sql``, ``--schema`` and ``export.py``, called like by a user."""
+"""``report.py query``, ``--schema`` and ``export.py``, called like by a user."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def log_root(tmp_path: Path) -> Path:
 
 def test_an_answer_is_a_table_json_or_csv(log_root: Path, tmp_path: Path) -> None:
     query = "SELECT run_id, task, heldout_success, declared_at, 1.5 AS half FROM runs ORDER BY run_id"
-    shown = script("report", "--log_root", log_root, "--sql", query)
+    shown = script("report", "query", query, "--log_root", log_root)
     assert shown.returncode == 0
     assert "[red]T" in shown.stdout
     assert "2 rows" in shown.stdout
-    as_json = script("report", "--log_root", log_root, "--sql", query, "--json", "-")
+    as_json = script("report", "query", query, "--log_root", log_root, "--json", "-")
     rows = json.loads(as_json.stdout)
     assert [(row["run_id"], row["heldout_success"], row["half"]) for row in rows] == [
         ("aa", 0.9, 1.5),
         ("bb", None, 1.5),
     ]
-    assert script("report", "--log_root", log_root, "--sql", query, "--csv", tmp_path / "out.csv").returncode == 0
+    assert script("report", "query", query, "--log_root", log_root, "--csv", tmp_path / "out.csv").returncode == 0
     header, *lines = csv.reader(io.StringIO((tmp_path / "out.csv").read_text()))
     assert header == ["run_id", "task", "heldout_success", "declared_at", "half"]
     assert [line[:3] for line in lines] == [["aa", "T", "0.9"], ["bb", "[red]T", ""]]
 
 
 def test_the_schema_names_every_column() -> None:
-    shown = script("report", "--schema")
+    shown = script("report", "query")
     assert shown.returncode == 0
     for table in TABLES.values():
         assert table.meaning in shown.stdout
@@ -59,14 +59,13 @@ def test_the_schema_names_every_column() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--sql", "SELECT * FROM nope"), "no table 'nope'"),
-        (("--sql", "SELECT 1 AS a, 2 AS a", "--json", "-"), "two columns are called 'a'"),
-        (("--sql", "SELECT 1", "--csv", "/proc/nope/out.csv"), "cannot write /proc/nope/out.csv"),
-        (("--csv", "-"), "--csv needs --sql"),
+        (("query", "SELECT * FROM nope"), "no table 'nope'"),
+        (("query", "SELECT 1 AS a, 2 AS a", "--json", "-"), "two columns are called 'a'"),
+        (("query", "SELECT 1", "--csv", "/proc/nope/out.csv"), "cannot write /proc/nope/out.csv"),
     ],
 )
 def test_a_bad_query_gives_one_line_and_status_2(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = script("report", "--log_root", log_root, *arguments)
+    done = script("report", *arguments, "--log_root", log_root)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
@@ -75,17 +74,16 @@ def test_a_bad_query_gives_one_line_and_status_2(log_root: Path, arguments: tupl
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--sql", f"SELECT {2**100} AS x", "--json", "-"), "CAST it to DOUBLE or VARCHAR"),
-        (("--html", "page.html", "--json", "-"), "call report.py twice"),
-        (("--html", "page.html", "--checkpoints"), "--checkpoints cannot be used with --html"),
-        (("aa", "--compare", "aa", "bb"), "--compare A B takes no other names"),
-        (("--schema", "--json", "-"), "--schema needs no ledger, and takes no other argument"),
+        (("query", f"SELECT {2**100} AS x", "--json", "-"), "CAST it to DOUBLE or VARCHAR"),
+        (("page", "page.html", "--checkpoints"), "unknown argument '--checkpoints'"),
+        (("aa", "compare", "bb"), "no run or cohort 'compare'"),
+        (("--prices", "mine.toml"), "also name an entry of the file with --instance"),
         (("",), "'' names no run or cohort"),
     ],
 )
 def test_flags_that_would_be_ignored_are_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=said) as refused:
-        build_report(["--log_root", str(log_root), *arguments])
+        build_report([*arguments, "--log_root", str(log_root)])
     assert "\n" not in str(refused.value)
 
 
@@ -114,7 +112,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(log_root: Path, tmp_path: Path) -> N
     escaped = {cell if cell in ("-2.5e-3", "+3", "plain", "a=b") else f"'{cell}" for cell in HOSTILE_CELLS}
     asked, exported = tmp_path / "asked.csv", tmp_path / "out" / "runs.csv"
     query = "SELECT task, -1 AS number FROM runs WHERE run_id LIKE 'c%'"
-    assert build_report(["--log_root", str(log_root), "--sql", query, "--csv", str(asked)]) == 0
+    assert build_report(["query", query, "--log_root", str(log_root), "--csv", str(asked)]) == 0
     assert export_ledger(["--log_root", str(log_root), "--to", str(exported.parent), "--format", "csv"]) == 0
     for file in (asked, exported):
         with file.open(newline="") as lines:
@@ -128,7 +126,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(log_root: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["--csv", "--json"])
 def test_an_answer_on_a_terminal_sends_no_control_characters(log_root: Path, kind: str) -> None:
     write_run(log_root, "cc", task="a\x1b[2J\x9b31m\u202e\x7fb")
-    query = ["--log_root", str(log_root), "--sql", "SELECT task FROM runs WHERE run_id = 'cc'", kind, "-"]
+    query = ["query", "SELECT task FROM runs WHERE run_id = 'cc'", "--log_root", str(log_root), kind, "-"]
     terminal, end = os.openpty()
     with open(end, "wb") as stdout:
         done = subprocess.run([sys.executable, "scripts/report.py", *query], stdout=stdout, cwd=ROOT, check=True)

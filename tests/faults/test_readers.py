@@ -17,7 +17,7 @@ from tests.faults.conftest import Disk
 
 READERS = {
     "report": ["report"],
-    "sql": ["report", "--sql", "select * from runs"],
+    "sql": ["report", "query", "select * from runs"],
     "verify": ["verify_ledger"],
     "mirror": ["mirror", "--to", "tensorboard", "--once"],
 }

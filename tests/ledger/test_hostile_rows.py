@@ -188,7 +188,7 @@ def run_commands(root: Path, out: Path) -> None:
         (verify_ledger, []),
         (build_report, ["--checkpoints"]),
         (build_report, ["--json", str(out / "report.json")]),
-        (build_report, ["--sql", "SELECT * FROM runs JOIN attempts USING (run_id)", "--json", str(out / "sql.json")]),
+        (build_report, ["query", "SELECT * FROM runs JOIN attempts USING (run_id)", "--json", str(out / "sql.json")]),
     ):
         try:
             assert command(["--log_root", str(root), *args]) in (0, 1)
@@ -333,6 +333,6 @@ def test_a_line_with_the_right_hash_that_is_no_row_lies_behind_no_hole() -> None
 def build_or_refuse(root: Path, page: Path) -> None:
     """Draw the page."""
     try:
-        assert build_report(["--log_root", str(root), "--html", str(page)]) in (0, 1)
+        assert build_report(["page", str(page), "--log_root", str(root)]) in (0, 1)
     except UserError as error:
         assert len(str(error).splitlines()) == 1, error

@@ -329,7 +329,7 @@ def test_different_measures_are_refused_with_both_values(
     cohort_of(tmp_path, "a", [20], panel_fields={"success": {"params": {"rad": 0.2}}})
     cohort_of(tmp_path, "b", [20], **{"panel_fields": {"success": {"params": {"rad": 0.2}}}, **change})
     with pytest.raises(UserError, match="do not measure the same thing") as refusal:
-        build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
+        build_report(["compare", "a", "b", "--log_root", str(tmp_path)])
     assert "\n" not in str(refusal.value)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{field}: ")]
     assert line.endswith(f"| B {theirs}")
@@ -338,7 +338,7 @@ def test_different_measures_are_refused_with_both_values(
 def test_a_cpu_and_a_gpu_are_compared_although_their_clocks_differ(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 21], timing="host")
     cohort_of(tmp_path, "b", [10, 11], timing="events", device="cuda:0")
-    assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b"]) == 0
+    assert build_report(["compare", "a", "b", "--log_root", str(tmp_path)]) == 0
 
 
 def test_a_cohort_that_mixes_yardsticks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,7 +346,7 @@ def test_a_cohort_that_mixes_yardsticks_is_refused(tmp_path: Path, capsys: pytes
     run_of(tmp_path, "a", 2, 20, target_success=0.8)
     run_of(tmp_path, "b", 1, 20)
     with pytest.raises(UserError):
-        build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
+        build_report(["compare", "a", "b", "--log_root", str(tmp_path)])
     assert "target_success: A 0.9 and 0.8 | B 0.9" in capsys.readouterr().err
 
 
@@ -355,7 +355,7 @@ def test_long_values_are_cut_where_they_differ(tmp_path: Path, capsys: pytest.Ca
     cohort_of(tmp_path, "a", [20], panel_id="p1-1", panel_fields={"seeds": seeds})
     cohort_of(tmp_path, "b", [20], panel_id="p1-2", panel_fields={"seeds": [*seeds[:-1], 4711]})
     with pytest.raises(UserError):
-        build_report(["--log_root", str(tmp_path), "--compare", "a", "b"])
+        build_report(["compare", "a", "b", "--log_root", str(tmp_path)])
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("panel_fields.seeds")]
     assert "999]" in line and "4711]" in line and len(line) < 400
 
@@ -393,7 +393,7 @@ def test_unknown_and_ambiguous_names_are_refused(tmp_path: Path, names: tuple[st
     write_run(tmp_path, "same")
     write_run(tmp_path, "alive", status=None, pid=os.getpid())
     with pytest.raises(UserError, match=message):
-        build_report(["--log_root", str(tmp_path), "--compare", *names])
+        build_report(["compare", *names, "--log_root", str(tmp_path)])
 
 
 def test_different_prices_are_named_unless_both_sides_are_repriced(
@@ -401,7 +401,7 @@ def test_different_prices_are_named_unless_both_sides_are_repriced(
 ) -> None:
     cohort_of(tmp_path, "a", [20, 40])
     cohort_of(tmp_path, "b", [10, 20], price={**A_DOLLAR_A_SECOND, "usd_per_hour": 1800.0, "date": "2026-05-05"})
-    arguments = ["--log_root", str(tmp_path), "--compare", "a", "b"]
+    arguments = ["compare", "a", "b", "--log_root", str(tmp_path)]
     build_report(arguments)
     shown = capsys.readouterr().out
     assert "price.usd_per_hour: A 3600.0 | B 1800.0" in shown
@@ -524,13 +524,13 @@ def test_versions_of_the_code_in_equal_shares_and_one_version_each_are_compared(
 def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cohort_of(tmp_path, "a", [20, -40, 80, 40, 80])
     cohort_of(tmp_path, "b", [10, 20, 20, 20, 20])
-    assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b", "--json", "-"]) == 0
+    assert build_report(["compare", "a", "b", "--log_root", str(tmp_path), "--json", "-"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["time"]["interval"] == [pytest.approx(1.647, rel=0.001), None]
     assert report["outcomes_a"][1] == {
         "run_id": "a002", "seed": 2, "reached_target": False, "seconds": 40.0, "usd": 40.0,
     }  # fmt: skip
-    assert build_report(["--log_root", str(tmp_path), "--compare", "a", "b"]) == 0
+    assert build_report(["compare", "a", "b", "--log_root", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert report["verdict"] in shown and "> 0:40" in shown
 

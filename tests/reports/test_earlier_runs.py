@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.cli.report import build_report, summarize_selected
+from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import CohortSummary, summarize_cohorts, summarize_run
+from ledger_lab.reports.selection import summarize_selected
 from ledger_lab.tasks.pretrained import ROOT
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND, failed, reached
 
@@ -84,10 +85,10 @@ def test_the_report_shows_the_spend_before_beside_its_own(tmp_path: Path, capsys
     shown = " ".join(capsys.readouterr().out.split())
     assert "$36.00 spent + $18.00 before · $18.00 + $9.00 before per target-reaching checkpoint" in shown
     page = tmp_path / "page.html"
-    assert build_report(["c", "--log_root", str(tmp_path), "--html", str(page)]) == 0
+    assert build_report(["page", str(page), "c", "--log_root", str(tmp_path)]) == 0
     assert "+ $9.00 before" in page.read_text()
     build_report(
-        ["c", "--log_root", str(tmp_path), "--sql", "SELECT begun_runs, before_usd FROM cohorts", "--csv", "-"]
+        ["query", "SELECT begun_runs, before_usd FROM cohorts", "c", "--log_root", str(tmp_path), "--csv", "-"]
     )
     assert "2,9.0" in capsys.readouterr().out
 

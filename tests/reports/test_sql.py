@@ -241,11 +241,11 @@ def test_a_query_reaches_no_host_and_changes_no_limit(ledger: Contents, sql: str
 )
 def test_a_query_stays_below_the_limit_of_its_control_group(sql: str) -> None:
     program = f"""
-from ledger_lab.cli.query import answer_sql
 from ledger_lab.errors import UserError
 from ledger_lab.reports.cohort_summary import Contents
+from ledger_lab.reports.sql import query
 try:
-    answer_sql(Contents([], [], []), {sql!r}, json_file=None, csv_file=None)
+    query(Contents([], [], []), {sql!r})
 except UserError as error:
     print(error)
 """
@@ -263,11 +263,11 @@ def test_describing_tables_is_allowed(ledger: Contents) -> None:
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_long_query_ends_when_it_is_asked_to(signum: signal.Signals) -> None:
     program = """
-from ledger_lab.cli.query import answer_sql
 from ledger_lab.reports.cohort_summary import Contents
+from ledger_lab.reports.sql import query
 print("ready", flush=True)
 long = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"
-answer_sql(Contents([], [], []), long, json_file=None, csv_file=None)
+query(Contents([], [], []), long)
 """
     with subprocess.Popen(
         [sys.executable, "-c", program],

@@ -63,7 +63,7 @@ def test_the_ledger_names_the_checkpoint_and_its_cost(begun: tuple[Run, str]) ->
 def test_sql_and_exports_name_the_checkpoint(begun: tuple[Run, str], tmp_path: Path) -> None:
     answer = tmp_path / "answer.json"
     query = "SELECT began_from FROM runs"
-    finished = script("report", "--log_root", begun[0].directory, "--sql", query, "--json", answer)
+    finished = script("report", "query", query, "--log_root", begun[0].directory, "--json", answer)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     began = begun[0].declared.began_from
     assert began is not None and f"{began['run_id']}/{PROVEN.name}" in json.dumps(json.loads(answer.read_text()))

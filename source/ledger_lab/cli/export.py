@@ -7,11 +7,10 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Literal
 
-from ledger_lab.cli.report import selected_runs, summarize_selected, whole_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
-from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.export import Format, export_tables
+from ledger_lab.reports.selection import runs_flag, select_in, whole_ledger
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
@@ -27,14 +26,14 @@ class ExportRequest(Request):
         name="export.py",
         description=(
             "Export runs of the ledger for other tools. The formats parquet and csv write one file per table of the "
-            "ledger. To see the tables and their columns, use scripts/report.py --schema. The format isaaclab writes "
+            "ledger. To see the tables and their columns, use scripts/report.py query. The format isaaclab writes "
             f"RUN/training.json for each run, in the format of Isaac Lab's benchmarks (schema {SCHEMA_VERSION})."
         ),
         terms=("run", "cohort", "ledger"),
         examples=("export.py --to out --format parquet csv",),
     )
 
-    runs: tuple[str, ...] = flag((), "Run id or name of a cohort (default: all runs).", metavar="RUN", positional=True)
+    runs: tuple[str, ...] = runs_flag()
     to: Path = flag(MISSING, "Folder to write to. The program creates it if it does not exist.", metavar="DIR")
     format: tuple[Literal["parquet", "csv", "isaaclab"], ...] = flag(
         ("parquet",),
@@ -57,17 +56,16 @@ def export_ledger(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or the folder can't be written.
     """
     request = ExportRequest.parse(argv)
-    ledger = whole_ledger(request.log_root)
-    runs = selected_runs(ledger.runs, request.runs, request.log_root)
-    summaries, cohorts = summarize_selected(ledger, runs)
+    found = select_in(whole_ledger(request.log_root), request.runs)
+    runs, summaries = found.contents.runs, found.contents.summaries
     written: list[Path] = []
     console = make_console()
     if tables := [kind for kind in _TABLES if kind in request.format]:
-        written += export_tables(Contents(runs, summaries, cohorts), request.to, tables)
+        written += export_tables(found.contents, request.to, tables)
     if "isaaclab" in request.format:
         bundles, left_out = write_bundles(runs, summaries, request.to)
         written += bundles
         for run_id, reason in left_out.items():
             console.print(f"no bundle of run {run_id}: {reason}", soft_wrap=True)
     console.print(f"{len(runs)} runs, {len(written)} files under {request.to}", soft_wrap=True)
-    return 1 if ledger.damage else 0
+    return found.status

@@ -1,30 +1,29 @@
-"""``scripts/report.py --html``: the page of a ledger, written once or again and again while trainings run."""
+"""``scripts/report.py page``: the page of a ledger, written once or again and again while trainings run."""
 
 from __future__ import annotations
 
-import dataclasses
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import MISSING, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
-from ledger_lab.cli.report import newest_runs, selected_runs, summarize_selected
-from ledger_lab.cli.report_request import ReportRequest
 from ledger_lab.cli.watch import Plans, known_plans
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Ledger, Run, read_ledger
+from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.directories import OnProgress
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import require_ledger
-from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.page import (
     Address,
     LivePage,
@@ -32,13 +31,19 @@ from ledger_lab.reports.page import (
     Mode,
     PageModel,
     build_model,
+    render_page,
     run_links,
     save_page,
-    write_page,
 )
+from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, Selection, runs_flag, select, select_in
 from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
+from ledger_lab.reports.terminal.request import flag
 from ledger_lab.reports.watch import watch_ledger
+
+_LEAST_FOLLOW_S = 1.0
+"""Shortest time between two looks at the ledger [s]."""
 
 _SHARE = 0.2
 """Largest share of a core that readings take on average: after a slow one, the next one waits."""
@@ -50,33 +55,83 @@ _LATE_S = 60.0
 """Time that a reading and writing may take, before readers of the page are told that it is late [s]."""
 
 
-def draw_page(request: ReportRequest, file: Path, ledger: Ledger, contents: Contents, price: Price | None) -> None:
-    """Write the page once.
+@dataclass(frozen=True, kw_only=True)
+class PageRequest(PricedRequest):
+    """What a user asks of ``scripts/report.py page``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="report.py page",
+        description=(
+            "Write an HTML page with tables and plots, which works without a network. The page shows at most "
+            f"{SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts."
+        ),
+        terms=("run", "cohort", "target", "ledger"),
+        examples=(
+            "report.py page page.html",
+            "report.py page page.html COHORT",
+            "report.py page page.html --follow 15",
+        ),
+    )
+
+    file: Path = flag(MISSING, "The HTML file to write.", metavar="FILE", positional=True)
+    runs: tuple[str, ...] = runs_flag()
+    follow: float | None = flag(
+        None,
+        "Keep running, and read the ledger and rewrite the page after each of these periods. A browser that shows the "
+        "file loads it again by itself. Ctrl-C ends. No server is needed, so the page can lie on shared storage [s].",
+        metavar="SECONDS",
+    )
+
+    def __post_init__(self) -> None:
+        """Check the period.
+
+        Raises:
+            UserError: If it is too short, or a price file would be ignored.
+        """
+        self.require_priced()
+        if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow < math.inf:
+            raise UserError(f"--follow {self.follow:g}: give at least {_LEAST_FOLLOW_S:g} s")
+
+
+@no_collection()
+def draw_page(argv: Sequence[str]) -> int:
+    """Write the page, once or with ``--follow`` again and again.
 
     Args:
-        request: What the user asked for.
-        file: The HTML file.
-        ledger: The whole ledger.
-        contents: The selected runs.
-        price: Price that replaces the declared prices.
+        argv: Command line without the program's name.
+
+    Returns:
+        0, or 1 if damaged runs were left out.
 
     Raises:
-        UserError: If the file can't be written.
+        UserError: If there is no such ledger or run, or the file can't be written.
     """
+    request = PageRequest.parse(argv)
+    if request.follow is not None:
+        _follow(request, request.follow)
+    found = select(request, request.runs, most=SHOWN_RUNS)
     with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=2) as progress:
-        write_page(
-            file,
-            contents.runs,
-            contents.summaries,
-            contents.cohorts,
-            source=str(request.log_root),
-            asked=price,
-            absent=[] if request.runs else [cohort for cohort in ledger.cohorts if not cohort.run_ids],
-            left_out_runs=len(ledger.runs) - len(contents.runs),
-            on_progress=progress.show,
-        )
-    count = len(contents.runs)
-    make_console().print(f"wrote {file}: {count} run{'' if count == 1 else 's'}", soft_wrap=True)
+        created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        model = _model(found, on_progress=progress.show, created_at=created_at)
+        save_page(request.file, render_page(model).encode(errors="replace"))
+    count = len(found.contents.runs)
+    make_console().print(f"wrote {request.file}: {count} run{'' if count == 1 else 's'}", soft_wrap=True)
+    return found.status
+
+
+def _model(found: Selection, **more: Any) -> PageModel:
+    """Return the page of some runs, without its live part."""
+    ledger, contents = found.ledger, found.contents
+    return build_model(
+        contents.runs,
+        contents.summaries,
+        contents.cohorts,
+        source=str(ledger.root),
+        asked=found.price,
+        absent=[] if found.names else [cohort for cohort in ledger.cohorts if not cohort.run_ids],
+        left_out_runs=len(ledger.runs) - len(contents.runs),
+        **more,
+    )
 
 
 class PageReader:
@@ -121,24 +176,11 @@ class PageReader:
         began_s = time.thread_time()
         require_ledger(self._log_root)
         ledger = read_ledger(self._log_root, on_progress=on_progress, tolerate_damage=True)
-        page = LivePage(self._model(ledger), self._live(ledger), self._mode)
+        found = select_in(ledger, self._asked if ledger.runs else (), self._price, SHOWN_RUNS)
+        model = _model(found, links=lambda run: run_links(run, self._address))
+        page = LivePage(model, self._live(ledger), self._mode)
         self.pause_s = max(self._every_s, (time.thread_time() - began_s) * (1 / _SHARE - 1))
         return page
-
-    def _model(self, ledger: Ledger) -> PageModel:
-        """Return the page without its live part."""
-        runs = newest_runs(selected_runs(ledger.runs, self._asked, self._log_root)) if ledger.runs else []
-        summaries, cohorts = summarize_selected(ledger, runs, self._price)
-        return build_model(
-            runs,
-            summaries,
-            cohorts,
-            source=str(self._log_root),
-            asked=self._price,
-            absent=[] if self._asked else [cohort for cohort in ledger.cohorts if not cohort.run_ids],
-            left_out_runs=len(ledger.runs) - len(runs),
-            links=lambda run: run_links(run, self._address),
-        )
 
     def _live(self, ledger: Ledger) -> LivePart:
         """Return the live part."""
@@ -163,13 +205,8 @@ class PageReader:
         )
 
 
-def follow_page(request: ReportRequest, file: Path, every_s: float) -> NoReturn:
+def _follow(request: PageRequest, every_s: float) -> NoReturn:
     """Write the page again and again, until a signal asks to end. The last page says that it ended.
-
-    Args:
-        request: What the user asked for.
-        file: The HTML file.
-        every_s: Time between two writings [s].
 
     Raises:
         KeyboardInterrupt: At Ctrl-C.
@@ -177,7 +214,7 @@ def follow_page(request: ReportRequest, file: Path, every_s: float) -> NoReturn:
         UserError: If there is no ledger, or the first page can't be written.
     """
     signal.signal(signal.SIGTERM, _terminate)
-    errors = make_console(sys.stderr)
+    errors, file = make_console(sys.stderr), request.file
     folder = file.absolute().parent
 
     def address(run: Run, kind: str, path: str) -> str:
@@ -190,7 +227,7 @@ def follow_page(request: ReportRequest, file: Path, every_s: float) -> NoReturn:
     )
     with ReadingProgress(errors, "reading journals, MB") as progress:
         page = reader.read(progress.show)
-    _write(file, page)
+    save_page(file, page.whole)
     make_console().print(f"wrote {file}; it follows the ledger until Ctrl-C", soft_wrap=True)
     sys.stdout.flush()
     trouble = ""
@@ -199,22 +236,14 @@ def follow_page(request: ReportRequest, file: Path, every_s: float) -> NoReturn:
             time.sleep(reader.pause_s)
             try:
                 page = reader.read()
-                _write(file, page)
+                save_page(file, page.whole)
                 trouble = ""
             except (UserError, OSError) as error:  # a journal was moved, a disk is full, or a server does not answer
                 if trouble != (trouble := first_line(error)):
                     errors.print(f"{trouble}; the page stays as it is", soft_wrap=True)
     finally:
         with suppress(UserError):  # a page that does not say that it ended, tells its age
-            _write(file, dataclasses.replace(page, live=dataclasses.replace(page.live, ended=True)))
-
-
-def _write(file: Path, page: LivePage) -> None:
-    """Write a page into its file."""
-    try:
-        save_page(file, page.whole)
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}") from error
+            save_page(file, replace(page, live=replace(page.live, ended=True)).whole)
 
 
 def _terminate(signum: int, _: FrameType | None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""``scripts/report.py --sql`` and ``--schema``. Imports neither torch nor Isaac Lab."""
+"""``scripts/report.py query``: answers in SQL. Imports neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import io
 import json
 import math
 import re
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -19,17 +17,73 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.cohort_summary import Contents
+from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports.export import spreadsheet_text
 from ledger_lab.reports.ledger_tables import TABLES
+from ledger_lab.reports.selection import PricedRequest, runs_flag, select
 from ledger_lab.reports.sql import Answer, query
 from ledger_lab.reports.terminal.console import make_console, write_output
+from ledger_lab.reports.terminal.flags import Program
+from ledger_lab.reports.terminal.request import flag
 
 _SHOWN_ROWS = 500
 """Largest number of rows to print; files get all rows."""
 
 
-def show_schema() -> None:
+@dataclass(frozen=True, kw_only=True)
+class QueryRequest(PricedRequest):
+    """What a user asks of ``scripts/report.py query``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="report.py query",
+        description=(
+            "Print the answer to a query of the ledger, in DuckDB's SQL. Without a query, list the tables and their "
+            "columns. --json and --csv write the answer to a file. To write whole tables, use scripts/export.py."
+        ),
+        terms=("run", "cohort", "ledger", "cell"),
+        examples=(
+            "report.py query",
+            'report.py query "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
+            'report.py query "FROM runs" COHORT --csv runs.csv',
+        ),
+    )
+
+    sql: str | None = flag(None, "One statement that reads, such as SELECT.", metavar="SQL", positional=True)
+    runs: tuple[str, ...] = runs_flag()
+    json: str | None = flag(None, "Write the answer to a JSON file; - means standard output.", metavar="FILE")
+    csv: str | None = flag(None, "Write the answer to a CSV file; - means standard output.", metavar="FILE")
+
+
+@no_collection()
+def answer_query(argv: Sequence[str]) -> int:
+    """Answer a query as a table on the terminal, or write the answer to files.
+
+    Args:
+        argv: Command line without the program's name.
+
+    Returns:
+        0, or 1 if damaged runs were left out.
+
+    Raises:
+        UserError: If there is no such ledger or run, the query is invalid, or a file can't be written.
+    """
+    request = QueryRequest.parse(argv)
+    request.require_priced()
+    if request.sql is None:
+        _show_tables()
+        return 0
+    found = select(request, request.runs)
+    answer = query(found.contents, request.sql)
+    if request.json is not None:
+        write_output(request.json, _json(answer))
+    if request.csv is not None:
+        write_output(request.csv, _csv(answer))
+    if request.json is None and request.csv is None:
+        _print(answer)
+    return found.status
+
+
+def _show_tables() -> None:
     """Print all tables with their columns."""
     console = make_console()
     for table in TABLES.values():
@@ -42,44 +96,6 @@ def show_schema() -> None:
             grid.add_row(f"  {column.name}", column.type, column.meaning)
         console.print(grid)
         console.print()
-
-
-def answer_sql(contents: Contents, sql: str, *, json_file: str | None, csv_file: str | None) -> None:
-    """Answer a query as a table on the terminal, or write the answer to a file.
-
-    Args:
-        contents: The ledger.
-        sql: The query.
-        json_file: File for JSON, a list of objects; ``-`` for standard output.
-        csv_file: File for CSV; ``-`` for standard output.
-
-    Raises:
-        UserError: If the query is invalid, or a file can't be written.
-    """
-    with _ended_by_interrupts():
-        answer = query(contents, sql)
-    if json_file is not None:
-        write_output(json_file, _json(answer))
-    if csv_file is not None:
-        write_output(csv_file, _csv(answer))
-    if json_file is None and csv_file is None:
-        _print(answer)
-
-
-@contextmanager
-def _ended_by_interrupts() -> Iterator[None]:
-    """Let Ctrl-C end the process at once: Python hears of it only when DuckDB has answered. Nothing is left behind."""
-    replaced = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if replaced:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if replaced:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _print(answer: Answer) -> None:
@@ -117,12 +133,12 @@ def _json(answer: Answer) -> str:
     """
     twice = next((name for name in answer.columns if answer.columns.count(name) > 1), None)
     if twice is not None:
-        raise UserError(f"--sql: two columns are called {twice!r}: give one of them another name with AS")
+        raise UserError(f"query: two columns are called {twice!r}: give one of them another name with AS")
     rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     try:
         text = orjson.dumps(rows, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
     except orjson.JSONEncodeError as error:
-        raise UserError(f"--sql: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
+        raise UserError(f"query: JSON can't hold the answer ({error}): CAST it to DOUBLE or VARCHAR") from error
     # In ASCII, as all JSON of reports: orjson leaves control characters beyond ASCII, which a terminal would obey.
     return re.sub(r"[^\n -~]", lambda found: json.dumps(found[0])[1:-1], text) + "\n"
 

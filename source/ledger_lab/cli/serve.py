@@ -34,7 +34,7 @@ class ServeRequest(Request):
     program = Program(
         name="serve.py",
         description=(
-            "Show the page of report.py --html in a browser, and update it in place while trainings run. At its top, "
+            "Show the page of report.py page in a browser, and update it in place while trainings run. At its top, "
             "the page shows the trainings that wait or run, alerts, the time and the cost that are left, spend and "
             "forecasts, and the console of each run. The program listens on "
             "127.0.0.1 only, and prints an address with a secret token. From another computer, "

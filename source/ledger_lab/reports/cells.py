@@ -123,15 +123,13 @@ def evaluation_afterwards_cell(run: RunSummary) -> TableCell:
     return TableCell(duration(run.evaluation_afterwards_s), cost)
 
 
-def evaluation_afterwards(run: RunSummary) -> str | None:
-    """Return time and cost of stand-alone evaluations of a run in words; ``None`` if there was none."""
-    return _evaluation_words(run, energy_is_unknown=run.usd_per_hour is not None)
-
-
 def cohort_evaluation_afterwards(cohort: CohortSummary) -> str | None:
     """Return time and cost of stand-alone evaluations of all runs in words; ``None`` if there was none."""
+    if cohort.evaluation_afterwards_s is None:
+        return None
     priced = cohort.spend_usd is not None or cohort.runs_of_unknown_energy > 0
-    return _evaluation_words(cohort, energy_is_unknown=priced)
+    cost = _priced(cohort.evaluation_afterwards_usd, energy_is_unknown=priced)
+    return f"evaluation afterwards: {duration(cohort.evaluation_afterwards_s)}, {cost}"
 
 
 def peak_memory_cell(run: RunSummary | CheckpointSummary) -> TableCell:
@@ -238,11 +236,3 @@ def _priced(amount: float | None, *, energy_is_unknown: bool) -> str:
     if amount is not None:
         return usd(amount)
     return "energy unknown" if energy_is_unknown else "unpriced"
-
-
-def _evaluation_words(of: RunSummary | CohortSummary, *, energy_is_unknown: bool) -> str | None:
-    """Return time and cost of stand-alone evaluations in words; ``None`` if there was none."""
-    if of.evaluation_afterwards_s is None:
-        return None
-    cost = _priced(of.evaluation_afterwards_usd, energy_is_unknown=energy_is_unknown)
-    return f"evaluation afterwards: {duration(of.evaluation_afterwards_s)}, {cost}"

@@ -6,7 +6,9 @@ import importlib
 import itertools
 import re
 import resource
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,21 +75,21 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
     try:
         sql.encode()
     except UnicodeEncodeError as error:
-        raise UserError("--sql: the query is not valid UTF-8") from error
+        raise UserError("query: the query is not valid UTF-8") from error
     limit = max(_LEAST_MEMORY_BYTES, usable_bytes() // 2) if memory_bytes is None else memory_bytes
     threads = usable_cores()
-    with duckdb.connect() as connection, _limited_memory(2 * limit):
+    with duckdb.connect() as connection, _limited_memory(2 * limit), _ended_by_interrupts():
         try:
             connection.execute(f"SET memory_limit = '{limit // 1024} KiB'")
             connection.execute(f"SET threads = {threads}")
             try:
                 statements = connection.extract_statements(sql)
             except duckdb.Error as error:
-                raise UserError(f"--sql: {_in_one_line(error)}") from error
+                raise UserError(f"query: {_in_one_line(error)}") from error
             reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
             if len(statements) != 1 or statements[0].type not in reading:
                 raise UserError(
-                    "--sql takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; SQL cannot "
+                    "query takes one statement that reads, like 'SELECT run_id, billable_usd FROM runs'; SQL cannot "
                     "change the ledger"
                 )
             fill(connection, contents, _mentioned(sql))
@@ -99,10 +101,10 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
             except duckdb.OutOfMemoryException:
                 raise
             except duckdb.Error as error:
-                raise UserError(f"--sql: {_explain(error, sql)}") from error
+                raise UserError(f"query: {_explain(error, sql)}") from error
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise UserError(
-                f"--sql: the query takes more than {limit / 1e9:.2g} GB of memory: select less with WHERE or LIMIT, or "
+                f"query: the query takes more than {limit / 1e9:.2g} GB of memory: select less with WHERE or LIMIT, or "
                 "aggregate"
             ) from error
 
@@ -137,6 +139,22 @@ def _limited_memory(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: Python hears of it only when DuckDB has answered. Nothing is left behind."""
+    replaced = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if replaced:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if replaced:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def fill(connection: DuckDBPyConnection, contents: Contents, names: Iterable[str]) -> None:
@@ -216,8 +234,8 @@ def _explain(error: Exception, sql: str) -> str:
     """Return an error that names the missing table or column, and the existing ones."""
     text = _in_one_line(error)
     if table := re.search(r"Table with name (.+?) does not exist", text):
-        return f"no table {table[1]!r}: tables are {', '.join(TABLES)} (--schema says what they hold)"
+        return f"no table {table[1]!r}: tables are {', '.join(TABLES)} (report.py query lists their columns)"
     if column := re.search(r'Referenced (?:column|table) "(.+?)" not found', text):
         known = [each.name for name in _mentioned(sql) for each in TABLES[name].columns]
-        return f"no column {column[1]!r}; {nearest(column[1], known)} (--schema lists all columns)"
-    return f"{text} (--schema says what there is)"
+        return f"no column {column[1]!r}; {nearest(column[1], known)} (report.py query lists all columns)"
+    return f"{text} (report.py query lists tables and columns)"

@@ -17,7 +17,6 @@ from ledger_lab.reports.cells import (
     NO_INTERVAL,
     before_words,
     cohort_evaluation_afterwards,
-    evaluation_afterwards,
     false_pass_cell,
     median_time_cell,
     shortfall,
@@ -43,6 +42,8 @@ def render_report(
     cohorts: Sequence[CohortSummary],
     width: int,
     bottlenecks: Mapping[str, Bottleneck] | None = None,
+    *,
+    details: bool = True,
 ) -> Group:
     """Draw all runs, grouped by yardstick.
 
@@ -51,6 +52,7 @@ def render_report(
         cohorts: Their cohorts.
         width: Columns of the terminal.
         bottlenecks: Bottlenecks of the runs, by run id.
+        details: Whether to show where the time of each run went, and what it used.
 
     Returns:
         One block per yardstick, with a line per cohort below.
@@ -73,8 +75,9 @@ def render_report(
         advising = _advising(members, bottlenecks or {})
         for member in members:
             blocks += _beginning_line(member)
+            if not details:
+                continue
             blocks += [_time_line(member)] if member.phases and member.wall_s else []
-            blocks += _evaluation_line(member)
             blocks += _load_line(member)
             blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
             blocks += [Text(line, style="dim") for line in noise_line(member.run_id, member.gradient_noise)]
@@ -172,12 +175,6 @@ def _time_line(summary: RunSummary) -> Text:
     shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
     named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
     return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
-
-
-def _evaluation_line(summary: RunSummary) -> list[Text]:
-    """Return time and cost of stand-alone evaluations of a run, which no other figure contains."""
-    words = evaluation_afterwards(summary)
-    return [] if words is None else [Text(f"{summary.run_id} {words}; not counted in its cost and times", style="dim")]
 
 
 def _advising(members: Sequence[RunSummary], bottlenecks: Mapping[str, Bottleneck]) -> set[str]:

@@ -109,12 +109,12 @@ def test_every_phase_has_a_colour() -> None:
 def test_a_file_that_cannot_be_written_gives_an_error_of_one_line(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa")
     page = tmp_path / "nowhere" / "page.html"
-    finished = script("report", "--log_root", tmp_path / "logs", "--html", page)
+    finished = script("report", "page", page, "--log_root", tmp_path / "logs")
     assert finished.returncode == 2
     assert finished.stderr.splitlines() == [f"error: cannot write {page}: No such file or directory"]
     (tmp_path / "page.html").mkdir()
     with pytest.raises(UserError, match=r"cannot write .*page\.html: it exists and is not a regular file"):
-        build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+        build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "page.html"]
 
 
@@ -129,9 +129,9 @@ def test_an_old_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", full)
         with pytest.raises(UserError, match="No space left"):
-            build_report(["--log_root", str(tmp_path / "logs"), "--html", str(page)])
+            build_report(["page", str(page), "--log_root", str(tmp_path / "logs")])
     assert page.read_text() == "old"
-    assert build_report(["--log_root", str(tmp_path / "logs"), "--html", str(page)]) == 0
+    assert build_report(["page", str(page), "--log_root", str(tmp_path / "logs")]) == 0
     assert page.read_text().startswith("<!doctype html>")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "page.html"]
     assert page.stat().st_mode & 0o777 == 0o666 & ~_mask()
@@ -142,11 +142,11 @@ def test_a_link_is_kept_and_a_device_is_refused(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("old")
     (tmp_path / "latest.html").symlink_to("page.html")
     (tmp_path / "null").symlink_to("/dev/null")
-    assert build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "latest.html")]) == 0
+    assert build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "latest.html")]) == 0
     assert (tmp_path / "latest.html").is_symlink()
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     with pytest.raises(UserError, match="not a regular file"):
-        build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "null")])
+        build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "null")])
 
 
 def _mask() -> int:

@@ -232,7 +232,7 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
     for seed, run_id in enumerate(("__proto__", "constructor", "1e5"), start=1):
         plan = Plan(run_id.replace("/", ""), seed, 15, events=(event,), robust=seed == 1, status=Status.CRASHED)
         write_plan(tmp_path / "logs", dataclasses.replace(plan, reason=HOSTILE, declaration=names))
-    build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+    build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
     seen = visit(browser, tmp_path / "page.html")
     page = seen.page
     assert seen.complaints == []
@@ -282,7 +282,7 @@ def test_of_a_run_that_was_repeated_only_the_cost_counts(browser: Browser, tmp_p
         for seed in (1, 2):
             write_run(tmp_path / "logs", f"{cohort}{seed}", confirmation=10, cohort=cohort, seed=seed)
     write_run(tmp_path / "logs", "a3", confirmation=10, cohort="a", seed=2, num_envs=20)
-    build_report(["--log_root", str(tmp_path / "logs"), "--html", str(tmp_path / "page.html")])
+    build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
     seen = visit(browser, tmp_path / "page.html")
     words = seen.page.locator("#cohorts-body").inner_text()
     assert "3 of 3 runs, 1 repeated" in words and "more not on this page" not in words

@@ -140,12 +140,12 @@ def test_cohorts_without_a_run_and_runs_left_out_are_counted(tmp_path: Path) -> 
     write_run(tmp_path / "logs", "bb", cohort="c", seed=2, target_success=0.975)
     declare_cohort(tmp_path / "logs", "never", 4)
     page, log_root = tmp_path / "page.html", str(tmp_path / "logs")
-    build_report(["--log_root", log_root, "--html", str(page)])
+    build_report(["page", str(page), "--log_root", log_root])
     whole = page.read_text()
     assert "<bdi>never</bdi>" in whole and "4 missing" in whole
     assert "target 97.5 % of 10" in whole
     assert 'class="prices"' not in whole
-    build_report(["aa", "--log_root", log_root, "--html", str(page), "--instance", "aws-g5.xlarge"])
+    build_report(["page", str(page), "aa", "--log_root", log_root, "--instance", "aws-g5.xlarge"])
     part = page.read_text()
     assert f"ledger <bdi>{log_root}</bdi> · 1 of its 2 runs" in part
     assert "<dt>asked for</dt><dd><bdi>aws-g5.xlarge at $1.006 per hour" in part

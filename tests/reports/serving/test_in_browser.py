@@ -197,12 +197,12 @@ def test_the_page_tells_when_its_server_has_ended(browser: Browser, server: Serv
 
 def test_a_file_is_loaded_again_by_itself_and_tells_when_its_writer_has_ended(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    report = [sys.executable, str(ROOT / "scripts" / "report.py"), "--log_root", str(tmp_path / "logs")]
+    report = [sys.executable, str(ROOT / "scripts" / "report.py"), "page", "--log_root", str(tmp_path / "logs")]
     with LiveTraining(tmp_path / "logs", "aa", cohort="c") as first:
         first.iterate(3)
         first.say("hello\n")
         writer = subprocess.Popen(
-            [*report, "--html", str(file), "--follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*report, str(file), "--follow", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert writer.stdout is not None and writer.stderr is not None
         try:

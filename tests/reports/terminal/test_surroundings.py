@@ -114,7 +114,7 @@ def test_a_link_that_leads_to_itself_is_refused_in_one_line(tmp_path: Path) -> N
     write_run(tmp_path / "logs", "aa")
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    refused = script("report", "--log_root", tmp_path / "logs", "--html", loop)
+    refused = script("report", "page", loop, "--log_root", tmp_path / "logs")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert str(loop) in refused.stderr
 
@@ -181,7 +181,7 @@ def test_nothing_is_created_that_every_user_may_write(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     written = run(
         "report",
-        "--html",
+        "page",
         tmp_path / "page.html",
         "--log_root",
         tmp_path,

@@ -1,4 +1,4 @@
-"""``report.py --recommend``, from rows to what a user reads."""
+"""``report.py recommend``, from rows to what a user reads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def log_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(capsys: pytest.CaptureFixture[str], log_root: Path, *arguments: str) -> str:
-    assert build_report(["--recommend", "T", "--log_root", str(log_root), *arguments]) == 0
+    assert build_report(["recommend", "T", "--log_root", str(log_root), *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -112,14 +112,13 @@ def test_only_runs_of_one_version_of_the_code_are_ranked(tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--recommend", "TT"), "--recommend TT: no run of this task; .*T"),
-        (("--recommend", "T", "--target", "0.5"), "--target 0.5: no run of T was trained to it.*0.9"),
-        (("--recommend", "T", "--budget", "-1"), "--budget -1: give an amount of more than 0"),
-        (("--recommend", "T", "--budget", "nan"), "--budget nan: give an amount of more than 0"),
-        (("--recommend", "T", "--usd_per_hour", "1"), "of several machines .cheap, fast, few, unpriced."),
-        (("--recommend", "T", "--budget", "1", "unpriced"), "--budget: unpriced has no price: give --usd_per_hour"),
-        (("--recommend", "T", "--scaling"), "--recommend"),
-        (("--deadline", "2h"), "--deadline needs --recommend TASK"),
+        (("recommend", "TT"), "recommend TT: no run of this task; .*T"),
+        (("recommend", "T", "--target", "0.5"), "--target 0.5: no run of T was trained to it.*0.9"),
+        (("recommend", "T", "--budget", "-1"), "--budget -1: give an amount of more than 0"),
+        (("recommend", "T", "--budget", "nan"), "--budget nan: give an amount of more than 0"),
+        (("recommend", "T", "--usd_per_hour", "1"), "of several machines .cheap, fast, few, unpriced."),
+        (("recommend", "T", "--budget", "1", "unpriced"), "--budget: unpriced has no price: give --usd_per_hour"),
+        (("--deadline", "2h"), "unknown argument '--deadline'"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -133,9 +132,9 @@ def test_other_panels_and_targets_are_not_ranked_together(tmp_path: Path, capsys
     write(tmp_path, "two", 1000.0, 1.0, panel_id="p1-bb")
     write(tmp_path, "three", 1000.0, 1.0, target_success=0.8)
     with pytest.raises(UserError, match=r"another target or panel can't be ranked together.*5 with .*one.*two.*three"):
-        build_report(["--recommend", "T", "--log_root", str(tmp_path)])
+        build_report(["recommend", "T", "--log_root", str(tmp_path)])
     with pytest.raises(UserError, match="another target can't be ranked together, so give --target"):
-        build_report(["--recommend", "T", "--log_root", str(tmp_path), "one", "three"])
+        build_report(["recommend", "T", "--log_root", str(tmp_path), "one", "three"])
     assert "three" in report(capsys, tmp_path, "--target", "0.8")
     assert "two" in report(capsys, tmp_path, "two")
 

@@ -1,4 +1,4 @@
-"""``report.py --scaling`` and ``--published``, from rows to what a user reads."""
+"""``report.py scaling`` and ``--published``, from rows to what a user reads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def holds(figure: dict[str, Any], truth: float) -> bool:
 
 
 def test_known_laws_are_found_again_from_rows(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    studies = {study["kind"]: study for study in as_json(capsys, "--scaling", "--log_root", log_root)["studies"]}
+    studies = {study["kind"]: study for study in as_json(capsys, "scaling", "--log_root", log_root)["studies"]}
     assert set(studies) == {"strong", "weak"}
     for kind, law in (("strong", "Amdahl"), ("weak", "Gustafson")):
         fit = studies[kind]["rate_law"]
@@ -74,7 +74,7 @@ def test_known_laws_are_found_again_from_rows(log_root: Path, capsys: pytest.Cap
 
 
 def test_the_text_names_what_was_found(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert build_report(["--scaling", "--log_root", str(log_root)]) == 0
+    assert build_report(["scaling", "--log_root", str(log_root)]) == 0
     text = capsys.readouterr().out
     for said in (
         "strong scaling: 512 environments in all",
@@ -91,7 +91,7 @@ def test_cautions_are_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[
     for processes, rate in ((1, 1.0), (2, 2.0)):
         price = replace(PRICE, usd_per_hour=rate).to_dict()
         write_scaled(tmp_path, f"{processes}", processes, 64, rate=1000.0, iterations=5, price=price)
-    (study,) = as_json(capsys, "--scaling", "--log_root", tmp_path)["studies"]
+    (study,) = as_json(capsys, "scaling", "--log_root", tmp_path)["studies"]
     assert study["cautions"] == [
         "prices differ ($1/h, $2/h), so costs cannot be compared: set one price for all runs with --instance or "
         "--usd_per_hour",
@@ -104,7 +104,7 @@ def test_cautions_are_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_only_the_named_cohorts_are_compared(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (study,) = as_json(capsys, "--scaling", "--log_root", log_root, "weak-1", "weak-2")["studies"]
+    (study,) = as_json(capsys, "scaling", "--log_root", log_root, "weak-1", "weak-2")["studies"]
     assert [size["processes"] for size in study["sizes"]] == [1, 2]
     assert study["rate_law"]["reason"] == "Gustafson's law needs 3 sizes, and there are 2"
 
@@ -114,7 +114,7 @@ def test_runs_of_other_panels_are_shown_apart_by_name(tmp_path: Path, capsys: py
         write_scaled(tmp_path, run_id, processes, 64, rate=1000.0, iterations=5, panel_id=panel_id, task="[red]T\x1b")
     write_run(tmp_path, "dd", scores=(), task="never trained to the end", status=None)
     declare_cohort(tmp_path, "absent", 2)
-    assert build_report(["--scaling", "--log_root", str(tmp_path)]) == 0
+    assert build_report(["scaling", "--log_root", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "apart from other runs of this task, which have another panel id" in text
     assert "weak scaling: 64 environments in each process" in text
@@ -123,23 +123,22 @@ def test_runs_of_other_panels_are_shown_apart_by_name(tmp_path: Path, capsys: py
 
 
 def test_published_rates_need_no_ledger(capsys: pytest.CaptureFixture[str]) -> None:
-    assert build_report(["--published"]) == 0
+    assert build_report(["scaling", "--published"]) == 0
     text = capsys.readouterr().out
     assert "contention 17.5 %" in text and "no interval" in text
     assert "needs at least 1024 environments" in text and "no target and no cost" in text
-    assert as_json(capsys, "--published")["studies"][0]["sizes"][3]["speed_up"] == pytest.approx(3.67, abs=0.01)
+    assert as_json(capsys, "scaling", "--published")["studies"][0]["sizes"][3]["speed_up"] == pytest.approx(
+        3.67, abs=0.01
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--scaling", "--html", "a.html"), "--html and --scaling cannot be used together"),
-        (("--scaling", "--checkpoints"), "--checkpoints cannot be used with --scaling"),
-        (("--published", "aa"), "--published needs no ledger"),
-        (("--scaling", "nope"), "no run or cohort 'nope'"),
-        (("--scaling", "--csv", "-"), "--csv needs --sql"),
+        (("scaling", "--published", "aa"), "--published needs no ledger"),
+        (("scaling", "nope"), "no run or cohort 'nope'"),
     ],
 )
 def test_flags_that_would_be_ignored_are_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        build_report(["--log_root", str(log_root), *arguments])
+        build_report([*arguments, "--log_root", str(log_root)])

@@ -289,7 +289,7 @@ def test_all_arms_are_compared_as_report_compares_them_and_corrected_together(
     assert "p = 0.0079, by permutation of the runs; 0.032 with Holm's correction for 4 tests" in said
     for cohort in ("s-a", "s-b"):
         declare_cohort(tmp_path / "logs", cohort, 5)
-    build_report(["--log_root", str(tmp_path / "logs"), "--compare", "s-a", "s-b"])
+    build_report(["compare", "s-a", "s-b", "--log_root", str(tmp_path / "logs")])
     alone = capfd.readouterr().out.splitlines()
     assert [line for line in alone if "Holm" not in line and "p = " not in line] == [
         line for line in said.split("A = s-a · B = s-c")[0].splitlines()[-len(alone) - 1 : -1] if "p = " not in line

@@ -1,4 +1,4 @@
-"""``report.py --figures`` writes the figures of scaling studies, or says why there are none."""
+"""``report.py scaling --figures`` writes the figures of scaling studies, or says why there are none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_sizes(root: Path, sizes: tuple[int, ...] = (1, 2), **changes: object) 
 
 def test_the_program_writes_and_lists_the_figures(tmp_path: Path) -> None:
     write_sizes(tmp_path / "logs")
-    finished = script("report", "--log_root", tmp_path / "logs", "--figures", tmp_path / "new" / "figures")
+    finished = script("report", "scaling", "--log_root", tmp_path / "logs", "--figures", tmp_path / "new" / "figures")
     assert (finished.returncode, finished.stderr) == (0, "")
     names = [f"t-rsl-rl-{what}" for what in ("weak-rate", "weak-time", "weak-phases", "steps-against-batch")]
     written = {path.name for path in (tmp_path / "new" / "figures").iterdir()}
@@ -36,7 +36,7 @@ def test_the_program_writes_and_lists_the_figures(tmp_path: Path) -> None:
 def test_a_ledger_with_one_size_has_no_figure_and_no_folder(tmp_path: Path) -> None:
     write_sizes(tmp_path / "logs", (1,))
     with pytest.raises(UserError, match="no figure: .* several numbers of processes"):
-        build_report(["--log_root", str(tmp_path / "logs"), "--figures", str(tmp_path / "figures")])
+        build_report(["scaling", "--log_root", str(tmp_path / "logs"), "--figures", str(tmp_path / "figures")])
     assert not (tmp_path / "figures").exists()
 
 
@@ -44,13 +44,12 @@ def test_a_file_is_no_folder_for_figures(tmp_path: Path) -> None:
     write_sizes(tmp_path, (1, 2))
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="--figures .*file: it is no folder: name a folder"):
-        build_report(["--log_root", str(tmp_path), "--figures", str(tmp_path / "file")])
+        build_report(["scaling", "--log_root", str(tmp_path), "--figures", str(tmp_path / "file")])
 
 
-def test_other_views_and_json_are_refused(tmp_path: Path) -> None:
-    for other in (["--html", "page.html"], ["--scaling"], ["--json", "-"], ["--checkpoints"]):
-        with pytest.raises(UserError, match="cannot be used"):
-            build_report(["--figures", str(tmp_path), *other])
+def test_figures_and_json_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be used"):
+        build_report(["scaling", "--figures", str(tmp_path), "--json", "-"])
 
 
 def test_runs_for_other_targets_are_no_sizes_of_a_study(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_every_command_that_opens_a_simulation_is_watched() -> None:
     [
         ("list_envs",),
         ("play", "--pretrained", "--device", "cpu", "--viz", "newton_gl", "--video", "--video_length", "1000000"),
-        ("report", "--sql", "SELECT count(*) FROM range(1000000000000) AS a, range(1000) AS b"),
+        ("report", "query", "SELECT count(*) FROM range(1000000000000) AS a, range(1000) AS b"),
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -1,6 +1,6 @@
 """The ledger as one self-contained HTML page."""
 
-from ledger_lab.reports.page.document import LivePage, Mode, page_policy, render_page, save_page, write_page
+from ledger_lab.reports.page.document import LivePage, Mode, page_policy, render_page, save_page
 from ledger_lab.reports.page.live import Address, LivePart, render_live, run_links
 from ledger_lab.reports.page.model import PageModel, build_model
 
@@ -16,5 +16,4 @@ __all__ = [
     "render_page",
     "run_links",
     "save_page",
-    "write_page",
 ]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -15,14 +13,12 @@ from markupsafe import Markup
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
-from ledger_lab.ledger import Cohort, Run
-from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
 from ledger_lab.reports.groups import Yardstick
 from ledger_lab.reports.page.live import LivePart, render_live
-from ledger_lab.reports.page.model import PageModel, build_model
+from ledger_lab.reports.page.model import PageModel
 from ledger_lab.reports.page.parts import (
     embedded_json,
     hash_sources,
@@ -50,46 +46,6 @@ _EMPTY_STYLE = ""
 """Plotly adds an empty style element, and fills it through the DOM."""
 
 
-def write_page(
-    path: Path,
-    runs: Sequence[Run],
-    summaries: Sequence[RunSummary],
-    cohorts: Sequence[CohortSummary],
-    *,
-    source: str = "",
-    asked: Price | None = None,
-    absent: Sequence[Cohort] = (),
-    left_out_runs: int = 0,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Write the page of some runs.
-
-    Args:
-        path: File to write; appears only when it is complete.
-        runs: The runs.
-        summaries: Their figures, in the same order.
-        cohorts: Figures of their cohorts.
-        source: Name of the ledger, shown to the reader.
-        asked: Price that replaces the declared prices.
-        absent: Declared cohorts without a run.
-        left_out_runs: Runs of the ledger that are not among these.
-        on_progress: Called with the number of runs read and the total; each run is read twice.
-
-    Raises:
-        UserError: If the file can't be written.
-    """
-    created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    model = build_model(
-        runs, summaries, cohorts,
-        source=source, created_at=created_at, asked=asked, absent=absent, left_out_runs=left_out_runs,
-        on_progress=on_progress,
-    )  # fmt: skip
-    try:
-        save_page(path, render_page(model).encode(errors="replace"))
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
-
-
 def save_page(path: Path, document: bytes) -> None:
     """Replace the file of a page as a whole.
 
@@ -98,14 +54,16 @@ def save_page(path: Path, document: bytes) -> None:
         document: The page.
 
     Raises:
-        OSError: If the file can't be written.
-        UserError: If there is something else under this name.
+        UserError: If there is something else under this name, or it can't be written.
     """
     target = path.resolve()
     if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
         raise UserError(f"cannot write {path}: it exists and is not a regular file")
-    with whole_file(target, shared=True) as unfinished:
-        unfinished.write_bytes(document)
+    try:
+        with whole_file(target, shared=True) as unfinished:
+            unfinished.write_bytes(document)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True)

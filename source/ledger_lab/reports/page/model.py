@@ -252,7 +252,7 @@ def _health_events(run: Run) -> list[HealthEvent]:
 def _log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> list[LogRankTest]:
     """Test between the two cohorts of each yardstick that has exactly two cohorts.
 
-    Cohorts that ``report.py --compare`` refuses to compare are not tested. With more cohorts, one test per pair would
+    Cohorts that ``report.py compare`` refuses to compare are not tested. With more cohorts, one test per pair would
     find differences by chance; ``study.py`` corrects for their number. With fewer than
     :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs in a cohort, there is no test.
 

@@ -65,7 +65,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise UserError("--html needs the package plotly: pip install plotly") from error
+        raise UserError("the page needs the package plotly: pip install plotly") from error
     script: str = get_plotlyjs()
     return _inside_element(script)
 

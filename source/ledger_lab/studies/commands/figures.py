@@ -1,4 +1,4 @@
-"""``scripts/report.py --figures``: the figures of scaling studies as files."""
+"""``scripts/report.py scaling --figures``: the figures of scaling studies as files."""
 
 from __future__ import annotations
 

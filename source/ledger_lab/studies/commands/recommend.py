@@ -1,72 +1,113 @@
-"""``scripts/report.py --recommend``. Imports neither torch nor Isaac Lab."""
+"""``scripts/report.py recommend``. Imports neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.cores import no_collection
+from ledger_lab.ledger.costs import Price, load_price_book
 from ledger_lab.reports import render_repricing
-from ledger_lab.reports.cohort_summary import Contents
+from ledger_lab.reports.selection import PricedRequest, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json
+from ledger_lab.reports.terminal.durations import parse_duration
+from ledger_lab.reports.terminal.flags import Program
+from ledger_lab.reports.terminal.request import flag
 from ledger_lab.studies.recommend.choice import Limits
 from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend
 from ledger_lab.studies.recommend.view import recommendation_json, render_recommendation
 from ledger_lab.studies.scaling.scaled_runs import scaled_runs
 
 
-def show_recommendation(
-    contents: Contents,
-    task: str,
-    *,
-    target: float | None,
-    deadline_s: float | None,
-    budget_usd: float | None,
-    book: Mapping[str, Price],
-    price: Price | None = None,
-    json_file: str | None = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RecommendRequest(PricedRequest):
+    """What a user asks of ``scripts/report.py recommend``: each field is an argument or a flag of the same name."""
+
+    program = Program(
+        name="report.py recommend",
+        description=(
+            "Show which machine, library, and number of processes and environments train a task in the least time and "
+            "for the least money: from measured runs, and from what scaling laws predict. Also shows which next run "
+            "would be worth most. All runs must have the same target and panel; configurations are ranked if they "
+            "have at least five runs."
+        ),
+        terms=("run", "cohort", "target", "ledger"),
+        examples=(
+            "report.py recommend LedgerLab-Cartpole --deadline 2h",
+            "report.py recommend LedgerLab-Cartpole --budget 0.5 --prices my_prices.toml",
+        ),
+    )
+
+    task: str = flag(MISSING, "The task to train.", metavar="TASK", positional=True)
+    runs: tuple[str, ...] = runs_flag()
+    deadline: float | None = flag(
+        None,
+        "Find the cheapest configuration whose runs reach the target within this wall-clock time, such as 90m or 2h, "
+        "with a probability of at least 90 %%.",
+        metavar="TIME",
+        parse=parse_duration,
+    )
+    budget: float | None = flag(
+        None,
+        "Find the fastest configuration whose expected cost to reach the target, failed runs included, is at most "
+        "this [USD], with a probability of at least 90 %%.",
+        metavar="USD",
+    )
+    target: float | None = flag(
+        None, "Use only runs that were trained to this success rate, such as 0.9.", metavar="SHARE"
+    )
+    json: str | None = json_flag()
+
+    def __post_init__(self) -> None:
+        """Check the budget.
+
+        Raises:
+            UserError: If it is no amount of money.
+        """
+        if self.budget is not None and not 0 < self.budget < math.inf:
+            raise UserError(f"--budget {self.budget:g}: give an amount of more than 0 [USD]")
+
+
+@no_collection()
+def report_recommendation(argv: Sequence[str]) -> int:
     """Show which configuration to train a task with, or write it as JSON.
 
     Args:
-        contents: The runs to choose from, and their summaries.
-        task: The task.
-        target: As ``--target``; ``None`` if all runs have the same.
-        deadline_s: Longest wall-clock time to the target [s]; ``None`` for any.
-        budget_usd: Largest cost per target-reaching checkpoint [USD]; ``None`` for any.
-        book: The price book.
-        price: Price that replaces the declared prices.
-        json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
+        argv: Command line without the program's name.
+
+    Returns:
+        0, or 1 if damaged runs were left out.
 
     Raises:
-        UserError: If there is nothing to rank.
+        UserError: If there is no such ledger or run, or there is nothing to rank.
     """
-    if budget_usd is not None and not 0 < budget_usd < math.inf:
-        raise UserError(f"--budget {budget_usd:g}: give an amount of more than 0 [USD]")
+    request = RecommendRequest.parse(argv)
+    selection, task = select(request, request.runs), request.task
+    contents, price = selection.contents, selection.price
     pairs = [pair for pair in zip(contents.runs, contents.summaries, strict=True) if pair[0].declared.task == task]
     if not pairs:
         known = sorted({run.declared.task for run in contents.runs})
-        raise UserError(f"--recommend {task}: no run of this task; {nearest(task, known)}")
+        raise UserError(f"recommend {task}: no run of this task; {nearest(task, known)}")
     begun = [pair for pair in pairs if pair[0].attempts]
     if not begun:
-        raise UserError(f"--recommend {task}: no run of this task has begun to train yet")
+        raise UserError(f"recommend {task}: no run of this task has begun to train yet")
     runs, summaries = zip(*begun, strict=True)
     _require_one_machine(runs, price)
-    chosen = of_one_yardstick(scaled_runs(runs, summaries, price), target)
-    limits = Limits(deadline_s=deadline_s, budget_usd=budget_usd)
-    found = recommend(chosen, book, limits, never_began=len(pairs) - len(begun))
-    if json_file is not None:
-        asked = None if price is None else price.to_dict()
-        report = {"asked_price": asked, **recommendation_json(found)}
-        write_json(json_file, report)
-        return
+    chosen = of_one_yardstick(scaled_runs(runs, summaries, price), request.target)
+    limits = Limits(deadline_s=request.deadline, budget_usd=request.budget)
+    found = recommend(chosen, load_price_book(request.prices), limits, never_began=len(pairs) - len(begun))
+    if request.json is not None:
+        write_json(request.json, {"asked_price": selection.asked_price, **recommendation_json(found)})
+        return selection.status
     console = make_console()
     if price is not None:
         ids = {each.run_id for each in chosen}
         console.print(render_repricing(price, [each for each in contents.summaries if each.run_id in ids]))
     console.print(render_recommendation(found, console.width))
+    return selection.status
 
 
 def _require_one_machine(runs: Sequence[Run], price: Price | None) -> None:
@@ -74,6 +115,6 @@ def _require_one_machine(runs: Sequence[Run], price: Price | None) -> None:
     declared = sorted({str(run.declared.price["instance"]) for run in runs})
     if price is not None and len(declared) > 1:
         raise UserError(
-            f"--recommend: --instance and --usd_per_hour set one price, and the runs are of several machines "
+            f"recommend: --instance and --usd_per_hour set one price, and the runs are of several machines "
             f"({', '.join(declared)}): leave the flags out, or name the runs of one machine"
         )

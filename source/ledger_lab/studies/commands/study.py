@@ -50,7 +50,7 @@ class StudyRequest(Request):
             "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
             "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
             "the end, the program prints a report of all runs, and compares each arm with the first arm as "
-            "report.py --compare does, with p-values that are corrected for the number of tests. With fewer than "
+            "report.py compare does, with p-values that are corrected for the number of tests. With fewer than "
             f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
             "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
             "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
@@ -301,7 +301,7 @@ def _report(now: StudyRuns) -> int:
     build_report(asked)
     if study.scaling is not None:
         make_console().print()
-        build_report([*asked, "--scaling"])
+        build_report(["scaling", *asked])
     _compare(study, runs)
     failed = set(Status) - {Status.COMPLETED, Status.TARGET_REACHED, Status.LIMIT_REACHED}
     succeeded = (any(run.has_finished(failed) for run in now.runs[each.key]) for each in study.trainings())
@@ -309,7 +309,7 @@ def _report(now: StudyRuns) -> int:
 
 
 def _compare(study: Study, runs: Sequence[Run]) -> None:
-    """Compare each arm with the first arm of its task, as ``report.py --compare`` does, corrected for their number."""
+    """Compare each arm with the first arm of its task, as ``report.py compare`` does, corrected for their number."""
     console = make_console()
     sizes = {arm.cohort: len(study.seeds) for arm in study.arms}
     comparisons: list[RunComparison] = []

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from ledger_lab.errors import UserError
 from ledger_lab.reports.figures import can_draw
 from ledger_lab.reports.page import save_page
 from ledger_lab.reports.page.parts import hash_sources, page_part, page_template
@@ -38,10 +37,7 @@ def write_search_page(path: Path, result: SearchResult, source: str) -> None:
     Raises:
         UserError: If the file can't be written.
     """
-    try:
-        save_page(path, render_search_page(result, source).encode(errors="replace"))
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    save_page(path, render_search_page(result, source).encode(errors="replace"))
 
 
 def render_search_page(result: SearchResult, source: str) -> str:

@@ -82,7 +82,7 @@ def of_one_yardstick(runs: Sequence[ScaledRun], target: float | None) -> list[Sc
         way = "give --target" if differs == ["target"] else "name the runs or cohorts of one group"
         listed = "; ".join(_group_words(yardstick, own) for yardstick, own in groups.items())
         raise UserError(
-            f"--recommend {task}: runs with another {' or '.join(differs)} can't be ranked together, so {way}: {listed}"
+            f"recommend {task}: runs with another {' or '.join(differs)} can't be ranked together, so {way}: {listed}"
         )
     return found
 
