@@ -116,12 +116,13 @@ def scripts_page(help_of: Callable[..., str] = _help) -> str:
     Args:
         help_of: Gives what a script, or a view of the report, prints for ``--help``.
     """
-    found = [(path, *view) for path in scripts() for view in ([], *([each] for each in VIEWS if path.stem == "report"))]
+    found = [(path, view) for path in scripts() for view in ("", *(VIEWS if path.stem == "report" else ()))]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        helps = list(pool.map(lambda words: help_of(*words), found))
+        helps = list(pool.map(lambda each: help_of(each[0], *each[1].split()), found))
     parts = ["# Scripts and flags", "Call each script as `./isaaclab.sh -p scripts/NAME.py`."]
-    for (path, *view), text in zip(found, helps, strict=True):
-        parts.append(f"{'###' if view else '##'} {' '.join([path.name, *view])}\n\n```text\n{text}\n```")
+    for (path, view), text in zip(found, helps, strict=True):
+        title = f"### {path.name} {view}" if view else f"## {path.name}"
+        parts.append(f"{title}\n\n```text\n{text}\n```")
     return "\n\n".join(parts) + "\n"
 
 
