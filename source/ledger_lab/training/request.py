@@ -12,15 +12,14 @@ import msgspec
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Timing, require_cohort_name
-from ledger_lab.ledger.libraries import PPO, algorithms
+from ledger_lab.ledger.libraries import LIBRARIES, PPO, algorithms
 from ledger_lab.panels.panel import require_target
 from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT, EXIT_REQUEUE
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import FlagGroup, Named, flag, flag_names, log_root_flag
+from ledger_lab.reports.terminal.flags import DEFAULT_TASK, Program
+from ledger_lab.reports.terminal.request import FlagGroup, Named, SimulationRequest, flag, flag_names, log_root_flag
 from ledger_lab.training.health import Event
 from ledger_lab.training.health.watch import list_health_events, parse_stop_on
 from ledger_lab.training.supervision.attempt import GRACE_S, PATIENCE
-from ledger_lab.training.task_request import TASK, TaskRequest
 
 STATE_AT_LATEST_S = 300.0
 """Largest age of the last saved state without ``--save_state_every`` [s]."""
@@ -30,28 +29,40 @@ _LONGEST_GRACE_S = 86_400
 LearningRateRule = Literal["sqrt", "linear"]
 """How a learning rate grows with the batch."""
 
+TASK = FlagGroup("task")
 _HEALTH = FlagGroup("health events", list_health_events())
 _PROCESSES = FlagGroup("processes")
 _ELSEWHERE = FlagGroup("other machines")
-_JUDGE = FlagGroup(
-    "evaluation",
-    (
-        "With physics=newton_mujoco or newton_mjwarp on the CPU, scoring a policy twice gives identical episodes. On "
-        "rough ground, newton_mjwarp also needs env.sim.physics.deterministic=true. That setting slows the simulation "
-        "down. Scores with and without that setting cannot be compared."
-    ),
-)
+_JUDGE = FlagGroup("evaluation")
 _GOING_ON = FlagGroup(
     "interruptions",
-    (
-        "After SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
-        "exits. If the iteration takes too long (see --grace_s), the training exits without a new state. After Ctrl-C, "
-        f"the exit status is 130. After another signal, the exit status is {EXIT_REQUEUE} if --resume can continue "
-        "the run, and 143 if there is no state to continue from. With --on, the job starts the training "
-        "again if it can continue, except on the cluster local."
-    ),
+    "After SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU or Ctrl-C, the training finishes its iteration, saves its state and "
+    f"exits. The exit status is 130 after Ctrl-C. After another signal, it is {EXIT_REQUEUE} if --resume can continue "
+    "the run, and 143 if there is no state to continue from. With --on, the job then starts the training again, "
+    "except on the cluster local.",
 )
 _LEDGER = FlagGroup("price and ledger")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest(SimulationRequest):
+    """What a user asks of a program that trains a task."""
+
+    overrides: tuple[str, ...] = ()
+    """Hydra overrides."""
+    task: str = flag(
+        DEFAULT_TASK,
+        f"Gymnasium id of the task; scripts/list_envs.py lists all tasks (default: {DEFAULT_TASK}).",
+        group=TASK,
+    )
+    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=TASK)
+    num_envs: int | None = flag(
+        None,
+        "Number of environments per process (default: set by the task). On a GPU, the default of LedgerLab's tasks is "
+        "4096, with the learning rate scaled as by --scale_lr sqrt.",
+        group=TASK,
+    )
+    seed: int | None = flag(None, "Seed of the training (default: drawn at random, and recorded).", group=TASK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,21 +77,13 @@ class TrainRequest(TaskRequest):
         name="train.py",
         description=(
             "Train a task until a policy provably reaches the target, and record success, time and cost. During "
-            "training, policies are scored on held-out episodes, in environments that the learner never sees. If a "
-            "policy may have reached the target, it is scored a second time, on fresh seeds. If this score proves that "
-            "the policy reaches the target, the policy is confirmed, and the training ends. Without arguments, "
-            "train.py trains a cart-pole."
+            "training, policies are scored on held-out episodes, in environments that the learner never sees. A "
+            "policy that may have reached the target is scored again, on fresh seeds. If this score proves that it "
+            "reaches the target, it is confirmed, and the training ends. Without arguments, train.py trains a "
+            "cart-pole."
         ),
         terms=(
-            "held-out",
-            "panel",
-            "target",
-            "fresh seeds",
-            "error budget",
-            "run",
-            "iteration",
-            "state",
-            "cohort",
+            *("held-out", "panel", "target", "fresh seeds", "error budget", "run", "iteration", "state", "cohort"),
             "ledger",
         ),
         examples=(
@@ -91,31 +94,23 @@ class TrainRequest(TaskRequest):
     )
 
     agent: str | None = flag(
-        None,
-        "Agent configuration of the task, by its registered name (default: LIBRARY_cfg_entry_point, or "
-        "LIBRARY_ALGORITHM_cfg_entry_point with SAC and TD3).",
-        group=TASK,
-        metavar="NAME",
+        None, "Agent configuration of the task, by its registered name.", group=TASK, metavar="NAME"
     )
     algorithm: str | None = flag(
         None,
-        f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac is soft actor-critic, and td3 is twin delayed "
-        "deterministic policy gradients. Both learn from a replay memory. SKRL has both, and rl_games has sac, in one "
-        "process only. Without --rl_library, SKRL is used if the task's usual library does not have the algorithm. "
-        "--algorithm selects the agent configuration LIBRARY_ALGORITHM_cfg_entry_point of the task.",
+        f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac and td3 learn from a replay memory: SKRL has "
+        "both, and rl_games has sac, in one process only. It selects the agent configuration "
+        "LIBRARY_ALGORITHM_cfg_entry_point of the task, and SKRL if the task's usual library does not have the "
+        "algorithm.",
         group=TASK,
         metavar="NAME",
     )
     checkpoint: str | None = flag(
         None,
-        (
-            "Start with trained networks instead of random ones. Name a checkpoint file, a run id, a run directory, or "
-            "a task with a pretrained policy. If you name a run, train.py takes its confirmed checkpoint, or its last "
-            "checkpoint if none is confirmed. The optimizer and the iteration count start from zero. The report shows "
-            "the cost of the earlier run separately. The new run has what the earlier run has left of its error "
-            "budget. The new task may have additional observations, if they follow the checkpoint's observations in "
-            "the observation vector. The input weights of the additional observations start at zero."
-        ),
+        "Start with trained networks: those of a checkpoint file, a run (its confirmed checkpoint, else its last), or "
+        "a task with a pretrained policy. Optimizer and iteration count start from zero. The report shows the cost of "
+        "the earlier run separately, and the new run has what is left of its error budget. Observations of the new "
+        "task may follow those of the checkpoint; their input weights start at zero.",
         group=TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
@@ -130,44 +125,34 @@ class TrainRequest(TaskRequest):
     )
     limit_s: float | None = flag(
         None,
-        "Wall-clock time after which the run ends [s] (default: no limit). It counts all attempts of the run, from the "
-        "start of Python, with start-up and scoring. The run ends after the iteration in which the time is used "
-        "up, saves its last policy, and does not score it. A confirmation counts only if it ended before. The run then "
-        f"has the status limit_reached, its exit status is {EXIT_LIMIT}, and it can't be resumed.",
+        "Wall-clock time of all attempts, with start-up and scoring, after which the run ends [s] (default: no "
+        "limit). The iteration is completed, and its policy is saved, and not scored. The run then has the status "
+        f"limit_reached and can't be resumed; the exit status is {EXIT_LIMIT}.",
         group=TASK,
         metavar="S",
     )
     recipe: str | None = flag(
         None,
         "File with hyperparameters that replace those of the task, by the names that are the same for all libraries. "
-        "The file can also set the number of environments and overrides of the task. The run records each change as "
-        "an override, so --resume does not need the file.",
+        "It can also set the number of environments and overrides of the task.",
         group=TASK,
         metavar="FILE",
     )
     scale_lr: LearningRateRule | None = flag(
         None,
-        (
-            "Adapt the learning rate to the batch size. If the batch is twice as large as in the task's own "
-            "configuration, the learning rate is √2 times as high with sqrt, and twice as high with linear. Here, the "
-            "batch size counts each sample once per epoch: environments of all processes × rollout length × epochs. "
-            "The program prints the new learning rate and records it."
-        ),
+        "Adapt the learning rate to the batch: environments of all processes × rollout length × epochs. If the batch "
+        "is twice as large as the task's own, the rate is √2 times as high with sqrt, and twice as high with linear.",
         group=TASK,
     )
     keep_minibatch_size: bool = flag(
         False,
-        (
-            "Keep the size of a minibatch, over all processes, if the batch differs from the task's own. Then the "
-            "number of gradient steps grows with the batch. By default, the number of minibatches stays the same, and "
-            "their size grows. The program prints the new number and records it."
-        ),
+        "Keep the size of a minibatch, over all processes, if the batch differs from the task's own: the number of "
+        "gradient steps grows. By default, the number of minibatches stays the same, and their size grows.",
         group=TASK,
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
-        "Health events that end the run (default: non_finite). non_finite always ends the run, even if you do not name "
-        "it. Other events end the run only if you name them.",
+        "Health events that end the run, beside non_finite, which always does.",
         group=_HEALTH,
         metavar="EVENT[,EVENT]",
         parse=parse_stop_on,
@@ -175,17 +160,16 @@ class TrainRequest(TaskRequest):
 
     nproc: int | None = flag(
         None,
-        "Number of processes to train in on this machine (default: 1). On GPUs, each process uses a GPU of its own. On "
-        "a CPU, all processes share it. --num_envs applies to each process. The seeds of the processes are --seed, "
-        "--seed + 1, and so on.",
+        "Number of processes to train in on this machine (default: 1), each on a GPU of its own; on a CPU, they share "
+        "it. --num_envs applies to each process. Their seeds are --seed, --seed + 1, and so on.",
         group=_PROCESSES,
         metavar="N",
         each_attempt=True,
     )
     distributed: bool = flag(
         False,
-        "Take part in a training of several processes. Use this flag if torchrun starts train.py, on one or more "
-        "machines. For several processes on this machine, --nproc is simpler.",
+        "Take part in a training of several processes that torchrun starts, on one or more machines. For several "
+        "processes on this machine, --nproc is simpler.",
         group=_PROCESSES,
         each_attempt=True,
     )
@@ -199,26 +183,22 @@ class TrainRequest(TaskRequest):
 
     on: str | None = flag(
         None,
-        "Submit the training to a cluster instead of running it here. CLUSTER is the name of a file in "
-        "config/clusters, or your own .toml file. The file sets --log_root, --grace_s and, unless you give a price, "
-        "--instance.",
+        "Submit the training to a cluster: the name of a file in config/clusters, or your own .toml file. The file "
+        "sets --log_root, --grace_s and, unless you give a price, --instance.",
         group=_ELSEWHERE,
         metavar="CLUSTER",
         each_attempt=True,
     )
     nodes: int | None = flag(
         None,
-        "With --on: number of machines to train on (default: 1). --nproc is the number of processes on each of them "
-        "(default: the number of GPUs that the file gives, or 1).",
+        "With --on: number of machines (default: 1), each with --nproc processes (default: the GPUs that the file "
+        "gives, or 1).",
         group=_ELSEWHERE,
         metavar="N",
         each_attempt=True,
     )
     dry_run: bool = flag(
-        False,
-        "With --on: print the files that would be submitted, and write and submit nothing.",
-        group=_ELSEWHERE,
-        each_attempt=True,
+        False, "With --on: print the files that would be submitted.", group=_ELSEWHERE, each_attempt=True
     )
 
     panel: str | None = flag(
@@ -230,10 +210,7 @@ class TrainRequest(TaskRequest):
         None, "Share of successful episodes to reach, above 0 and up to 1 (default: set by the panel).", group=_JUDGE
     )
     stop_at_target: bool = flag(
-        True,
-        "End the training as soon as a policy is confirmed (default: yes). With --no-stop_at_target, all iterations "
-        "are trained.",
-        group=_JUDGE,
+        True, "End the training as soon as a policy is confirmed, or train all iterations (default: yes).", group=_JUDGE
     )
     eval_every: int | None = flag(
         None,
@@ -242,61 +219,44 @@ class TrainRequest(TaskRequest):
         metavar="N",
     )
     no_eval: bool = flag(
-        False,
-        "Do not score policies during training. scripts/evaluate.py can score the checkpoints later.",
-        group=_JUDGE,
+        False, "Do not score policies during training. scripts/evaluate.py can score the checkpoints.", group=_JUDGE
     )
 
     resume: str | None = flag(
         None,
-        (
-            "Continue an interrupted run. RUN is its id or its directory. Do not repeat the flags of the run, or "
-            "repeat them with the same values. The report adds up iterations, steps, time and cost of all parts "
-            "of the run."
-        ),
+        "Continue an interrupted run, named by its id or its directory, with the flags of that run. The report adds up "
+        "iterations, steps, time and cost of all parts of the run.",
         group=_GOING_ON,
         metavar="RUN",
         each_attempt=True,
     )
     save_state_every: int | None = flag(
         None,
-        (
-            "Save the state every N iterations (default: with each checkpoint, and at least every "
-            f"{STATE_AT_LATEST_S / 60:g} minutes). The state makes it possible to continue a run that was killed. Each "
-            "new state replaces the previous state. With 0, the state is saved only after a signal, after each "
-            "confirmation, and at the end. A confirmation is the scoring of a policy on fresh seeds."
-        ),
+        "Save the state every N iterations, for --resume (default: with each checkpoint, and at least every "
+        f"{STATE_AT_LATEST_S / 60:g} minutes). With 0, only after a signal, after each confirmation, and at the end.",
         group=_GOING_ON,
         metavar="N",
         each_attempt=True,
     )
     save_replay: bool = flag(
         False,
-        (
-            "With sac and td3, in one process: save the replay memory with the state. A resumed training is then the "
-            "same training as an uninterrupted one, if the simulation can continue exactly. Each save writes only the "
-            "steps since the last save. At the start, the program prints how much disk space the files need. Without "
-            "--save_replay, a resumed training first refills the replay memory."
-        ),
+        "With sac and td3, in one process: save the replay memory with the state. Without it, a resumed training first "
+        "refills the replay memory. At the start, the program prints how much disk space is needed.",
         group=_GOING_ON,
     )
     grace_s: float = flag(
         GRACE_S,
-        (
-            f"Time between the first signal of your scheduler and its SIGKILL [s] (default: {GRACE_S:g}). After a "
-            f"signal, the training waits up to {PATIENCE:g} × S for its iteration to end. If the training has not "
-            "exited after S seconds, LedgerLab kills it."
-        ),
+        f"Time between the first signal of your scheduler and its SIGKILL [s] (default: {GRACE_S:g}). The training "
+        f"waits up to {PATIENCE:g} × S for its iteration to end, and LedgerLab kills it after S seconds.",
         group=_GOING_ON,
         metavar="S",
         each_attempt=True,
     )
     allow_changed_code: bool = flag(
         False,
-        "With --resume: continue even if code or package versions that no score depends on differ from those at the "
-        "start of the run. With --checkpoint: continue even if the code of its observations, actions, commands and "
-        "agent has changed since that run was declared. Comments, docstrings and layout do not count. The ledger "
-        "records the changes.",
+        "With --resume: continue even if code or package versions that no score depends on have changed. With "
+        "--checkpoint: continue even if the code of its observations, actions, commands and agent has changed. "
+        "Comments, docstrings and layout do not count. The ledger records the changes.",
         group=_GOING_ON,
         each_attempt=True,
     )
@@ -306,44 +266,36 @@ class TrainRequest(TaskRequest):
     )
     usd_per_hour: float | None = flag(
         None,
-        "Price [USD/h]. With --instance, it is the price of that machine, and replaces the price in the price file. "
-        "Without --instance, it is the price of one GPU, or of the whole machine if the training runs on its CPU.",
+        "Price [USD/h]: that of --instance; without it, of one GPU, or of the whole machine on a CPU.",
         group=_LEDGER,
     )
     prices: Path | None = flag(
         None,
-        "Your own price file, in addition to config/prices.toml. If both files have an entry of the same name, your "
-        "entry is used.",
+        "Your own price file. Its entries replace those of the same name in config/prices.toml.",
         group=_LEDGER,
         metavar="FILE",
     )
     cohort: str | None = flag(None, "Name of the cohort that the run belongs to (default: none).", group=_LEDGER)
     cohort_size: int | None = flag(
         None,
-        "Number of runs that the cohort will have. The report then shows how many are missing. It is enough to set "
-        "this flag for one run of the cohort.",
+        "Number of runs that the cohort will have; one of its runs can set it. The report shows how many are missing.",
         group=_LEDGER,
         metavar="N",
     )
     log_root: Path = log_root_flag(group=_LEDGER, each_attempt=True)
     mirror: tuple[str, ...] = flag(
         (),
-        (
-            "Dashboard to send the run to: tensorboard, wandb or mlflow (default: none). A separate process sends the "
-            "data; see scripts/mirror.py. Can be repeated."
-        ),
+        "Dashboard to send the run to, by a separate process: tensorboard, wandb or mlflow (default: none). Can be "
+        "repeated. See scripts/mirror.py.",
         group=_LEDGER,
         metavar="NAME",
         each_attempt=True,
     )
     timing: Timing | None = flag(
         None,
-        (
-            "How to time the parts of a training on a GPU (default: events). With events, the GPU notes when it has "
-            "finished each part, and the clock reads the notes once per iteration. With synchronized, the clock waits "
-            "for the GPU at the end of each part, which is slower, for diagnosis. With host, the clock measures when "
-            "the processor launches the work, not how long the GPU takes. On the CPU, all times are those of host."
-        ),
+        "How to time the parts of a training on a GPU (default: events): by events that the GPU notes; synchronized, "
+        "where the clock waits for the GPU at the end of each part, which is slower, for diagnosis; or on the host, "
+        "which measures when the work is launched. On the CPU, all times are those of host.",
         group=_LEDGER,
     )
 
@@ -353,13 +305,10 @@ class TrainRequest(TaskRequest):
         Raises:
             UserError: If a flag has an impossible value, or needs another flag.
         """
-        if self.nproc is not None:
-            raise UserError(
-                f"--nproc {self.nproc}: give --nproc on the command line of train.py, and write its name in full"
-            )
-        for name in ("on", "nodes", "dry_run"):
-            if getattr(self, name):
-                raise UserError(f"--{name}: give it on the command line of train.py, and write its name in full")
+        for name in ("nproc", "on", "nodes", "dry_run"):
+            if value := getattr(self, name):
+                given = f"--{name}" if name == "dry_run" else f"--{name} {value}"
+                raise UserError(f"{given}: give --{name} on the command line of train.py, and write its name in full")
         if self.allow_changed_code and self.resume is None and self.checkpoint is None:
             raise UserError(
                 "--allow_changed_code: a new run has no earlier code to differ from; add --resume RUN or --checkpoint "
@@ -443,6 +392,4 @@ class TrainRequest(TaskRequest):
         """
         if unknown := data.keys() - {each.name for each in fields(cls)}:
             raise TypeError(f"unknown: {', '.join(map(repr, sorted(unknown)))}")
-        if isinstance(data.get("scale_lr"), bool):  # a switch, before there were two rules
-            data = {**data, "scale_lr": "sqrt" if data["scale_lr"] else None}
         return msgspec.convert(data, cls, dec_hook=lambda kind, value: kind(value))

@@ -38,13 +38,12 @@ from ledger_lab.training.profiling.request import ProfileRequest
 from ledger_lab.training.profiling.stages import CHECKPOINT, Schedule, Stages
 from ledger_lab.training.profiling.table import component_table, components, largest
 from ledger_lab.training.recording.writer import RunWriter
-from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.request import TaskRequest, TrainRequest
 from ledger_lab.training.run import make_run_dir
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.cpu_graphs import recorded_physics
 from ledger_lab.training.runners.parts import environment_parts
 from ledger_lab.training.runners.session import environment, simulation_app
-from ledger_lab.training.task_request import TaskRequest
 
 _HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
 _BLOCKS = 20
