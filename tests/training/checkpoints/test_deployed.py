@@ -1,14 +1,13 @@
-"""A written policy is run as its contract says, from the values of single observation terms."""
+"""An exported policy is run as its contract says, from the values of single observation terms."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from ledger_lab.errors import UserError
 
@@ -55,72 +54,40 @@ def test_clip_scale_history_and_place_follow_from_the_contract() -> None:
     assert flat_observations(described(nowhere), told[:1], [torch.full((1, 4), 9.0)])[1] == ["policy.speed"]
 
 
-class Doubled(torch.nn.Module):
-    """A policy."""
-
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Return actions."""
-        return 2.0 * obs
-
-
-def written(folder: Path, contract: list[dict[str, Any]], factor: float = 1.0) -> Any:  # noqa: ANN401 - heavy type
-    """Write a policy and a contract, and return what the policy saw and did."""
-    from ledger_lab.training.checkpoints.export import Recorded
+def parity(contract: list[dict[str, Any]], factor: float = 1.0) -> dict[str, Any] | None:
+    """Check a file that doubles its observations against a policy that multiplies them."""
+    from ledger_lab.training.checkpoints.export import check_parity
+    from ledger_lab.training.checkpoints.files import PolicyFile
 
     told = steps((0.5, 1.0, True), (0.25, 2.0, False))
     seen = [torch.tensor([[1.0, 2.0, 1.0, 1.0]]), torch.tensor([[0.5, 1.0, 1.0, 2.0]])]
-    torch.jit.save(torch.jit.trace(Doubled(), seen[0]), folder / "policy.pt")
-    (folder / "contract.json").write_text(json.dumps({"observations": contract}))
-    return Recorded(told, seen, factor * 2.0 * torch.cat(seen))
+    files = [PolicyFile("policy.pt", b"", lambda obs: 2.0 * obs)]
+    actions = factor * 2.0 * torch.cat(seen)
+    return check_parity(files, {"observations": contract}, told, seen, actions, 1e-5, Console(width=200))
 
 
-def test_a_written_policy_that_acts_like_the_original_passes(tmp_path: Path) -> None:
-    from ledger_lab.training.checkpoints.export import run_as_described
-
-    recorded = written(tmp_path, described(HEIGHT, SPEED))
-    assert run_as_described(tmp_path, ["policy.pt"], recorded, 1e-5) == {
-        "largest_error": {"policy.pt": 0.0},
-        "terms_taken_from_simulation": [],
-    }
+def test_a_file_that_acts_like_the_policy_passes() -> None:
+    found = parity(described(HEIGHT, SPEED))
+    assert found is not None
+    assert (found["largest_error"], found["terms_taken_from_simulation"]) == ({"policy.pt": 0.0}, [])
 
 
 @pytest.mark.parametrize(
-    ("contract", "factor", "complaint"),
+    ("contract", "wrong"),
     [
-        (
-            described({**HEIGHT, "slice": [2, 4]}, {**SPEED, "slice": [0, 2]}),
-            1.0,
-            r"does not give the observations of the policy for policy.height, policy.speed: nothing is written",
-        ),
-        (described({**HEIGHT, "scale": [2.0, 2.0]}, SPEED), 1.0, r"for policy.height: nothing is written"),
-        (described(HEIGHT, SPEED), 1.1, r"policy.pt, run as the contract says, differs from the policy by"),
-        (described(HEIGHT, SPEED), float("nan"), r"policy.pt, run as the contract says, differs from the .* by nan"),
+        (described({**HEIGHT, "slice": [2, 4]}, {**SPEED, "slice": [0, 2]}), "policy.height, policy.speed"),
+        (described({**HEIGHT, "scale": [2.0, 2.0]}, SPEED), "policy.height"),
     ],
-)  # fmt: skip
-def test_wrong_slices_scales_and_actions_are_refused(
-    contract: list[dict[str, Any]], factor: float, complaint: str, tmp_path: Path
-) -> None:
-    from ledger_lab.training.checkpoints.export import run_as_described
-
-    recorded = written(tmp_path, contract, factor)
-    with pytest.raises(UserError, match=complaint):
-        run_as_described(tmp_path, ["policy.pt"], recorded, 1e-5)
+)
+def test_wrong_slices_and_scales_are_refused(contract: list[dict[str, Any]], wrong: str) -> None:
+    with pytest.raises(UserError, match=f"not give the observations of the policy for {wrong}: nothing is written"):
+        parity(contract)
 
 
-def test_nothing_that_states_a_score_stays_after_a_mismatch(tmp_path: Path) -> None:
-    from rich.console import Console
-
-    from ledger_lab.training.checkpoints.export import _write
-
-    (tmp_path / "made").mkdir()
-    recorded = written(tmp_path / "made", described(HEIGHT, SPEED), factor=1.1)
-    content = {"policy.pt": (tmp_path / "made" / "policy.pt").read_bytes()}
-    contract = {"observations": described(HEIGHT, SPEED), "scores": [{"proves_target": 0.9}], "parity": {}}
-    (tmp_path / "robot").mkdir()
-    plan: Any = SimpleNamespace(folder=tmp_path / "robot", tolerance=1e-5)
-    with pytest.raises(UserError, match="nothing is written"):
-        _write(plan, content, contract, recorded, Console())
-    assert not [*(tmp_path / "robot").iterdir()]
+@pytest.mark.parametrize("factor", [1.1, float("nan")])
+def test_other_actions_are_refused(factor: float, capsys: pytest.CaptureFixture[str]) -> None:
+    assert parity(described(HEIGHT, SPEED), factor) is None
+    assert "on 2 recorded observations, above, so nothing is written: the tolerance of 1e-05" in capsys.readouterr().out
 
 
 def test_measuring_leaves_the_observations_as_they_are() -> None:

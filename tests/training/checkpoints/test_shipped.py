@@ -193,7 +193,7 @@ def test_scores_of_a_shipped_policy_are_written_below_the_log_root(tmp_path: Pat
     assert again.run_dir == run.directory
 
 
-@pytest.mark.slow
+@pytest.mark.thorough  # another test makes a video of a run
 def test_videos_of_a_shipped_policy_are_written_below_the_log_root(tmp_path: Path) -> None:
     before = contents(HERE)
     finished = script("play", "--task", TASK, "--pretrained", "env.scene.env_spacing=3.0", "--video",

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -300,16 +299,3 @@ def test_the_configurations_of_a_run_are_resolved_once_for_all_its_checkpoints(
 def test_overrides_that_name_code_need_trust_run(trained: Path, tmp_path: Path, override: str) -> None:
     run = retold(trained, tmp_path, "b0000000", overrides=[override])
     refused(f"run b0000000 declared '{override}', which may run Python code", tmp_path, run)
-
-
-def test_a_linked_folder_for_videos_is_refused_before_anything_is_scored(tmp_path: Path) -> None:
-    from ledger_lab.training.evaluation.film import video_folder
-
-    run_dir, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-    run_dir.mkdir()
-    elsewhere.mkdir()
-    (run_dir / "videos").symlink_to(elsewhere)
-    candidate, simulation, panel = SimpleNamespace(run_dir=run_dir), SimpleNamespace(name=""), SimpleNamespace(name="p")
-    with pytest.raises(UserError, match="run/videos is a link or a file, and must be a folder: remove it"):
-        video_folder(candidate, simulation, panel)  # type: ignore[arg-type]
-    assert not list(elsewhere.iterdir())

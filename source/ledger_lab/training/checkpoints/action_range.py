@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,20 +36,21 @@ class ActionRange:
         self._taken.append(actions.detach().float().cpu())
 
     def show(self, env: ManagerBasedRLEnv, console: Console) -> None:
-        """Print percentiles and joint limits of each action, and one line on all actions and on all limits.
+        """Print percentiles and joint limits of each action, and one line on all actions.
 
         Args:
             env: The environment, which names the actions.
             console: Where to print.
         """
         actions = torch.cat(self._taken).numpy()
-        names, limits = _names(env), joint_limits(env)
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("action")
         for percent in _PERCENTS:
             table.add_column(f"{percent} %", justify="right")
         table.add_column("joint limits", justify="right")
-        for name, values, limit in zip(names, np.percentile(actions, _PERCENTS, axis=0).T, limits, strict=True):
+        for name, values, limit in zip(
+            _names(env), np.percentile(actions, _PERCENTS, axis=0).T, joint_limits(env), strict=True
+        ):
             table.add_row(name, *(f"{value:.2f}" for value in values), _limit_cell(limit))
         console.print(table)
         most, nearly_all, largest = np.percentile(np.abs(actions), (99, 99.9, 100))
@@ -60,16 +60,6 @@ class ActionRange:
             markup=False,
             soft_wrap=True,
         )
-        sizes = [(abs(each), name) for name, limit in zip(names, limits, strict=True) if limit for each in limit]
-        if sizes:
-            low, lowest = min(sizes, key=itemgetter(0))
-            high, highest = max(sizes, key=itemgetter(0))
-            console.print(
-                f"of the absolute values of the joint limits, the smallest is {low:.2f} ({lowest}), and the largest is "
-                f"{high:.2f} ({highest})",
-                markup=False,
-                soft_wrap=True,
-            )
 
 
 def joint_limits(env: ManagerBasedRLEnv) -> list[tuple[float, float] | None]:

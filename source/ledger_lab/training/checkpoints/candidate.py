@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import file_sha256
+from ledger_lab.files import file_sha256, make_folder
 from ledger_lab.ledger import CheckpointSaved, Run, RunDeclared
 from ledger_lab.panels import few_differences
 from ledger_lab.panels.ground import declared_ground
@@ -50,6 +50,20 @@ class Candidate:
     def path(self) -> Path:
         """The checkpoint file."""
         return self.source / self.saved.path
+
+    def folder(self, *names: str) -> Path:
+        """Create a folder for outputs in :attr:`run_dir`, unless it exists, and return it.
+
+        Args:
+            names: Names of the folder and of those around it.
+
+        Raises:
+            UserError: If it can't be created or written to, or there is a link between the run's directory and it.
+        """
+        folder = self.run_dir.joinpath(*names)
+        make_folder(self.run_dir)
+        make_folder(folder, root=self.run_dir)
+        return folder
 
 
 def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBasedRLEnvCfg, Any]:

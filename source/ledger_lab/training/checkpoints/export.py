@@ -6,9 +6,7 @@ import copy
 import hashlib
 import json
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +39,9 @@ from ledger_lab.training.checkpoints.files import (
     OPSET,
     OUTPUT,
     FlatPolicy,
+    PolicyFile,
     largest_error,
     live_actions,
-    load_policy_file,
     policy_files,
 )
 from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
@@ -54,7 +52,7 @@ from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.session import environment, require_runtime, resolve_device, simulation_app
 
 if TYPE_CHECKING:
-    from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
+    from isaaclab.envs import ManagerBasedRLEnv
 
 CONTRACT_VERSION = 1
 """Raised whenever a field of the contract changes its meaning."""
@@ -62,20 +60,6 @@ NUM_ENVS, STEPS = 32, 32
 """Environments and steps whose observations are used to test parity."""
 EXAMPLE_EVERY = 256
 """One in this many observations goes into the contract with the policy's actions, as a test for the target machine."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportPlan:
-    """A checked export."""
-
-    found: FoundCheckpoint
-    candidate: Candidate
-    env_cfg: ManagerBasedRLEnvCfg
-    """The simulation in which observations are recorded."""
-    launcher_args: dict[str, Any]
-    folder: Path
-    """Folder of the files."""
-    tolerance: float
 
 
 def export_policy(argv: Sequence[str]) -> int:
@@ -94,25 +78,18 @@ def export_policy(argv: Sequence[str]) -> int:
     request = parse(ExportRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        _carry_out(plan_export(request), terminal.console)
+        _export(request, terminal.console)
     finally:
         terminal.restore()
     return 0
 
 
-def plan_export(request: ExportRequest) -> ExportPlan:
-    """Resolve and check a request; create the folder, and write nothing else.
-
-    Args:
-        request: What is asked for.
-
-    Raises:
-        UserError: If the request can't be carried out.
-    """
+def _export(request: ExportRequest, console: Console) -> None:
+    """Record observations in the task's own simulation, then make, test and write the files."""
     device = resolve_device(request.device)
     flags = request.launcher_args(device)
     found = best_checkpoint(request.source(), request.log_root)
-    declared = found.run.declared
+    declared, saved = found.run.declared, found.saved
     require_task(declared.task, declared.rl_library, declared.agent)
     env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
     candidate = resolve_candidate(
@@ -127,41 +104,25 @@ def plan_export(request: ExportRequest) -> ExportPlan:
     require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
-    folder = request.to or candidate.run_dir / "exported"
-    make_folder(folder, root=None if request.to else candidate.run_dir)
-    return ExportPlan(
-        found=found,
-        candidate=candidate,
-        env_cfg=env_cfg,
-        launcher_args=flags,
-        folder=folder,
-        tolerance=request.tolerance,
-    )
-
-
-def _carry_out(plan: ExportPlan, console: Console) -> None:
-    """Record observations in the task's own simulation, then make, test and write the files."""
-    declared, saved, device = plan.found.run.declared, plan.found.saved, plan.env_cfg.sim.device
+    if (folder := request.to) is None:
+        folder = candidate.folder("exported")
+    else:
+        make_folder(folder)
     console.print(
         f"exporting {saved.path} of run {declared.run_id}, after {saved.iteration} iterations",
         markup=False,
         soft_wrap=True,
     )
-    print_shipped_result(plan.candidate.source, console)
-    print_changed_code(plan.candidate, console)
-    with (
-        simulation_app(plan.env_cfg, plan.launcher_args),
-        environment(declared.task, plan.env_cfg) as env,
-        torch.no_grad(),
-    ):
+    print_shipped_result(candidate.source, console)
+    print_changed_code(candidate, console)
+    with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.no_grad():
         articulations = describe_articulations(env)  # before a reset randomizes them
-        policy, recorded, measured = _record(env, plan.candidate, console)
+        policy, recorded, measured = _record(env, candidate, console)
         flat = FlatPolicy(policy, recorded[0])
         seen = [flat.flatten(groups).cpu() for groups in recorded]
-        observations = torch.cat(seen)
-        actions = live_actions(policy, recorded)
+        observations, actions = torch.cat(seen), live_actions(policy, recorded)
         contract = {
-            **_about(plan.found, plan.candidate.changed_code),
+            **_about(found, candidate.changed_code),
             **describe_interface(env, flat.groups),
             "articulations": articulations,
             "files": {
@@ -175,87 +136,81 @@ def _carry_out(plan: ExportPlan, console: Console) -> None:
             ],
         }
         files = policy_files(flat, observations[:2].to(device), _text(contract))
-        errors = {file.name: largest_error(file, observations, actions) for file in files}
-        if not tell_parity(errors, plan.tolerance, console):
+        parity = check_parity(files, json.loads(_text(contract)), measured, seen, actions, request.tolerance, console)
+        if parity is None:
             sys.exit(1)  # inside the context: Isaac Sim ends the process itself, with this status
         contract["files"] |= {file.name: {"sha256": hashlib.sha256(file.content).hexdigest()} for file in files}
-        contract["parity"] = {
-            "observations": len(observations),
-            "largest_action": float(actions.abs().max()),
-            "largest_error": errors,
-            "tolerance": plan.tolerance,
-            "device": device,
-        }
-        _write(plan, {file.name: file.content for file in files}, contract, Recorded(measured, seen, actions), console)
+        contract["parity"] = {**parity, "device": device}
+        # The contract comes last, because it holds the hashes of the others.
+        _write(folder, {**{file.name: file.content for file in files}, CONTRACT: _text(contract).encode()}, console)
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """What the policy saw and did in the simulation, on the CPU."""
-
-    measured: list[Measured]
-    """Values of the observation terms at each step."""
-    seen: list[torch.Tensor]
-    """Flat observations of each step, shape (environments, observations)."""
-    actions: torch.Tensor
-    """Actions of all steps, shape (steps × environments, actions)."""
-
-
-def _write(
-    plan: ExportPlan, files: Mapping[str, bytes], contract: dict[str, Any], recorded: Recorded, console: Console
-) -> None:
-    """Write the files beside their place, run them as the contract says, and move them to their place.
-
-    The contract comes last, because it holds the hashes of the others.
-    """
+def _write(folder: Path, contents: Mapping[str, bytes], console: Console) -> None:
+    """Write the files."""
     try:
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=plan.folder) as unfinished:
-            folder = Path(unfinished)
-            for name, content in {**files, CONTRACT: _text(contract).encode()}.items():
-                (folder / name).write_bytes(content)
-            contract["parity"]["from_terms"] = run_as_described(folder, [*files], recorded, plan.tolerance)
-            (folder / CONTRACT).write_text(_text(contract))
-            for name in (*files, CONTRACT):
-                with whole_file(plan.folder / name) as complete:
-                    (folder / name).replace(complete)
+        for name, content in contents.items():
+            with whole_file(folder / name) as unfinished:
+                unfinished.write_bytes(content)
     except OSError as error:
-        raise UserError(f"cannot write to {plan.folder}: {error.strerror}") from error
-    for name in (*files, CONTRACT):
-        console.print(str(plan.folder / name), style="green", markup=False, soft_wrap=True)
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+    for name in contents:
+        console.print(str(folder / name), style="green", markup=False, soft_wrap=True)
 
 
-def run_as_described(folder: Path, names: Sequence[str], recorded: Recorded, tolerance: float) -> dict[str, Any]:
-    """Run written policies on observations that are computed from single terms as the written contract says.
+def check_parity(
+    files: Sequence[PolicyFile],
+    contract: Mapping[str, Any],
+    measured: Sequence[Measured],
+    seen: Sequence[torch.Tensor],
+    actions: torch.Tensor,
+    tolerance: float,
+    console: Console,
+) -> dict[str, Any] | None:
+    """Run policy files as the contract says, from the values of single terms, and print how far their actions differ.
 
     Args:
-        folder: Folder of the files.
-        names: Names of the policy files.
-        recorded: What the policy saw and did.
-        tolerance: Largest allowed error.
+        files: The files.
+        contract: The contract, as read from its text.
+        measured: Values of the observation terms at each step.
+        seen: Flat observations of the live policy at each step, shape (environments, observations) each.
+        actions: Its actions, shape (steps × environments, actions).
+        tolerance: Largest allowed difference.
+        console: Where to print.
 
     Returns:
-        For the contract: the largest error of each file, and the terms that could not be computed from the contract.
+        For the contract: what was tested, the largest error of each file, and the terms that could not be computed from
+        the contract. ``None`` if an error is above the tolerance.
 
     Raises:
-        UserError: If observations or actions differ.
+        UserError: If the contract does not give the observations of the policy.
     """
-    described = json.loads((folder / CONTRACT).read_text())["observations"]
-    found, taken = flat_observations(described, recorded.measured, recorded.seen)
-    if wrong := misplaced_terms(described, found, torch.cat(recorded.seen), tolerance):
+    described = contract["observations"]
+    found, taken = flat_observations(described, measured, seen)
+    if wrong := misplaced_terms(described, found, torch.cat([*seen]), tolerance):
         raise UserError(
             f"the contract does not give the observations of the policy for {', '.join(wrong)}: nothing is written. "
             "Report this, and name the task"
         )
-    errors = {}
-    for name in names:
-        file = load_policy_file(name, (folder / name).read_bytes())
-        errors[name] = largest_error(file, found, recorded.actions)
-        if not errors[name] <= tolerance:  # NaN, too
-            raise UserError(
-                f"{name}, run as the contract says, differs from the policy by {errors[name]:.1e}, more than the "
-                f"tolerance of {tolerance:.0e}: nothing is written. Report this, and name the task"
-            )
-    return {"largest_error": errors, "terms_taken_from_simulation": taken}
+    errors = {file.name: largest_error(file, found, actions) for file in files}
+    for name, error in errors.items():
+        near = error <= tolerance  # False for NaN
+        limit = "within" if near else "above, so nothing is written:"
+        console.print(
+            f"{name}: largest error {error:.1e} on {len(found)} recorded observations, {limit} the tolerance of "
+            f"{tolerance:.0e}",
+            style=None if near else "red",
+            markup=False,
+            soft_wrap=True,
+        )
+    if not all(error <= tolerance for error in errors.values()):
+        return None
+    return {
+        "observations": len(found),
+        "largest_action": float(actions.abs().max()),
+        "largest_error": errors,
+        "tolerance": tolerance,
+        "terms_taken_from_simulation": taken,
+    }
 
 
 def _record(
@@ -311,32 +266,6 @@ def _about(found: FoundCheckpoint, changed_code: dict[str, str]) -> dict[str, An
         "versions": {"trained": declared.versions, "exported": package_versions((*recorded_packages(), "onnx"))},
         "git": declared.git,
     }
-
-
-def tell_parity(errors: Mapping[str, float], tolerance: float, console: Console) -> bool:
-    """Print how well files reproduce the live policy.
-
-    Args:
-        errors: Largest error of each file.
-        tolerance: Largest allowed error.
-        console: Where to print.
-
-    Returns:
-        Whether all errors are within the tolerance.
-    """
-    fine = True
-    for name, error in errors.items():
-        near = error <= tolerance  # False for NaN
-        fine = fine and near
-        limit = "within" if near else "above, so nothing is written:"
-        console.print(
-            f"{name}: largest error {error:.1e} on {NUM_ENVS * STEPS} recorded observations, {limit} the tolerance of "
-            f"{tolerance:.0e}",
-            style=None if near else "red",
-            markup=False,
-            soft_wrap=True,
-        )
-    return fine
 
 
 def _text(contract: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import torch
 
-from ledger_lab.files import make_folder, unused_path
+from ledger_lab.files import unused_path
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.tasks.registry import require_task
@@ -70,9 +70,7 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
         flags = recording_args(flags)
     require_runtime(env_cfg, flags, request.cpu_threads)
     use_studio_viewer(env_cfg)
-    video = unused_path(candidate.run_dir / "videos" / "play" / f"{candidate.path.stem}.mp4") if request.video else None
-    if video is not None:
-        make_folder(video.parent, root=candidate.run_dir)
+    video = unused_path(candidate.folder("videos", "play") / f"{candidate.path.stem}.mp4") if request.video else None
     console = terminal.console
     console.print(
         f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False

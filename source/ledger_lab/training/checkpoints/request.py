@@ -147,11 +147,7 @@ class PlayRequest(_CheckpointRequest):
                 "env.PATH=VALUE is allowed"
             )
         viewers = self.launcher.get("visualizer") or ()
-        if self.action_range and (self.video or viewers):
-            raise UserError("--action_range shows no pictures: leave out --video and --viz, or --action_range")
-        if self.action_range:
-            return
-        if not self.video and not viewers:
+        if not (self.video or self.action_range or viewers):
             raise UserError("nothing to see: record a video with --video, or open a viewer with --viz newton_gl")
         if not self.video and "newton_gl" in viewers and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
             raise UserError("--viz newton_gl opens a window, and there is no display: add --video, or set DISPLAY")

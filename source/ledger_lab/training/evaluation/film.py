@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from isaaclab.visualizers import VisualizerCfg
 from rich.console import Console
 
-from ledger_lab.files import make_folder
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Panel
 from ledger_lab.panels.physics import is_newton
@@ -112,9 +111,7 @@ def video_folder(candidate: Candidate, simulation: Simulation, panel: Panel) -> 
     Raises:
         UserError: If it can't be created, or there is a link in the run's directory on the way.
     """
-    folder = candidate.run_dir / "videos" / panel.name / _file_name(simulation.name)
-    make_folder(folder, root=candidate.run_dir)
-    return folder
+    return candidate.folder("videos", panel.name, *filter(None, (_file_name(simulation.name),)))
 
 
 def _filmed_config(simulation: Simulation) -> ManagerBasedRLEnvCfg:
