@@ -77,7 +77,6 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         with (
             metered_collectives(clock),
             attempt_life(AttemptWriter(journal.append, clock), lambda: None, link.end) as attempt,
-            link.others_ended_first(),
         ):
             clock.set_base(Phase.UNATTRIBUTED)
             attempt.begin()

@@ -160,7 +160,7 @@ def _carry_out(
         shutdown.enter_context(metered_collectives(writer.clock))
         peak = functools.partial(peak_gpu_memory_bytes, plan.device)
         life = attempt_life(writer, peak, link.end, grace_s=plan.request.grace_s, resumable=plan.resumed is not None)
-        with life as attempt, link.others_ended_first():
+        with life as attempt:
             show_settings(plan, console)
             if plan.world.first and plan.resumed is None:
                 _keep_configuration(plan)

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -18,38 +19,19 @@ _BYTES = 64 * 1024
 _RETRY_S, _RETRIES = 0.5, 20
 
 
-class Reserve:
-    """Space on one or more file systems, which is freed just before it is needed."""
+def reserve(folder: Path, ends: int) -> IO[bytes]:
+    """Return a nameless file whose space is free for the ends of attempts when it is closed.
 
-    def __init__(self) -> None:
-        """Reserve nothing yet."""
-        self._files: dict[int, IO[bytes]] = {}
-        """Nameless files, by the device numbers of their file systems."""
+    Args:
+        folder: Folder of their journals.
+        ends: Number of ends.
 
-    def add(self, folder: Path) -> None:
-        """Reserve space for one more end on the file system of a folder.
-
-        Args:
-            folder: The folder.
-
-        Raises:
-            OSError: If there is no space.
-        """
-        device = folder.stat().st_dev
-        if device not in self._files:
-            self._files[device] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - nameless: it never outlives us
-        descriptor = self._files[device].fileno()
-        os.posix_fallocate(descriptor, os.fstat(descriptor).st_size, _BYTES)
-
-    def sizes(self) -> list[int]:
-        """Return the reserved space on each file system [B]."""
-        return [os.fstat(file.fileno()).st_blocks * 512 for file in self._files.values()]
-
-    def free(self) -> None:
-        """Free all of the space."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+    Raises:
+        OSError: If there is no space.
+    """
+    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - nameless: it never outlives this process
+    os.posix_fallocate(file.fileno(), 0, ends * _BYTES)
+    return file
 
 
 def insist(rows: Mapping[Journal, Row]) -> None:
@@ -61,25 +43,21 @@ def insist(rows: Mapping[Journal, Row]) -> None:
     Raises:
         OSError: If a journal still could not be written.
     """
-    owing: dict[Journal, OSError] = {}
     for journal, row in rows.items():
-        try:
+        with suppress(OSError):  # the journal keeps the row, and settles it below
             journal.append(row)
-        except OSError as error:
-            owing[journal] = error
-    for _ in range(_RETRIES):
-        if not owing:
-            return
-        time.sleep(_RETRY_S)
-        for journal in list(owing):
+    for left in reversed(range(_RETRIES + 1)):
+        errors = []
+        for journal in rows:
             try:
                 journal.settle()
             except OSError as error:
-                owing[journal] = error
-            else:
-                del owing[journal]
-    if owing:
-        raise next(iter(owing.values()))
+                errors.append(error)
+        if not errors:
+            return
+        if not left:
+            raise errors[0]
+        time.sleep(_RETRY_S)
 
 
 def withdraw(supervision: Path, log: Path | None, *, whole: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -9,9 +10,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.ledger import AttemptEnded, Status
-from ledger_lab.ledger.endings import CollectiveError, reason_of, status_of
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import AttemptEnded
+from ledger_lab.ledger.endings import reason_of, status_of
 from ledger_lab.ledger.meters import Suspensions
+from ledger_lab.reports.terminal.exit_status import EXIT_USER_ERROR, exit_status_of
 
 _ANSWER_S = 60.0
 """How long to wait for an answer [s]: the supervisor may be waiting for a disk."""
@@ -38,22 +41,11 @@ class Begin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain:
-    """A process says by which error it is about to end, in case nothing else is known."""
-
-    status: Status
-    reason: str
-    """The error in one line."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class End:
     """A process says how its attempt ended. The answer is the row that was written."""
 
     row: AttemptEnded
     exit_status: int
-    secondhand: bool
-    """Whether the attempt ended because a collective failed. Then, the end of another rank may be the cause."""
 
 
 class Link:
@@ -68,19 +60,9 @@ class Link:
         """
         self.suspensions = suspensions or Suspensions()
         """Intervals in which this process was stopped."""
-        self._connection = connection
-        self._secondhand = False
+        self._connection, self._begun = connection, False
         self.ended: AttemptEnded | None = None
         """The row of the end, as the supervisor wrote it; it may name another rank's end as the cause."""
-
-    @contextmanager
-    def others_ended_first(self) -> Iterator[None]:
-        """If a collective fails within the context, let the supervisor first look for the end of another rank."""
-        try:
-            yield
-        except CollectiveError:
-            self._secondhand = True
-            raise
 
     def begin(
         self,
@@ -108,20 +90,31 @@ class Link:
         """
         runs = {path.absolute(): run_id for path, run_id in zip(journals, run_ids, strict=True)}
         self._ask(Begin(journals=runs, attempt=attempt, rank=rank, device=device, grace_s=grace_s, log=log.absolute()))
+        self._begun = True
 
     @contextmanager
-    def errors_explained(self) -> Iterator[None]:
-        """Let the supervisor know the exception that leaves the context.
+    def errors_told(self, started_ns: int) -> Iterator[None]:
+        """Let the supervisor write an exception that leaves the context as the end of the attempt, if it has begun.
 
-        If the attempt has begun and has no end yet, the supervisor writes this as its end when the process has ended.
+        Args:
+            started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
         """
         try:
             yield
         except SystemExit:
             raise
         except BaseException as error:
-            with suppress(OSError):
-                self._ask(Explain(status=status_of(error), reason=reason_of(error)))
+            if self._begun and self.ended is None:
+                status, wall_ns = status_of(error), time.perf_counter_ns() - started_ns
+                row = AttemptEnded(
+                    status=status,
+                    reason=reason_of(error),
+                    wall_ns=wall_ns,
+                    peak_host_memory_bytes=None,
+                    peak_gpu_memory_bytes=None,
+                )
+                with suppress(OSError):
+                    self.end(row, EXIT_USER_ERROR if isinstance(error, UserError) else exit_status_of(status))
             raise
 
     def end(self, row: AttemptEnded, exit_status: int) -> None:
@@ -134,9 +127,9 @@ class Link:
         Raises:
             OSError: If the row can't be written, or the supervisor has ended.
         """
-        self.ended = self._ask(End(row=row, exit_status=exit_status, secondhand=self._secondhand))
+        self.ended = self._ask(End(row=row, exit_status=exit_status))
 
-    def _ask(self, message: Begin | Explain | End) -> Any:  # noqa: ANN401 - the answer depends on the message
+    def _ask(self, message: Begin | End) -> Any:  # noqa: ANN401 - the answer depends on the message
         """Send a message, and return the answer.
 
         Raises:

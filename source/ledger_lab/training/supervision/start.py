@@ -81,12 +81,12 @@ def run_supervised(
 
         link = Link(theirs, suspensions)
 
-        def explained(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
-            with link.errors_explained():
+        def told(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
+            with link.errors_told(started_ns):
                 return program(argv, started_ns, link)
 
         try:
-            run_script(explained)
+            run_script(told)
         except SupervisorLostError as error:
             make_console(sys.stderr).print(str(error), style="bold red", soft_wrap=True)
             end_worker(1)

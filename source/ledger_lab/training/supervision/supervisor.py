@@ -13,12 +13,13 @@ import signal
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ledger_lab.ledger import (
     STATE_FILE,
@@ -30,7 +31,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
 )
 from ledger_lab.ledger.anchors import anchors_of
-from ledger_lab.ledger.endings import reason_of
+from ledger_lab.ledger.endings import CollectiveError, reason_of
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.meters import Suspensions, starved_ns
 from ledger_lab.ledger.redaction import redact_files
@@ -47,8 +48,8 @@ from ledger_lab.reports.terminal.exit_status import (
 from ledger_lab.training.supervision.attempt import resume_command
 from ledger_lab.training.supervision.forked import STACKS, noted_signals
 from ledger_lab.training.supervision.heartbeat import Heartbeat
-from ledger_lab.training.supervision.last_rows import Reserve, insist, withdraw
-from ledger_lab.training.supervision.link import Begin, End, Explain
+from ledger_lab.training.supervision.last_rows import insist, reserve, withdraw
+from ledger_lab.training.supervision.link import Begin, End
 from ledger_lab.training.supervision.peers import Peers
 
 _SAME_INTERRUPT_S = 1.0
@@ -102,10 +103,9 @@ class Supervisor:
         self._peers: Peers | None = None
         self._peer_ended = False
         self._journals: list[Journal] = []
-        self._reserve = Reserve()
+        self._reserved: list[IO[bytes]] = []
         self._log: Path | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
-        self._explained: Explain | None = None
         self._exit_status: int | None = None
         self._end_is_written = False
         self._attempt: int | None = None
@@ -184,19 +184,13 @@ class Supervisor:
         self._signal_group(signal.SIGCONT)
 
     def _note_suspension(self, asleep_ns: int, patience_s: float, waited_ns: int) -> None:
-        """Note when the worker was stopped or continued by others, and whether this process was stopped as well.
+        """Note whether this process, and with it the worker, was stopped while it meant to sleep.
 
         Args:
             asleep_ns: When this process began to sleep.
             patience_s: How long it meant to sleep at most [s].
             waited_ns: How long it was awake, but waited for a core of a busy machine [ns].
         """
-        with suppress(ChildProcessError):  # the worker has ended
-            while changed := os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
-                if changed.si_code == os.CLD_CONTINUED:
-                    self._suspensions.end()
-                else:
-                    self._suspensions.begin()
         meant_ns, woke_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns() - max(0, waited_ns)
         if woke_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
             self._suspensions.add(meant_ns, woke_ns)
@@ -229,18 +223,13 @@ class Supervisor:
             with suppress(OSError):  # the worker has ended while it waited
                 self._connection.send(answer)
 
-    def _handle(self, message: Begin | Explain | End) -> Any:  # noqa: ANN401 - the answer depends on the message
+    def _handle(self, message: Begin | End) -> Any:  # noqa: ANN401 - the answer depends on the message
         """Carry out the request of a message, and return the answer."""
-        match message:
-            case Begin():
-                self._begin(message)
-            case Explain():
-                self._explained = message
-            case End():
-                if message.secondhand and self._peers is not None:
-                    self._peers.look(_WAIT_FOR_PEER_S)
-                return self._write_end(self._ended_row.from_data(message.row.to_data()), message.exit_status)
-        return None
+        if isinstance(message, Begin):
+            return self._begin(message)
+        if self._peers is not None and (message.row.reason or "").startswith(CollectiveError.__name__):
+            self._peers.look(_WAIT_FOR_PEER_S)  # the end of another rank may be the cause
+        return self._write_end(self._ended_row.from_data(message.row.to_data()), message.exit_status)
 
     def _begin(self, message: Begin) -> None:
         """Begin to record an attempt, or a stand-alone evaluation."""
@@ -249,8 +238,9 @@ class Supervisor:
             self._ended_row = EvaluationEnded
         self._grace_s = message.grace_s or self._grace_s
         self._log = message.log
+        for folder, ends in Counter(path.parent for path in message.journals).items():
+            self._reserved.append(reserve(folder, ends))
         for path, run_id in message.journals.items():
-            self._reserve.add(path.parent)
             journal = Journal(path, self._heartbeat.report_trouble)
             self._journals.append(journal)
             journal.append(
@@ -349,7 +339,8 @@ class Supervisor:
                 refused = self._peers.first.refused
                 exit_status = EXIT_USER_ERROR if refused else exit_status_of(settled.status, self._is_resumable())
             row = settled
-        self._reserve.free()
+        for file in self._reserved:
+            file.close()
         self._exit_status = exit_status  # final: journals keep rows that can't be written yet
         insist(dict.fromkeys(self._journals, row))
         self._end_is_written, self._refused = True, row.status is Status.REFUSED
@@ -363,8 +354,6 @@ class Supervisor:
         self._heartbeat.close_devices()
         code = os.waitstatus_to_exitcode(wait_status)
         status, reason = status_of_exit(code, self._asked, self._killed, self._kills.happened())
-        if self._explained is not None and code > 0 and status is Status.CRASHED:
-            status, reason = self._explained.status, self._explained.reason
         end = self._ended_row(
             status=status,
             reason=reason,
