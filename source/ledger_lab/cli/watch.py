@@ -20,21 +20,15 @@ from ledger_lab.ledger.find import require_ledger, tell_damage
 from ledger_lab.reports.terminal.console import make_console, tell_error, write_output
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
-from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
-from ledger_lab.reports.watch import Limits, PlannedStudy, QueuedTraining, Severity, Watch, watch_ledger
+from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
+from ledger_lab.reports.watch import PlannedStudy, QueuedTraining, Severity, Watch, watch_ledger
 from ledger_lab.reports.watch.words import alert_lines, render_watch
 from ledger_lab.wings import wing_part
 
 EXIT_ALERTS = 3
 """Exit status if there is an alert that is more than a notice."""
 
-_MINUTE_S = 60.0
-_THRESHOLDS = FlagGroup("thresholds")
-_LIMITS = ("hung_after", "idle_after", "queue_after", "forget_after")
-"""Flags of the thresholds, whose fields in :class:`~ledger_lab.reports.watch.Limits` end with ``_s``."""
 _LEAST_FOLLOW_S, _MOST_FOLLOW_S = 1.0, 86_400.0
-_MOST_MIN = 5_256_000.0
-"""Ten years [min]."""
 
 _Kind = Literal[
     "hung", "silent", "lost", "over_budget", "budget_at_risk", "idle", "stuck_queue", "health", "overdue"
@@ -43,17 +37,6 @@ _Kind = Literal[
 
 type Plans = tuple[list[PlannedStudy], list[QueuedTraining], list[str]]
 """Known studies, trainings that wait or run by their schedulers, and in words, what could not be found out."""
-
-
-def _minutes(default_s: float, text: str) -> float:
-    """Declare a threshold in minutes."""
-    number: float = flag(
-        default_s / _MINUTE_S,
-        f"{text} (default: {default_s / _MINUTE_S:g}).",
-        group=_THRESHOLDS,
-        metavar="MIN",
-    )
-    return number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,18 +87,6 @@ class WatchRequest(Request):
         f"Print only these kinds of alerts: {', '.join(get_args(_Kind))}. Others do not change the exit status.",
         metavar="KIND",
     )
-    hung_after: float = _minutes(
-        Limits.hung_after_s, "A training is hung if only its supervisor has written for this time"
-    )
-    idle_after: float = _minutes(
-        Limits.idle_after_s, "A machine is idle if it has run nothing for this time after a run"
-    )
-    queue_after: float = _minutes(
-        Limits.queue_after_s, "A queue is stuck if trainings wait and none has run for this time"
-    )
-    forget_after: float = _minutes(
-        Limits.forget_after_s, "Show no alerts about runs and machines that ended longer ago"
-    )
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -123,19 +94,12 @@ class WatchRequest(Request):
         Raises:
             UserError: If a number is out of range, or two flags contradict each other.
         """
-        for name in _LIMITS:
-            if not 0 < (value := getattr(self, name)) <= _MOST_MIN:
-                raise UserError(f"--{name} {value:g}: must be a number of minutes above 0, and at most {_MOST_MIN:g}")
         if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow <= _MOST_FOLLOW_S:
             raise UserError(
                 f"--follow {self.follow:g}: must be at least {_LEAST_FOLLOW_S:g} s, and at most {_MOST_FOLLOW_S:g} s"
             )
         if self.quiet and self.json == "-":
             raise UserError("--quiet and --json - cannot be used together: give one of them")
-
-    def limits(self) -> Limits:
-        """Return the thresholds."""
-        return Limits(**{f"{name}_s": _MINUTE_S * getattr(self, name) for name in _LIMITS})
 
 
 def watch(argv: Sequence[str]) -> int:
@@ -186,7 +150,6 @@ def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
         studies=[*own, *(study for study in studies if study.name not in names)],
         asked=names,
         queues=queues,
-        limits=request.limits(),
         notes=[*notes, *(f"a run was left out: {damage}" for damage in ledger.damage)],
     )
     if request.kind:

@@ -11,25 +11,32 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, EvaluationStarted, Health, SupervisionStarted
-from ledger_lab.ledger.costs import FEWEST_RUNS, LOCAL, OWNED
+from ledger_lab.ledger.costs import FEWEST_RUNS, OWNED
 from ledger_lab.ledger.health import Event
-from ledger_lab.reports.watch.model import Alert, AlertKind, Estimate, Limits, QueuedTraining, Severity, Spend, State
+from ledger_lab.names import as_started
+from ledger_lab.reports.watch.model import (
+    FORGET_AFTER_S,
+    HUNG_AFTER_S,
+    IDLE_AFTER_S,
+    QUEUE_AFTER_S,
+    Alert,
+    AlertKind,
+    Estimate,
+    QueuedTraining,
+    Severity,
+    Spend,
+    State,
+)
 from ledger_lab.reports.watch.progress import WatchedRun, trainer_row_at
-from ledger_lab.units import duration, usd
+from ledger_lab.units import counted, duration, usd
 
-_HOPELESS: Final = (Event.NO_CONVERGENCE,)
-"""Health events that say that a run will miss its target. Others may pass, so they are notices."""
-
-_OWN_ENGINES: Final = (None, "local")
+_OWN_ENGINES = (None, "local")
 """Engines under which nobody else gives a machine back: none, and the one that runs trainings in the background."""
-
-_SCRIPTS: Final = "./isaaclab.sh -p scripts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +46,6 @@ class Look:
     log_root: str
     """Root of the ledger, for commands."""
     now: datetime
-    limits: Limits
 
     def ago(self, since: datetime) -> str:
         """Return how long ago something was."""
@@ -49,6 +55,11 @@ class Look:
         """Return how long ago something was [s]."""
         return (self.now - since).total_seconds()
 
+    def command(self, script: str, *arguments: str) -> str:
+        """Return a command on the ledger, as the user types it."""
+        words = shlex.join([*arguments, "--log_root", self.log_root])
+        return as_started(f"./isaaclab.sh -p scripts/{script}.py {words}")
+
 
 def run_alerts(watched: WatchedRun, look: Look) -> Iterator[Alert]:
     """Yield the alerts about one run.
@@ -57,16 +68,35 @@ def run_alerts(watched: WatchedRun, look: Look) -> Iterator[Alert]:
         watched: The run.
         look: The watch.
     """
-    state, job = watched.state, watched.job
+    state, job, run = watched.state, watched.job, watched.run
+    last, here = watched.last_row_at, watched.host in (None, socket.gethostname())
+    resume = look.command("train", "--resume", run.run_id)
+    end = (
+        job.cancel if job is not None else f"kill {_pid(watched)}{'' if here else f' on {watched.host}'}, then {resume}"
+    )
     if state is State.HUNG:
-        yield _hung(watched, look)
+        since = trainer_row_at(run)
+        sentence = (
+            f"its supervisor writes rows, and the training has written none for {look.ago(since)}: it does no work"
+        )
+        yield _of_run(watched, AlertKind.HUNG, Severity.CRITICAL, since, sentence, end)
     elif state is State.SILENT:
-        yield _silent(watched, look)
+        where = watched.host or "this machine"
+        sentence = (
+            f"its process exists on {where}, but has written no row for {look.ago(last)}: it is suspended, or stuck"
+        )
+        way_out = f"kill -CONT {_pid(watched)} continues a suspended run; otherwise {end}"
+        yield _of_run(watched, AlertKind.SILENT, Severity.CRITICAL, last, sentence, way_out)
     elif state is State.LOST and (job is None or (job.runs and job.started_at is None)):
-        yield _lost(watched, look)
+        host = watched.host or "its machine"
+        where = "it was on this machine" if here else f"the ledger can't see whether {host} is still paid for"
+        sentence = f"no row for {look.ago(last)}, and none that says how it ended; {where}"
+        way_out = f"look at {host}, give it back if nothing runs there, and start the training again"
+        can_resume = (run.directory / STATE_FILE).is_file()
+        yield _of_run(watched, AlertKind.LOST, Severity.WARNING, last, sentence, resume if can_resume else way_out)
     elif state in (State.LOST, State.PREEMPTED) and job is not None:
         yield from silent_jobs([job], look, watched)
-    if watched.is_live and watched.run.attempts:
+    if watched.is_live and run.attempts:
         yield from _health(watched)
         yield from _overdue(watched, look)
 
@@ -78,47 +108,23 @@ def _of_run(
     return Alert(kind, severity, "run", watched.run.run_id, since, watched.usd_per_hour, sentence, way_out)
 
 
-def _hung(watched: WatchedRun, look: Look) -> Alert:
-    """Return the alert about a training that no longer writes, while its supervisor does."""
-    since = trainer_row_at(watched.run)
-    sentence = f"its supervisor writes rows, and the training has written none for {look.ago(since)}: it does no work"
-    return _of_run(watched, AlertKind.HUNG, Severity.CRITICAL, since, sentence, _end_command(watched, look))
-
-
-def _silent(watched: WatchedRun, look: Look) -> Alert:
-    """Return the alert about a run whose process exists, and that writes nothing."""
-    since = watched.last_row_at
-    sentence = (
-        f"its process exists on {watched.host or 'this machine'}, but has written no row for {look.ago(since)}: it is "
-        "suspended, or stuck"
-    )
-    way_out = f"kill -CONT {_pid(watched)} continues a suspended run; otherwise {_end_command(watched, look)}"
-    return _of_run(watched, AlertKind.SILENT, Severity.CRITICAL, since, sentence, way_out)
-
-
-def _lost(watched: WatchedRun, look: Look) -> Alert:
-    """Return the alert about a run that ended without a row that says so."""
-    since, host = watched.last_row_at, watched.host or "its machine"
-    here = host == socket.gethostname()
-    where = "it was on this machine" if here else f"the ledger can't see whether {host} is still paid for"
-    sentence = f"no row for {look.ago(since)}, and none that says how it ended; {where}"
-    way_out = f"look at {host}, give it back if nothing runs there, and start the training again"
-    if (watched.run.directory / STATE_FILE).is_file():
-        way_out = _resume_command(watched, look)
-    return _of_run(watched, AlertKind.LOST, Severity.WARNING, since, sentence, way_out)
+def _pid(watched: WatchedRun) -> int | None:
+    """Return the process to signal: the supervisor, which passes signals on, or the training itself."""
+    attempt = watched.run.attempts[-1] if watched.run.attempts else None
+    if attempt is None:
+        return None
+    start = next(iter(attempt.of(SupervisionStarted)), attempt.first_start)
+    return None if start is None else start.pid
 
 
 def _health(watched: WatchedRun) -> Iterator[Alert]:
     """Yield the health events of the last attempt, unless a policy has passed a screening since."""
     attempt = watched.run.attempts[-1]
     passed_ns = max((row.wall_ns for owner, row in watched.facts.judged if owner is attempt and row.passes), default=-1)
-    latest: dict[str, tuple[Health, datetime]] = {}
-    for journal in attempt.journals:
-        for row, time in journal.timed(Health):
-            if row.wall_ns > passed_ns:
-                latest[row.event] = (row, time)
-    for row, time in latest.values():
-        severity = Severity.WARNING if row.event in _HOPELESS else Severity.NOTICE
+    events = (timed for journal in attempt.journals for timed in journal.timed(Health) if timed[0].wall_ns > passed_ns)
+    for row, time in {row.event: (row, time) for row, time in events}.values():
+        # Others may pass by themselves, so they are notices.
+        severity = Severity.WARNING if row.event == Event.NO_CONVERGENCE else Severity.NOTICE
         sentence = f"{row.event} at iteration {row.iteration}: {row.evidence}"
         yield _of_run(watched, AlertKind.HEALTH, severity, time, sentence, row.advice)
 
@@ -137,37 +143,8 @@ def _overdue(watched: WatchedRun, look: Look) -> Iterator[Alert]:
         f"{duration(facts.wall_s)}{spent} without its target; the slowest of {len(reached)} earlier runs with the "
         f"same settings needed {duration(slowest_s)}; by chance alone, 1 of {len(reached) + 1} runs takes longer"
     )
-    way_out = f"{_SCRIPTS}/report.py {shlex.quote(watched.run.run_id)} --checkpoints {_log_root(look)}"
+    way_out = look.command("report", watched.run.run_id, "--checkpoints")
     yield _of_run(watched, AlertKind.OVERDUE, Severity.WARNING, since, sentence, way_out)
-
-
-def _end_command(watched: WatchedRun, look: Look) -> str:
-    """Return the commands that end a run and resume it; a job in a queue resumes its run when it starts again."""
-    if watched.job is not None:
-        return watched.job.cancel
-    on = "" if watched.host in (None, socket.gethostname()) else f" on {watched.host}"
-    return f"kill {_pid(watched)}{on}, then {_resume_command(watched, look)}"
-
-
-def _resume_command(watched: WatchedRun, look: Look) -> str:
-    """Return the command that resumes a run."""
-    return f"{_SCRIPTS}/train.py --resume {shlex.quote(watched.run.run_id)} {_log_root(look)}"
-
-
-def _log_root(look: Look) -> str:
-    """Return the flag of the ledger."""
-    return f"--log_root {shlex.quote(look.log_root)}"
-
-
-def _pid(watched: WatchedRun) -> int:
-    """Return the process to signal: the supervisor, which passes signals on, or the training itself."""
-    attempt = watched.run.attempts[-1]
-    supervisors = attempt.of(SupervisionStarted)
-    if supervisors:
-        return supervisors[0].pid
-    start = attempt.first_start
-    assert start is not None  # an attempt without a supervisor begins with its first process
-    return start.pid
 
 
 def silent_jobs(jobs: Iterable[QueuedTraining], look: Look, watched: WatchedRun | None = None) -> Iterator[Alert]:
@@ -182,7 +159,7 @@ def silent_jobs(jobs: Iterable[QueuedTraining], look: Look, watched: WatchedRun 
         if not job.runs or job.started_at is None:
             continue
         since = job.started_at if watched is None else max(job.started_at, watched.last_row_at)
-        if look.seconds(since) <= look.limits.hung_after_s:
+        if look.seconds(since) <= HUNG_AFTER_S:
             continue  # it may still wait for the attempt before to count as lost, or import its packages
         rate = None if watched is None else watched.usd_per_hour
         sentence = f"its job runs ({job.said}), and {job.name} has written no row for {look.ago(since)}"
@@ -204,23 +181,13 @@ def queue_alerts(queues: Iterable[QueuedTraining], ended_at: Mapping[str, dateti
     for job, members in by_job.items():
         first = members[0]
         since = max(first.submitted_at, ended_at.get(job, first.submitted_at))
-        if any(each.runs for each in members) or look.seconds(since) <= look.limits.queue_after_s:
+        if any(each.runs for each in members) or look.seconds(since) <= QUEUE_AFTER_S:
             continue
         said = ", ".join(sorted({each.said for each in members}))
-        waiting = f"{len(members)} training{'' if len(members) == 1 else 's'}"
-        sentence = f"{waiting} of {first.plan} wait, and none has run for {look.ago(since)}: {said}"
+        waiting = f"{counted(len(members), 'training')} of {first.plan} wait"
+        sentence = f"{waiting}, and none has run for {look.ago(since)}: {said}"
         way_out = f"correct the reason, or {first.cancel}"
         yield Alert(AlertKind.STUCK_QUEUE, Severity.WARNING, "queue", job, since, 0.0, sentence, way_out)
-
-
-@dataclass(frozen=True)
-class _Use:
-    """A use of a machine: an attempt of a run, or a stand-alone evaluation."""
-
-    watched: WatchedRun
-    host: str
-    last_row_at: datetime
-    goes_on: bool
 
 
 def idle_alerts(runs: Iterable[WatchedRun], look: Look) -> Iterator[Alert]:
@@ -230,14 +197,17 @@ def idle_alerts(runs: Iterable[WatchedRun], look: Look) -> Iterator[Alert]:
         runs: Runs that changed lately.
         look: The watch.
     """
-    by_host: dict[str, list[_Use]] = {}
+    last_uses: dict[str, tuple[datetime, WatchedRun]] = {}
+    busy = set()
     for each in runs:
         yield from _idle_job(each, look)
-        for use in _uses(each):
-            by_host.setdefault(use.host, []).append(use)
-    for uses in by_host.values():
-        if not any(use.goes_on for use in uses):
-            yield from _idle_machine(max(uses, key=lambda use: use.last_row_at), look)
+        for host, last, goes_on in _uses(each):
+            busy |= {host} if goes_on else set()
+            if host not in last_uses or last > last_uses[host][0]:
+                last_uses[host] = last, each
+    for host, (last, watched) in last_uses.items():
+        if host not in busy:
+            yield from _idle_machine(host, last, watched, look)
 
 
 def _idle_job(watched: WatchedRun, look: Look) -> Iterator[Alert]:
@@ -246,45 +216,42 @@ def _idle_job(watched: WatchedRun, look: Look) -> Iterator[Alert]:
     if job is None or not job.runs or watched.state is not State.ENDED:
         return
     since = watched.last_row_at if job.started_at is None else max(watched.last_row_at, job.started_at)
-    if look.seconds(since) > look.limits.idle_after_s:
+    if look.seconds(since) > IDLE_AFTER_S:
         rate = watched.usd_per_hour
         sentence = f"its job still runs ({job.said}), and run {watched.run.run_id} in it ended {look.ago(since)} ago"
         yield Alert(AlertKind.IDLE, Severity.CRITICAL, "queue", job.id, since, rate, sentence, job.cancel)
 
 
-def _uses(watched: WatchedRun) -> Iterator[_Use]:
-    """Yield the uses of machines: those that go on, and those after which only their user gives the machine back."""
+def _uses(watched: WatchedRun) -> Iterator[tuple[str, datetime, bool]]:
+    """Yield the machines of attempts and evaluations, with the time of the last row, and whether the use goes on.
+
+    Uses after which a scheduler gives the machine back are left out.
+    """
     run = watched.run
     for attempt in run.attempts:
         goes_on = attempt is run.attempts[-1] and watched.is_live
         for start in attempt.of(AttemptStarted):  # of all processes, which may be on several machines
             if goes_on or (None if start.job is None else start.job.engine) in _OWN_ENGINES:
-                last = max(journal.last_time for journal in attempt.journals)
-                yield _Use(watched, start.host, last, goes_on)
-    for evaluation in run.evaluations:
+                yield start.host, max(journal.last_time for journal in attempt.journals), goes_on
+    for evaluation in run.evaluations:  # it writes every second, so its last row tells whether it goes on
         for row in evaluation.of(EvaluationStarted):
-            last = max(journal.last_time for journal in evaluation.journals)
-            yield _Use(watched, row.host, last, goes_on=False)  # it writes every second
+            yield row.host, max(journal.last_time for journal in evaluation.journals), False
 
 
-def _idle_machine(last: _Use, look: Look) -> Iterator[Alert]:
+def _idle_machine(host: str, last: datetime, watched: WatchedRun, look: Look) -> Iterator[Alert]:
     """Yield the alert about a machine on which nothing of the ledger goes on, after its last use."""
-    host, price = last.host, last.watched.facts.price
-    if price.usd_per_hour in (None, 0.0) or price.market == OWNED or last.watched.state is State.LOST:
+    price, here = watched.facts.price, host == socket.gethostname()
+    if price.usd_per_hour in (None, 0.0) or price.market == OWNED or watched.state is State.LOST:
         return  # its idle hours cost nothing, or there is an alert about the run
-    if not look.limits.idle_after_s < look.seconds(last.last_row_at) <= look.limits.forget_after_s:
-        return
-    here = host == socket.gethostname()
-    unknown = "other work on it is unknown" if here else "the ledger can't see whether it was given back"
-    if price.instance == LOCAL:
-        unknown += ", and whether its idle hours cost money"
-    severity = Severity.WARNING if here and price.instance != LOCAL else Severity.NOTICE
-    sentence = (
-        f"{host} ({price.instance}) ended its last work, for run {last.watched.run.run_id}, "
-        f"{look.ago(last.last_row_at)} ago, and has started nothing since; {unknown}"
-    )
-    way_out, rate = "give the machine back, or start the next training", last.watched.usd_per_hour
-    yield Alert(AlertKind.IDLE, severity, "machine", host, last.last_row_at, rate, sentence, way_out)
+    if IDLE_AFTER_S < look.seconds(last) <= FORGET_AFTER_S:
+        unknown = "other work on it is unknown" if here else "the ledger can't see whether it was given back"
+        sentence = (
+            f"{host} ({price.instance}) ended its last work, for run {watched.run.run_id}, {look.ago(last)} ago, and "
+            f"has started nothing since; {unknown}"
+        )
+        severity = Severity.WARNING if here else Severity.NOTICE
+        way_out = "give the machine back, or start the next training"
+        yield Alert(AlertKind.IDLE, severity, "machine", host, last, watched.usd_per_hour, sentence, way_out)
 
 
 def budget_alerts(study: Spend) -> Iterator[Alert]:
@@ -295,11 +262,10 @@ def budget_alerts(study: Spend) -> Iterator[Alert]:
     """
     if not (study.live_runs or study.missing):
         return
-    found = {
-        "budget_usd": _judge(study.budget_usd, study.spent_usd, study.forecast_usd, usd),
-        "budget_h": _judge(study.budget_h, study.spent_h, study.forecast_h, lambda amount: f"{amount:.1f} h"),
-    }
-    for key, judged in found.items():
+    for key, judged in (
+        ("budget_usd", _judge(study.budget_usd, study.spent_usd, study.forecast_usd, usd)),
+        ("budget_h", _judge(study.budget_h, study.spent_h, study.forecast_h, lambda amount: f"{amount:.1f} h")),
+    ):
         if judged is not None:
             kind, severity, words = judged
             sentence = f"{words}; {study.live_runs} live, {study.missing} still to start"
@@ -317,39 +283,33 @@ def _judge(
     if budget is None:
         return None
     of = f"of a budget of {show(budget)}"
+    over, risk = (AlertKind.OVER_BUDGET, Severity.CRITICAL), (AlertKind.BUDGET_AT_RISK, Severity.WARNING)
     if spent is not None and spent > budget:
-        return AlertKind.OVER_BUDGET, Severity.CRITICAL, f"{show(spent)} are spent {of}"
+        return *over, f"{show(spent)} are spent {of}"
     if forecast is None:
         return None
     expected, low, high = forecast.expected, forecast.low, forecast.high
-    if expected is None:
+    if expected is None:  # only bounds are known
         if low is not None and low > budget:
-            return AlertKind.OVER_BUDGET, Severity.CRITICAL, f"it will take at least {show(low)} {of}"
-        if high is None or high <= budget:
-            return None
-        words = f"it may take up to {show(high)} {of}; the ledger has too few runs to tell more"
-        return AlertKind.BUDGET_AT_RISK, Severity.NOTICE, words
+            return *over, f"it will take at least {show(low)} {of}"
+        words = "" if high is None else f"it may take up to {show(high)} {of}; the ledger has too few runs to tell more"
+        is_safe = high is None or high <= budget
+        return None if is_safe else (AlertKind.BUDGET_AT_RISK, Severity.NOTICE, words)
     words = f"it will probably take {show(expected)}"
     if low is None or high is None:
-        words = f"{words} {of}; there are too few runs for an interval"
-        return (AlertKind.BUDGET_AT_RISK, Severity.WARNING, words) if expected > budget else None
+        return (*risk, f"{words} {of}; there are too few runs for an interval") if expected > budget else None
     words = f"{words} [{show(low)}, {show(high)}] {of}"
     if low > budget:
-        return AlertKind.OVER_BUDGET, Severity.CRITICAL, f"{words}: the remaining trainings can't finish in it"
-    return (AlertKind.BUDGET_AT_RISK, Severity.WARNING, f"{words}: it may not be enough") if high > budget else None
+        return *over, f"{words}: the remaining trainings can't finish in it"
+    return (*risk, f"{words}: it may not be enough") if high > budget else None
 
 
 def most_severe_first(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
     """Return alerts by severity, then by what they cost, then by their age."""
-    order: Sequence[Severity] = [*Severity]
-    return tuple(
-        sorted(
-            alerts,
-            key=lambda each: (
-                order.index(each.severity),
-                -(each.usd_per_hour or 0.0),
-                each.since.timestamp() if each.since else 0.0,
-                each.subject,
-            ),
-        )
-    )
+    order = [*Severity]
+
+    def key(alert: Alert) -> tuple[int, float, float, str]:
+        since_s = alert.since.timestamp() if alert.since else 0.0
+        return order.index(alert.severity), -(alert.usd_per_hour or 0.0), since_s, alert.subject
+
+    return tuple(sorted(alerts, key=key))

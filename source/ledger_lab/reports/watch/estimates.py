@@ -191,12 +191,10 @@ def usd_estimate(facts: RunFacts, left_s: Estimate | None) -> Estimate | None:
     """
     if left_s is None or facts.price.usd_per_hour is None:
         return None
-    expected, low, high = (
-        None if each is None else usd_of_more(facts, each) for each in (left_s.expected, left_s.low, left_s.high)
+    found = left_s.converted(
+        lambda more_s: usd_of_more(facts, more_s), f"{left_s.basis}; at {facts.price.instance}'s price"
     )
-    if expected is None and high is None:
-        return None
-    return Estimate(expected=expected, low=low, high=high, basis=f"{left_s.basis}; at {facts.price.instance}'s price")
+    return None if found.expected is None and found.high is None else found
 
 
 @dataclass(frozen=True, kw_only=True)

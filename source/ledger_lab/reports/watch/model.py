@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
 import msgspec
 
 from ledger_lab.ledger.runs import silence_limit
-from ledger_lab.reports.health_events import HealthSummary
+from ledger_lab.reports.health_events import HealthSummary, summarize_health
 
 SCHEMA_VERSION: Final = 1
 """Version of the JSON document. It rises when a key changes its meaning or is removed."""
@@ -22,21 +22,17 @@ CONFIDENCE: Final = 0.8
 at the largest number of iterations, because few cohorts have forty runs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Thresholds of alerts, which a user can change."""
-
-    hung_after_s: float = silence_limit(supervised=False).total_seconds()
-    """How long a supervised training may write no row [s]. It is the ledger's own limit for processes without a
-    supervisor: such a process, too, writes only its own rows, and is silent for minutes while kernels are compiled."""
-    idle_after_s: float = 600.0
-    """How long a machine may stand idle after its run [s]: long enough for a script to start the next training, or to
-    copy the results away."""
-    queue_after_s: float = 4 * 3600.0
-    """How long all trainings of a submission may wait while none of them runs [s]. Shorter waits are usual on shared
-    clusters."""
-    forget_after_s: float = 24 * 3600.0
-    """How long after its end a run or a machine is still told [s]: whoever looks once a day misses nothing."""
+HUNG_AFTER_S: Final = silence_limit(supervised=False).total_seconds()
+"""How long a supervised training may write no row [s]. It is the ledger's own limit for processes without a supervisor:
+such a process, too, writes only its own rows, and is silent for minutes while kernels are compiled."""
+IDLE_AFTER_S: Final = 600.0
+"""How long a machine may stand idle after its run [s]: long enough for a script to start the next training, or to copy
+the results away."""
+QUEUE_AFTER_S: Final = 4 * 3600.0
+"""How long all trainings of a submission may wait while none of them runs [s]. Shorter waits are usual on shared
+clusters."""
+FORGET_AFTER_S: Final = 24 * 3600.0
+"""How long after its end a run or a machine is still told [s]: whoever looks once a day misses nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,57 +158,78 @@ class Estimate:
     basis: str
     """Where the estimate comes from, in words."""
 
+    def converted(self, convert: Callable[[float], float | None], basis: str | None = None) -> Estimate:
+        """Return the estimate in another unit.
+
+        Args:
+            convert: Converts an amount.
+            basis: Where the result comes from; by default, the same.
+        """
+        amounts = (None if each is None else convert(each) for each in (self.expected, self.low, self.high))
+        expected, low, high = amounts
+        return Estimate(expected=expected, low=low, high=high, basis=basis or self.basis)
+
+
+def _of_run[Value](read: Callable[[Any], Value], missing: Any = MISSING) -> Value:
+    """Declare a field of :class:`RunProgress`.
+
+    Args:
+        read: Computes it from a :class:`~ledger_lab.reports.watch.progress.WatchedRun`.
+        missing: Its value for a training that has not started.
+    """
+    return cast(Value, field(default=missing, metadata={"read": read}))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunProgress:
     """Where a run stands on its way to a verdict. A training that waits in a queue has no run yet."""
 
-    run_id: str | None
+    run_id: str | None = _of_run(lambda of: of.run.run_id)
     """``None`` for a training that has not started."""
-    name: str
+    name: str = _of_run(lambda of: of.run.run_id)
     """Id of the run, or the name of the training in its plan."""
-    state: State
-    said: str | None
+    state: State = _of_run(lambda of: of.state)
+    said: str | None = _of_run(lambda of: None if of.job is None else of.job.said)
     """What its scheduler says about its job, in words; ``None`` if none was asked, or it does not know the job."""
-    since: datetime
+    since: datetime = _of_run(lambda of: of.since)
     """When the state began: for a waiting job, its submission; for a running attempt, its start; else its last sign of
     life."""
-    last_row_at: datetime | None = None
+    last_row_at: datetime | None = _of_run(lambda of: of.last_row_at, None)
     """When any of its processes wrote its last row."""
-    host: str | None = None
+    host: str | None = _of_run(lambda of: of.host, None)
     """Machine of the first process of its last attempt."""
-    study: str | None = None
+    study: str | None = _of_run(lambda of: of.study, None)
     """The study that it belongs to, if this is known."""
-    cohort: str | None = None
-    task: str | None = None
-    rl_library: str | None = None
-    seed: int | None = None
-    attempts: int = 0
+    cohort: str | None = _of_run(lambda of: of.run.cohort, None)
+    task: str | None = _of_run(lambda of: of.declared.task, None)
+    rl_library: str | None = _of_run(lambda of: of.declared.rl_library, None)
+    seed: int | None = _of_run(lambda of: of.declared.seed, None)
+    attempts: int = _of_run(lambda of: len(of.run.attempts), 0)
     """Attempts so far."""
-    target_success: float | None = None
-    target_reached: bool = False
-    screenings: int = 0
+    target_success: float | None = _of_run(lambda of: of.declared.target_success, None)
+    target_reached: bool = _of_run(lambda of: of.facts.proof is not None, False)
+    screenings: int = _of_run(lambda of: len(of.scores("screening")), 0)
     """Screenings so far; scores that are invalid do not count."""
-    confirmations: int = 0
+    confirmations: int = _of_run(lambda of: len({row.confirmation for row in of.scores("confirmation")}), 0)
     """Confirmations so far, passed or not."""
-    best_score: float | None = None
+    best_score: float | None = _of_run(lambda of: of.best_score, None)
     """Largest share of successes of a screening, or of a confirmation if one was made."""
-    iterations: int = 0
+    iterations: int = _of_run(lambda of: of.facts.updates, 0)
     """Iterations done."""
-    max_iterations: int | None = None
-    wall_s: float = 0.0
+    max_iterations: int | None = _of_run(lambda of: of.declared.max_iterations, None)
+    wall_s: float = _of_run(lambda of: of.facts.wall_s, 0.0)
     """Wall-clock time of all attempts so far [s]."""
-    usd: float | None = None
+    usd: float | None = _of_run(lambda of: of.usd, None)
     """Spent so far [USD]; ``None`` if it has no price."""
-    usd_per_hour: float | None = None
+    usd_per_hour: float | None = _of_run(lambda of: of.usd_per_hour, None)
     """What it costs while it goes on [USD/h]; ``None`` if it has no price."""
-    left_s: Estimate | None = None
+    left_s: Estimate | None = _of_run(lambda of: of.left_s, None)
     """Time until it ends: until a policy is confirmed if it stops then, and at most until its last iteration or its
     time limit [s]. If it is hung, silent, lost or preempted, it is the time that it takes once it goes on. ``None`` if
     unknown."""
-    left_usd: Estimate | None = None
+    left_usd: Estimate | None = _of_run(lambda of: of.left_usd, None)
     """Cost of that time [USD]; ``None`` if unknown."""
-    health: tuple[HealthSummary, ...] = ()
+    health: tuple[HealthSummary, ...] = _of_run(lambda of: tuple(summarize_health(of.run)), ())
     """Its health events."""
 
     @property
@@ -290,7 +307,7 @@ class Watch:
     """Alerts, the most severe first."""
     notes: tuple[str, ...] = ()
     """What could not be found out, for example because a scheduler does not answer."""
-    schema_version: int = field(default=SCHEMA_VERSION)
+    schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; times are in ISO 8601."""

@@ -15,14 +15,14 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from ledger_lab.ledger import Attempt, JournalContent, PanelResult, Run, RunDeclared, Status
+from ledger_lab.ledger import JournalContent, PanelResult, Run, RunDeclared, Status
 from ledger_lab.ledger.costs import Price, RunTime
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.clock import seconds_to_target
+from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.health_events import summarize_health
 from ledger_lab.reports.watch.estimates import seconds_to_end, time_left, time_to_end, usd_estimate, usd_per_hour
-from ledger_lab.reports.watch.model import Estimate, Limits, QueuedTraining, RunProgress, State
+from ledger_lab.reports.watch.model import HUNG_AFTER_S, Estimate, QueuedTraining, RunProgress, State
 
 _ITERATIONS_OF_SILENCE: Final = 3.0
 """A training whose iterations take long is hung after so many times of its mean iteration, if that is longer than the
@@ -52,12 +52,24 @@ class WatchedRun:
         """Whether it goes on, and costs money."""
         return self.state in (State.RUNNING, State.HUNG, State.SILENT)
 
+    @property
+    def declared(self) -> RunDeclared:
+        """Its declaration."""
+        return self.run.declared
+
     @cached_property
     def last_row_at(self) -> datetime:
         """When any of its processes wrote its last row."""
         return last_row_at(self.run)
 
-    @cached_property
+    @property
+    def since(self) -> datetime:
+        """When its state began: for a running attempt, its start; else its last sign of life."""
+        if self.state is not State.RUNNING or not self.run.attempts:
+            return self.last_row_at
+        return min(each.first_time for each in self.run.attempts[-1].journals)
+
+    @property
     def host(self) -> str | None:
         """Machine of the first process of its last attempt; ``None`` if unknown."""
         start = self.run.attempts[-1].first_start if self.run.attempts else None
@@ -83,7 +95,7 @@ class WatchedRun:
         """Time that it has left [s]."""
         if self.state is State.ENDED:
             return None
-        if not self.run.declared.stop_at_target:
+        if not self.declared.stop_at_target:
             return time_to_end(self.run)
         return time_left(self.earlier, self.facts.wall_s, *seconds_to_end(self.run))
 
@@ -92,61 +104,34 @@ class WatchedRun:
         """Cost of the time that it has left [USD]."""
         return usd_estimate(self.facts, self.left_s)
 
+    def scores(self, purpose: str) -> list[PanelResult]:
+        """Return its valid screenings or confirmations."""
+        return [row for _, row in self.facts.judged if row.invalid is None and row.purpose == purpose]
+
+    @property
+    def best_score(self) -> float | None:
+        """The share of the proof; else the best share of a confirmation, and without one, of a screening."""
+        if (proof := self.facts.proof) is not None:
+            return proof.share(self.declared.target_success).share
+        own = [row for row in self.scores("screening") if row.panel_id == self.declared.panel_id]
+        return max((share_of(row.outcomes)[0] for row in self.scores("confirmation") or own), default=None)
+
     @cached_property
     def progress(self) -> RunProgress:
         """Its progress."""
-        run, facts, declared = self.run, self.facts, self.run.declared
-        judged = [row for _, row in facts.judged if row.invalid is None]
-        proof, target = facts.proof, declared.target_success
-        running = self.state is State.RUNNING and run.attempts
-        return RunProgress(
-            run_id=run.run_id,
-            name=run.run_id,
-            state=self.state,
-            said=None if self.job is None else self.job.said,
-            since=min(each.first_time for each in run.attempts[-1].journals) if running else self.last_row_at,
-            last_row_at=self.last_row_at,
-            host=self.host,
-            study=self.study,
-            cohort=run.cohort,
-            task=declared.task,
-            rl_library=declared.rl_library,
-            seed=declared.seed,
-            attempts=len(run.attempts),
-            target_success=target,
-            target_reached=proof is not None,
-            screenings=sum(row.purpose == "screening" for row in judged),
-            confirmations=len({row.confirmation for row in judged if row.purpose == "confirmation"}),
-            best_score=_best(judged, declared.panel_id) if proof is None else proof.share(target).share,
-            iterations=facts.updates,
-            max_iterations=declared.max_iterations,
-            wall_s=facts.wall_s,
-            usd=self.usd,
-            usd_per_hour=self.usd_per_hour,
-            left_s=self.left_s,
-            left_usd=self.left_usd,
-            health=tuple(summarize_health(run)),
-        )
+        return summarize(RunProgress, self)
 
 
-def _best(judged: Sequence[PanelResult], panel_id: str) -> float | None:
-    """Return the best score of a confirmation, or without one, of a screening."""
-    confirmations = [row for row in judged if row.purpose == "confirmation"]
-    screenings = [row for row in judged if row.purpose == "screening" and row.panel_id == panel_id]
-    return max((share_of(row.outcomes)[0] for row in confirmations or screenings), default=None)
-
-
-def state_of(run: Run, now: datetime, limits: Limits) -> State:
+def state_of(run: Run, now: datetime) -> State:
     """Return where a run stands, according to the ledger.
 
     Args:
         run: The run.
         now: The time.
-        limits: Thresholds.
     """
     if not run.attempts:
         silent_s = (now - run.declared_at).total_seconds()
-        return State.RUNNING if silent_s < limits.hung_after_s else State.LOST
+        return State.RUNNING if silent_s < HUNG_AFTER_S else State.LOST
     attempt = run.attempts[-1]
     status = attempt.status
     if status in (Status.RUNNING, Status.LOST, Status.PREEMPTED) and run.proven:
@@ -155,21 +140,14 @@ def state_of(run: Run, now: datetime, limits: Limits) -> State:
         if now - last_row_at(run) > attempt.silence_limit:
             return State.SILENT  # the process exists on this machine, or it would be lost
         silent_s = (now - trainer_row_at(run)).total_seconds()
-        if not attempt.supervisions or silent_s <= limits.hung_after_s:
+        if not attempt.supervisions or silent_s <= HUNG_AFTER_S:
             return State.RUNNING
-        return State.HUNG if silent_s > _ITERATIONS_OF_SILENCE * _iteration_s(attempt) else State.RUNNING
+        sums = attempt.sums  # a resumed attempt begins with the iterations of earlier ones, so its windows count
+        iteration_s = sums.wall_ns / 1e9 / sums.count if sums.iterations else 0.0
+        return State.HUNG if silent_s > _ITERATIONS_OF_SILENCE * iteration_s else State.RUNNING
     if status is Status.LOST:
         return State.LOST
     return State.PREEMPTED if status is Status.PREEMPTED else State.ENDED
-
-
-def _iteration_s(attempt: Attempt) -> float:
-    """Return the mean time of the iterations of an attempt, start-up included [s]; 0 before the first one.
-
-    A resumed attempt begins with the iterations of earlier attempts, so it only counts windows.
-    """
-    sums = attempt.sums
-    return sums.wall_ns / 1e9 / sums.count if sums.iterations else 0.0
 
 
 def last_row_at(run: Run) -> datetime:

@@ -13,6 +13,7 @@ from ledger_lab.ledger.costs import sum_if_known
 from ledger_lab.reports.watch.estimates import Part, add_up, further_trainings, rest_of_run
 from ledger_lab.reports.watch.model import Estimate, PlannedStudy, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun
+from ledger_lab.units import counted
 
 _HOUR_S = 3600.0
 
@@ -28,15 +29,10 @@ class _Unit:
 
 
 _USD = _Unit(lambda run: run.usd, lambda run: run.left_usd)
-_HOURS = _Unit(lambda run: run.facts.wall_s / _HOUR_S, lambda run: _in_hours(run.left_s))
-
-
-def _in_hours(left: Estimate | None) -> Estimate | None:
-    """Return an estimate in seconds as one in hours."""
-    if left is None:
-        return None
-    expected, low, high = (None if each is None else each / _HOUR_S for each in (left.expected, left.low, left.high))
-    return Estimate(expected=expected, low=low, high=high, basis=left.basis)
+_HOURS = _Unit(
+    lambda run: run.facts.wall_s / _HOUR_S,
+    lambda run: None if run.left_s is None else run.left_s.converted(lambda left_s: left_s / _HOUR_S),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,27 +118,13 @@ class Arm:
 def _bound(watched: WatchedRun, unit: _Unit) -> float | None:
     """Return what a live run takes at most; ``None`` if it is unknown."""
     left = unit.left(watched)
-    return (
-        None
-        if left is None
-        else sum_if_known([unit.of_run(watched), left.expected if left.high is None else left.high])
-    )
+    most = None if left is None else left.expected if left.high is None else left.high
+    return sum_if_known([unit.of_run(watched), most])
 
 
 def _has_ended(watched: WatchedRun) -> bool:
     """Tell whether a run has ended for good."""
     return watched.state is State.ENDED and watched.run.has_finished()
-
-
-def cohort_spend(name: str, runs: Sequence[WatchedRun], planned: int | None) -> Spend:
-    """Return the spend of a cohort.
-
-    Args:
-        name: The cohort.
-        runs: All its runs, oldest first.
-        planned: Its size, if this was declared.
-    """
-    return _spend("cohort", name, [Arm(cohort=name, planned=planned, runs=tuple(runs))])
 
 
 def study_spend(study: PlannedStudy, runs: Mapping[str, Sequence[WatchedRun]]) -> Spend:
@@ -152,22 +134,29 @@ def study_spend(study: PlannedStudy, runs: Mapping[str, Sequence[WatchedRun]]) -
         study: The study.
         runs: All its runs, oldest first, by cohort.
     """
-    seeds = frozenset(study.seeds)
+    planned, seeds = len(study.seeds), frozenset(study.seeds)
     arms = [
-        Arm(cohort=arm.cohort, planned=len(study.seeds), seeds=seeds, runs=tuple(runs.get(arm.cohort, ())))
-        for arm in study.arms
+        Arm(cohort=arm.cohort, planned=planned, seeds=seeds, runs=tuple(runs.get(arm.cohort, ()))) for arm in study.arms
     ]
-    return _spend("study", study.name, arms, study.budget_usd, study.budget_h)
+    return spend("study", study.name, arms, study.budget_usd, study.budget_h)
 
 
-def _spend(
+def spend(
     kind: Literal["cohort", "study"],
     name: str,
     arms: Sequence[Arm],
     budget_usd: float | None = None,
     budget_h: float | None = None,
 ) -> Spend:
-    """Add up the arms."""
+    """Return the spend of arms together.
+
+    Args:
+        kind: What they are.
+        name: Its name.
+        arms: The arms; one for a cohort.
+        budget_usd: What they may cost [USD].
+        budget_h: Wall-clock time that they may take together [h].
+    """
     runs = [each for arm in arms for each in arm.runs]
     live = [each for each in runs if each.is_live]
     spent_usd = sum_if_known([each.usd for each in runs])
@@ -208,7 +197,7 @@ def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None
         parts += own
     live, ended = sum(len(arm.live) for arm in arms), sum(len(arm.ended) for arm in arms)
     missing = sum(arm.missing or 0 for arm in arms)
-    words = f"{live} live and {missing} missing training{'' if missing == 1 else 's'}"
+    words = f"{live} live and {counted(missing, 'missing training')}"
     return add_up(spent, parts, f"{words}, by {ended} that have ended and by the speed of live ones")
 
 

@@ -24,9 +24,9 @@ from ledger_lab.reports.watch.alerts import (
     run_alerts,
     silent_jobs,
 )
-from ledger_lab.reports.watch.model import Limits, PlannedStudy, QueuedTraining, RunProgress, State, Watch
+from ledger_lab.reports.watch.model import FORGET_AFTER_S, PlannedStudy, QueuedTraining, RunProgress, State, Watch
 from ledger_lab.reports.watch.progress import WatchedRun, has_changed, near_runs, run_time, settings_of, state_of
-from ledger_lab.reports.watch.spend import cohort_spend, study_spend
+from ledger_lab.reports.watch.spend import Arm, spend, study_spend
 
 
 def watch_ledger(
@@ -36,7 +36,6 @@ def watch_ledger(
     studies: Sequence[PlannedStudy] = (),
     asked: Collection[str] = (),
     queues: Sequence[QueuedTraining] = (),
-    limits: Limits | None = None,
     price: Price | None = None,
     notes: Sequence[str] = (),
 ) -> Watch:
@@ -48,13 +47,12 @@ def watch_ledger(
         studies: Studies that runs may belong to. Only those with a run or a job that changed lately are summed up.
         asked: Names of studies that are summed up in any case.
         queues: Trainings that wait or run, according to their schedulers.
-        limits: Thresholds.
         price: Price that replaces the declared prices.
         notes: What could not be found out, to pass on.
     """
-    look = Look(log_root=str(ledger.root), now=now, limits=limits or Limits())
+    look = Look(log_root=str(ledger.root), now=now)
     runs = _Runs(ledger, look, price, studies, queues)
-    since = now - timedelta(seconds=look.limits.forget_after_s)
+    since = now - timedelta(seconds=FORGET_AFTER_S)
     recent = runs.watched(run for run in ledger.runs if has_changed(run, since) or runs.job(run) is not None)
     told = [each for each in recent if runs.is_told(each)]
     known = {run.directory.resolve() for run in ledger.runs} if queues else set()
@@ -73,13 +71,16 @@ def watch_ledger(
         *idle_alerts(recent, look),
         *silent_jobs(waiting, look),
         *queue_alerts(queues, _last_rows(recent), look),
-        *(alert for spend in spends for alert in budget_alerts(spend)),
+        *(alert for study in spends for alert in budget_alerts(study)),
     ]
     return Watch(
         at=now,
         log_root=look.log_root,
         runs=(*(each.progress for each in told), *(_waiting_training(job, studies) for job in waiting)),
-        cohorts=tuple(cohort_spend(name, runs.of_cohort(name), sizes.get(name)) for name in names),
+        cohorts=tuple(
+            spend("cohort", name, [Arm(cohort=name, planned=sizes.get(name), runs=tuple(runs.of_cohort(name)))])
+            for name in names
+        ),
         studies=tuple(spends),
         alerts=most_severe_first(alerts),
         notes=(*notes, *runs.unread),
@@ -150,7 +151,7 @@ class _Runs:
         Raises:
             UserError: If it can't be read any more.
         """
-        state = state_of(run, self.look.now, self.look.limits)
+        state = state_of(run, self.look.now)
         watched = WatchedRun(
             run=run,
             state=state,
@@ -178,7 +179,7 @@ class _Runs:
             return True
         if watched.state not in (State.LOST, State.PREEMPTED):
             return False
-        is_old = self.look.seconds(watched.last_row_at) > self.look.limits.forget_after_s
+        is_old = self.look.seconds(watched.last_row_at) > FORGET_AFTER_S
         return not is_old and not self._is_superseded(watched.run)
 
     def _is_superseded(self, run: Run) -> bool:

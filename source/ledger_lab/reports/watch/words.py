@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from rich.cells import cell_len
 from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
 from ledger_lab.names import visible
 from ledger_lab.reports.watch.model import Alert, Estimate, RunProgress, Severity, Spend, State, Watch
-from ledger_lab.units import MISSING, duration, percent, usd
+from ledger_lab.units import MISSING, counted, duration, percent, usd
 
-SIGNS = {Severity.CRITICAL: "!!", Severity.WARNING: "!", Severity.NOTICE: "·"}
-"""A sign for each severity, for readers who cannot distinguish colours."""
-_STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow", Severity.NOTICE: ""}
+_LOOKS = {Severity.CRITICAL: ("!!", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.NOTICE: ("·", "")}
+"""A sign for readers who cannot distinguish colours, and a style."""
 _STATE_STYLES = {State.RUNNING: "cyan", State.HUNG: "red", State.SILENT: "red", State.LOST: "red"}
 _TITLES = ("run", "state", "time left", "cost left", "per hour", "cost", "iterations", "best score", "spent")
 """Columns, the most important ones first: a narrow terminal cuts the last ones."""
-_GAP = "  "
 
 
 def estimate_time(estimate: Estimate | None) -> str:
@@ -30,11 +28,6 @@ def estimate_time(estimate: Estimate | None) -> str:
 def estimate_usd(estimate: Estimate | None) -> str:
     """Return an estimated amount of money, in the same form."""
     return _estimated(estimate, usd)
-
-
-def estimate_hours(estimate: Estimate | None) -> str:
-    """Return an estimated number of hours, in the same form."""
-    return _estimated(estimate, hours)
 
 
 def hours(amount: float | None) -> str:
@@ -57,11 +50,6 @@ def _estimated(estimate: Estimate | None, show: Callable[[float], str]) -> str:
     return f"{show(estimate.expected)} [{ends[0]}, {ends[1]}]"
 
 
-def state_words(progress: RunProgress) -> str:
-    """Return the state of a run or a waiting training, with what its scheduler says."""
-    return str(progress.state) if progress.said is None else f"{progress.state} ({progress.said})"
-
-
 def score_words(progress: RunProgress) -> str:
     """Return the best score of a run, and the target."""
     if progress.target_success is None:
@@ -80,17 +68,9 @@ def rate(usd_per_hour: float | None) -> str:
     return "cost unknown" if usd_per_hour is None else f"{usd(usd_per_hour)}/h"
 
 
-def alert_words(alert: Alert) -> str:
-    """Return an alert in one line: subject, kind, sentence, cost and way out."""
-    kind = alert.kind.replace("_", " ")
-    return (
-        f"{kind}: {alert.subject_kind} {alert.subject}: {alert.sentence}; {rate(alert.usd_per_hour)} → {alert.way_out}"
-    )
-
-
 def spend_words(spend: Spend) -> str:
     """Return the spend of a cohort or a study, its forecast and its budget in one line."""
-    made = f"{spend.runs} run{'' if spend.runs == 1 else 's'}, {spend.live_runs} live"
+    made = f"{counted(spend.runs, 'run')}, {spend.live_runs} live"
     if spend.missing is not None:
         made += f", {spend.missing} of {spend.planned} trainings still to start"
     parts = [made, f"{usd(spend.spent_usd)} and {hours(spend.spent_h)} spent"]
@@ -109,16 +89,13 @@ def spend_words(spend: Spend) -> str:
 
 def forecast_words(spend: Spend) -> str:
     """Return the forecasts of a spend, in money and in time; empty without one."""
-    found = [estimate_usd(spend.forecast_usd)] if spend.forecast_usd is not None else []
-    found += [estimate_hours(spend.forecast_h)] if spend.forecast_h is not None else []
-    return " and ".join(found)
+    found = [_estimated(spend.forecast_usd, usd), _estimated(spend.forecast_h, hours)]
+    return " and ".join(each for each in found if each != MISSING)
 
 
 def budget_words(spend: Spend) -> str:
     """Return the budgets of a study, of money and of time; empty without one."""
-    found = [usd(spend.budget_usd)] if spend.budget_usd is not None else []
-    found += [hours(spend.budget_h)] if spend.budget_h is not None else []
-    return " and ".join(found)
+    return " and ".join(each for each in (usd(spend.budget_usd), hours(spend.budget_h)) if each != MISSING)
 
 
 def alert_lines(alerts: Iterable[Alert]) -> list[Text]:
@@ -127,7 +104,13 @@ def alert_lines(alerts: Iterable[Alert]) -> list[Text]:
     Args:
         alerts: The alerts.
     """
-    return [Text(visible(f"{SIGNS[a.severity]} {alert_words(a)}"), style=_STYLES[a.severity]) for a in alerts]
+    lines = []
+    for alert in alerts:
+        sign, style = _LOOKS[alert.severity]
+        about = f"{alert.kind.replace('_', ' ')}: {alert.subject_kind} {alert.subject}"
+        cost = f"{rate(alert.usd_per_hour)} → {alert.way_out}"
+        lines.append(Text(visible(f"{sign} {about}: {alert.sentence}; {cost}"), style=style))
+    return lines
 
 
 def render_watch(watch: Watch) -> Group:
@@ -152,24 +135,14 @@ def render_watch(watch: Watch) -> Group:
     )
 
 
-def _table(runs: Sequence[RunProgress]) -> list[Text]:
-    """Return a heading and one line per run."""
-    if not runs:
-        return []
-    rows = [_TITLES, *(tuple(map(visible, _cells(run))) for run in runs)]
-    widths = [max(cell_len(row[place]) for row in rows) for place in range(len(_TITLES))]
-    lines = [
-        Text(
-            _GAP.join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)).rstrip(),
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-        for row in rows
-    ]
-    lines[0].stylize("bold")
-    for line, run in zip(lines[1:], runs, strict=True):
-        line.stylize(_STATE_STYLES.get(run.state, ""))
-    return lines
+def _table(runs: Sequence[RunProgress]) -> list[Table]:
+    """Return a table with a line per run."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in _TITLES:
+        table.add_column(title, no_wrap=True)
+    for run in runs:
+        table.add_row(*map(visible, _cells(run)), style=_STATE_STYLES.get(run.state, ""))
+    return [table] if runs else []
 
 
 def _cells(run: RunProgress) -> tuple[str, ...]:
@@ -177,7 +150,7 @@ def _cells(run: RunProgress) -> tuple[str, ...]:
     beside = "" if run.cohort is None else f" {run.cohort}"
     return (
         f"{run.name}{beside}" + ("" if run.seed is None else f" seed {run.seed}"),
-        state_words(run),
+        str(run.state) if run.said is None else f"{run.state} ({run.said})",
         estimate_time(run.left_s),
         estimate_usd(run.left_usd),
         MISSING if run.usd_per_hour is None else f"{usd(run.usd_per_hour)}/h",
