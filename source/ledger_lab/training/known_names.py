@@ -14,7 +14,7 @@ from ledger_lab.ledger.costs import load_price_book, resolve_price
 from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.libraries import require_library
 from ledger_lab.panels import load_panel
-from ledger_lab.reports.mirrors.start import require_mirrors
+from ledger_lab.reports.mirrors.sink import require_mirrors
 from ledger_lab.reports.terminal.request import Named
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import shipped_tasks

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ledger_lab.ledger import CheckpointSaved, Status
 from ledger_lab.ledger.meters import Phase
-from ledger_lab.reports.mirrors.start import start_mirrors
+from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
 from ledger_lab.training.gradient_watch import GradientWatch
 from ledger_lab.training.health.watch import HealthWatch

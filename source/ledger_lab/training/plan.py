@@ -23,7 +23,7 @@ from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.replays import least_replays
-from ledger_lab.reports.mirrors.start import require_mirrors
+from ledger_lab.reports.mirrors.sink import require_mirrors
 from ledger_lab.tasks.recipes.rules import positive
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default

@@ -28,7 +28,7 @@ from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.storage import require_file_size, require_storage
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.reports.mirrors.start import start_mirrors
+from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import require_recorded_hash

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,20 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
-from ledger_lab.reports.mirrors.sink import Batch, RunInfo, load_sink
-from ledger_lab.reports.mirrors.start import require_mirrors, start_mirrors
-from tests.conftest import ROOT, command, script
+from ledger_lab.ledger.find import find_run
+from ledger_lab.reports.mirrors.program import mirror_run
+from ledger_lab.reports.mirrors.sink import Batch, load_sink, require_mirrors, start_mirrors
+from tests.conftest import ROOT, command
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 OTHER = ROOT / ".venv-mirrors" / "bin"
 needs_other = pytest.mark.skipif(not (OTHER / "python").exists(), reason="needs .venv-mirrors, which .ci/run builds")
+
+
+@pytest.fixture(autouse=True)
+def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mirror gives way to trainings; the process of the tests must not."""
+    monkeypatch.setattr(os, "nice", lambda by: 0)
 
 
 class LiveRun:
@@ -112,8 +118,7 @@ def test_tensorboard_shows_a_running_run_and_each_point_once(tmp_path: Path) -> 
     assert process.returncode == 0
     assert "run aa is completed: 8 rows sent" in said
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
-    again = script("mirror", run.run_dir, "--to", "tensorboard")
-    assert again.returncode == 0
+    assert mirror_run([str(run.run_dir), "--to", "tensorboard"]) == 0, "again, from the beginning"
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
 
 
@@ -121,62 +126,77 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    sink = load_sink("tensorboard", {"project": None, "uri": None, "dir": None})
-    sink.open(RunInfo(declared("aa"), datetime.now(UTC), tmp_path))
+    sink = load_sink("tensorboard", {})
+    sink.open(find_run(str(write_run(tmp_path, "aa")), tmp_path))
     monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
     with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; .*start the mirror"):
         sink.send(Batch((), {"a": "note"}, {}))
 
 
-def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path) -> None:
+def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = LiveRun(tmp_path / "logs" / "l" / "e" / "2026-01-01_aa12", "aa12")
     run.iterate()
-    done = script(
-        "mirror", "aa", "--to", "tensorboard", "--once", "--log_root", tmp_path / "logs", "--dir", tmp_path / "t"
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "run aa12 is running" in done.stdout
+    folders = ("--log_root", str(tmp_path / "logs"), "--dir", str(tmp_path / "t"))
+    assert mirror_run(["aa", "--to", "tensorboard", "--once", *folders]) == 0
+    assert "run aa12 is running" in capsys.readouterr().out
     assert scalars(tmp_path / "t", "train/env_steps") == [(1, 40.0)]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nope", "--to", "tensorboard"), "no checkpoint, run directory or run id 'nope' (run ids under logs: "),
-        pytest.param(("RUN", "--to", "mlflow"), "set MLFLOW_TRACKING_URI", marks=needs_other),
-        pytest.param(
-            ("RUN", "--to", "mlflow", "--uri", "http://me:s3cret@localhost"),
-            "MLFLOW_TRACKING_PASSWORD",
-            marks=[needs_other, pytest.mark.thorough],
-        ),
-        pytest.param(("RUN", "--to", "mlflow", "--uri", "http://127.0.0.1:9"), "does not answer", marks=needs_other),
-        (("RUN", "--to", "tensorboard", "--uri", "http://127.0.0.1:9"), "do not apply to TensorBoard"),
-        (("RUN", "--to", "tensorboard", "--dir", "/proc/nope"), "cannot write to --dir"),
+        (["nope", "--to", "tensorboard"], "no checkpoint, run directory or run id 'nope'"),
+        (["RUN", "--to", "tensorboard", "--uri", "x"], "--uri cannot be used with --to tensorboard: name the folder"),
+        (["RUN", "--to", "tensorboard", "--dir", "/proc/nope"], "cannot write to --dir"),
+        (["RUN", "--to", "tensorboard", "--every", "0"], "--every must be above 0"),
     ],
 )
-def test_an_invalid_mirror_request_gives_an_error_of_one_line(
-    tmp_path: Path, arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_an_invalid_mirror_request_writes_nothing(tmp_path: Path, arguments: list[str], said: str) -> None:
     run_dir = write_run(tmp_path, "aa")
     before = {path.name for path in run_dir.iterdir()}
-    done = mirrored_by(*(run_dir if each == "RUN" else each for each in arguments))
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert "s3cret" not in done.stderr
+    with pytest.raises(UserError, match=said):
+        mirror_run([str(run_dir) if each == "RUN" else each for each in arguments])
     assert {path.name for path in run_dir.iterdir()} == before
+
+
+ASKED_IN_VAIN = """
+import sys
+from ledger_lab.errors import UserError
+from ledger_lab.reports.mirrors.program import mirror_run
+for asked in (
+    ["mlflow"],
+    ["mlflow", "--uri", "http://me:s3cret@localhost"],
+    ["mlflow", "--uri", "http://127.0.0.1:9"],
+    ["wandb", "--uri", "http://127.0.0.1:9"],
+    ["wandb"],
+):
+    try:
+        mirror_run([sys.argv[1], "--to", *asked])
+    except UserError as error:
+        print(error)
+"""
+
+
+@needs_other
+def test_a_server_that_cannot_be_reached_is_told_in_one_line_without_secrets(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    unset = {"MLFLOW_TRACKING_URI", "WANDB_API_KEY", "WANDB_MODE"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"PYTHONPATH": str(ROOT / "source"), "HOME": str(tmp_path), "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    command = [OTHER / "python", "-c", ASKED_IN_VAIN, run_dir]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    missing, secret, dead, ignored, no_key = done.stdout.splitlines()
+    assert "set MLFLOW_TRACKING_URI" in missing and "MLFLOW_TRACKING_PASSWORD" in secret and "s3cret" not in secret
+    assert dead == "MLflow at http://127.0.0.1:9 does not answer"
+    assert ignored.startswith("--uri cannot be used with --to wandb: ") and "set WANDB_API_KEY" in no_key
 
 
 def test_a_damaged_journal_is_not_mirrored(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     path = run_dir / "journal-1-0.jsonl"
     path.write_text(path.read_text().replace('"iteration":1', '"iteration":7', 1))
-    done = script("mirror", run_dir, "--to", "tensorboard")
-    assert done.returncode == 2
-    assert "damaged journal" in done.stderr
-    assert str(path) in done.stderr
+    with pytest.raises(UserError, match=f"damaged journal: {path}"):
+        mirror_run([str(run_dir), "--to", "tensorboard"])
 
 
 def test_a_failing_mirror_does_not_affect_its_starter(tmp_path: Path) -> None:
@@ -191,7 +211,7 @@ def test_a_failing_mirror_does_not_affect_its_starter(tmp_path: Path) -> None:
 def test_a_mirror_outlives_its_starter(tmp_path: Path) -> None:
     run = LiveRun(tmp_path / "r_aa", "aa")
     program = (
-        "import sys, time; from pathlib import Path; from ledger_lab.reports.mirrors.start import start_mirrors; "
+        "import sys, time; from pathlib import Path; from ledger_lab.reports.mirrors.sink import start_mirrors; "
         "start_mirrors(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

@@ -6,7 +6,7 @@ import itertools
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 
 from ledger_lab.files import naming
@@ -15,7 +15,7 @@ from ledger_lab.ledger.compressed import open_journal
 from ledger_lab.ledger.content import decode_line
 from ledger_lab.ledger.encoding import GENESIS
 
-_FOLLOWED = re.compile(r"(journal-(\d+)-(?:0|supervisor|telemetry)\.jsonl)(?:\.gz)?")
+_FOLLOWED = re.compile(r"(?P<name>journal-(?P<attempt>\d+)-(?:0|supervisor|telemetry)\.jsonl)(?:\.gz)?")
 """Journals that are followed: of each attempt, the first process's, its supervisor's, and its telemetry."""
 
 _QUIET = timedelta(seconds=10)
@@ -30,16 +30,13 @@ class JournalEntry:
     """A row, and its place in a journal."""
 
     journal: str
-    """Name of its journal."""
+    """Name of its journal, also if the file is compressed."""
+    attempt: int
+    """The attempt that its journal belongs to."""
     sequence: int
     """Its place there, from 0."""
     time: datetime
     row: Row
-
-    @property
-    def attempt(self) -> int:
-        """The attempt that its journal belongs to."""
-        return _attempt(self.journal)
 
 
 class JournalTail:
@@ -47,14 +44,11 @@ class JournalTail:
 
     def __init__(self, path: Path) -> None:
         """Begin at the first row."""
-        self.path = path
-        self.name = _name(path.name)
-        """Name of the journal, also if the file is compressed."""
-        self.attempt = _attempt(path.name)
+        match = _FOLLOWED.fullmatch(path.name)
+        assert match is not None
+        self.path, self.name, self.attempt = path, match["name"], int(match["attempt"])
         self.behind = False
         """Whether the last reading left whole rows for the next reading."""
-        self.latest = datetime.min.replace(tzinfo=UTC)
-        """Latest time of the rows read so far; it never goes back, even if the clock was set back."""
         self._offset = self._sequence = 0
         self._previous = GENESIS
 
@@ -72,23 +66,18 @@ class JournalTail:
                 if b"\n" not in data and len(data) == _CHUNK_BYTES:
                     data += file.readline()  # a row longer than a chunk
         except OSError as error:
-            naming(error, self.path)
-            raise
+            raise naming(error, self.path) from None
         entries = []
         for line in data.split(b"\n")[:-1]:
             if b"\0" in line:
                 break  # a hole: rows that have not arrived on this host
-            entries.append(self._entry(line + b"\n"))
+            decoded = decode_line(self.path, line + b"\n", self._sequence, self._previous)
+            entries.append(JournalEntry(self.name, self.attempt, self._sequence, decoded.time, decoded.row))
+            self._previous = decoded.hash
+            self._sequence += 1
             self._offset += len(line) + 1
         self.behind = bool(entries) and len(data) >= _CHUNK_BYTES
         return entries
-
-    def _entry(self, line: bytes) -> JournalEntry:
-        """Verify and decode a line."""
-        decoded = decode_line(self.path, line, self._sequence, self._previous)
-        self._previous = decoded.hash
-        self._sequence += 1
-        return JournalEntry(self.name, self._sequence - 1, decoded.time, decoded.row)
 
 
 class RunFollower:
@@ -116,29 +105,20 @@ class RunFollower:
             OSError: If the directory or a journal can't be read.
         """
         for path in self._run_dir.iterdir():
-            if _FOLLOWED.fullmatch(path.name):
-                self._tails.setdefault(_name(path.name), JournalTail(path))
-        placed: list[tuple[datetime, JournalEntry]] = []
-        tails = sorted(self._tails.values(), key=lambda tail: (tail.attempt, tail.path.name))
-        for _, own in itertools.groupby(tails, key=lambda tail: tail.attempt):
-            found: list[tuple[datetime, JournalEntry]] = []
+            if match := _FOLLOWED.fullmatch(path.name):
+                self._tails.setdefault(match["name"], JournalTail(path))
+        found: list[JournalEntry] = []
+        tails = sorted(self._tails.values(), key=attrgetter("attempt", "name"))
+        for _, own in itertools.groupby(tails, key=attrgetter("attempt")):
             together = list(own)
-            for tail in together:
-                for entry in tail.read():
-                    self._note(entry)
-                    tail.latest = max(tail.latest, entry.time)
-                    found.append((tail.latest, entry))
-            placed += sorted(found, key=itemgetter(0))
+            found += sorted((entry for tail in together for entry in tail.read()), key=attrgetter("time"))
             if any(tail.behind for tail in together):
                 break
-        return [entry for _, entry in placed]
-
-    def _note(self, entry: JournalEntry) -> None:
-        """Keep what the run's status depends on."""
-        if isinstance(entry.row, AttemptEnded):
-            self._ended.setdefault(entry.attempt, entry.row)
-        self._newest = max(self._newest, entry.attempt)
-        self._last_row_at = entry.time
+        for entry in found:
+            if isinstance(entry.row, AttemptEnded):
+                self._ended.setdefault(entry.attempt, entry.row)
+            self._newest, self._last_row_at = max(self._newest, entry.attempt), entry.time
+        return found
 
     @property
     def status(self) -> Status:
@@ -149,17 +129,3 @@ class RunFollower:
             return Status.RUNNING
         (run,) = read_ledger(self._run_dir).runs
         return run.attempts[-1].status if run.attempts else Status.RUNNING
-
-
-def _attempt(journal: str) -> int:
-    """Return the attempt that a journal belongs to."""
-    match = _FOLLOWED.fullmatch(journal)
-    assert match is not None
-    return int(match[2])
-
-
-def _name(file: str) -> str:
-    """Return the name of the journal that a file contains, compressed or not."""
-    match = _FOLLOWED.fullmatch(file)
-    assert match is not None
-    return match[1]

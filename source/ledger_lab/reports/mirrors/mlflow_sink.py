@@ -8,7 +8,6 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # otherwise the client reports its use to its makers
@@ -20,8 +19,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status
-from ledger_lab.reports.mirrors.sink import Batch, RunInfo, SinkUnavailableError
+from ledger_lab.ledger import Run, Status
+from ledger_lab.reports.mirrors.sink import Batch, SinkUnavailableError
 
 _RUN_TAG, _CURSOR_TAG = "ledger_lab.run_id", "ledger_lab.cursor"
 
@@ -45,19 +44,16 @@ class MlflowSink:
     and MLflow stores a repeated point once.
     """
 
-    def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
+    def __init__(self, *, project: str = "ledger_lab", uri: str | None = None) -> None:
         """Store the user's options.
 
         Args:
             project: Name of the experiment.
             uri: Address of the tracking server; ``MLFLOW_TRACKING_URI`` by default.
-            dir: Not for MLflow.
 
         Raises:
             UserError: If the address is missing or invalid, or the command line holds a password.
         """
-        if dir is not None:
-            raise UserError("--dir does not apply to MLflow: name the server with --uri or MLFLOW_TRACKING_URI")
         address = uri or os.environ.get("MLFLOW_TRACKING_URI")
         if not address:
             raise UserError("MLflow: no server: set MLFLOW_TRACKING_URI, or name one with --uri")
@@ -69,15 +65,18 @@ class MlflowSink:
                 "--uri holds a password, which all users of this machine can read: set MLFLOW_TRACKING_USERNAME and "
                 "MLFLOW_TRACKING_PASSWORD"
             )
-        self._experiment = project or "ledger_lab"
+        self._experiment = project
         self._shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
         self._client = MlflowClient(tracking_uri=address)
 
-    def open(self, facts: RunInfo) -> Mapping[str, int]:
-        """Create or find the run."""
+    def open(self, run: Run) -> Mapping[str, int]:
+        """Create or find experiment and run."""
+        declared = run.declared
+        if "'" in declared.run_id:  # a filter expression quotes it
+            raise UserError(f"MLflow: a run id can't hold a quote: {declared.run_id!r}")
         try:
             with self._errors():
-                return self._open(facts)
+                return self._open(run)
         except SinkUnavailableError as error:
             raise UserError(str(error)) from error
 
@@ -103,11 +102,9 @@ class MlflowSink:
             else:
                 self._client.set_terminated(self._run_id, theirs, _milliseconds(time))
 
-    def _open(self, facts: RunInfo) -> dict[str, int]:
+    def _open(self, run: Run) -> dict[str, int]:
         """Create or find experiment and run."""
-        declared = facts.declared
-        if "'" in declared.run_id:  # a filter expression quotes it
-            raise UserError(f"MLflow: a run id can't hold a quote: {declared.run_id!r}")
+        declared = run.declared
         experiment = self._client.get_experiment_by_name(self._experiment)
         experiment_id = (
             self._client.create_experiment(self._experiment) if experiment is None else experiment.experiment_id
@@ -121,7 +118,9 @@ class MlflowSink:
             cursor = json.loads(found[0].data.tags.get(_CURSOR_TAG, "{}"))
             return {str(name): int(rows) for name, rows in cursor.items()}
         tags = {_RUN_TAG: declared.run_id}
-        created = self._client.create_run(experiment_id, _milliseconds(facts.declared_at), tags, run_name=facts.name)
+        created = self._client.create_run(
+            experiment_id, _milliseconds(run.declared_at), tags, run_name=f"{declared.task} {run.run_id}"
+        )
         self._run_id = created.info.run_id
         self._client.log_batch(self._run_id, params=[Param(*each) for each in _flat(declared.to_data())])
         return {}

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status
+from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run, telling_damage
 from ledger_lab.ledger.redaction import RedactedStream
 from ledger_lab.reports.mirrors.follow import JournalEntry, RunFollower
-from ledger_lab.reports.mirrors.sink import SINKS, RunInfo, Sink, SinkUnavailableError, load_sink
+from ledger_lab.reports.mirrors.sink import SINKS, Sink, SinkUnavailableError, load_sink
 from ledger_lab.reports.mirrors.translate import Translator
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.flags import Program
@@ -90,23 +90,24 @@ def mirror_run(argv: Sequence[str]) -> int:
     """
     request = MirrorRequest.parse(argv)
     run = find_run(request.run, request.log_root)
-    sink = load_sink(request.to, {"project": request.project, "uri": request.uri, "dir": request.dir})
+    options = {"project": request.project, "uri": request.uri, "dir": request.dir}
+    sink = load_sink(request.to, {name: value for name, value in options.items() if value is not None})
     os.nice(10)  # training on this host takes priority
     with telling_damage():
-        _mirror(RunInfo(run.declared, run.declared_at, run.directory), sink, request)
+        _mirror(run, sink, request)
     return 0
 
 
-def _mirror(facts: RunInfo, sink: Sink, request: MirrorRequest) -> None:
+def _mirror(run: Run, sink: Sink, request: MirrorRequest) -> None:
     """Send new rows until the run is over."""
-    follower = RunFollower(facts.run_dir)
+    follower = RunFollower(run.directory)
     entries = follower.poll()
-    has = dict(sink.open(facts))
+    has = dict(sink.open(run))
     translator = Translator()
     status, sent = Status.RUNNING, 0
-    newest = facts.declared_at
+    newest = run.declared_at
     console = make_console()
-    console.print(f"mirroring run {facts.declared.run_id} to {request.to}", soft_wrap=True)
+    console.print(f"mirroring run {run.run_id} to {request.to}", soft_wrap=True)
     while True:
         came: list[JournalEntry] = []
         if entries:
@@ -123,7 +124,7 @@ def _mirror(facts: RunInfo, sink: Sink, request: MirrorRequest) -> None:
         entries = came + follower.poll()
     status = follower.status
     _until_received(lambda: sink.close(status, newest), follower, request)
-    console.print(f"run {facts.declared.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
+    console.print(f"run {run.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
 def _until_received(attempt: Callable[[], None], follower: RunFollower, request: MirrorRequest) -> list[JournalEntry]:

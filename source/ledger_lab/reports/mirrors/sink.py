@@ -1,37 +1,25 @@
-"""The data that a mirror sends, and the interface of its destinations."""
+"""The data that a mirror sends, its destinations, and how mirrors are started."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
+import importlib.util
+import pkgutil
 import shlex
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import RunDeclared, Status
+from ledger_lab.files import appended_file
+from ledger_lab.ledger import Run, Status
 
 
 class SinkUnavailableError(Exception):
     """A destination does not answer at the moment; nothing is lost, as the journals still hold all rows."""
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """Facts about a run that are known before its first figure."""
-
-    declared: RunDeclared
-    declared_at: datetime
-    run_dir: Path
-
-    @property
-    def name(self) -> str:
-        """Name to show."""
-        return f"{self.declared.task} {self.declared.run_id}"
 
 
 @dataclass(frozen=True)
@@ -60,11 +48,11 @@ class Batch:
 class Sink(Protocol):
     """A destination. A call that raises :class:`SinkUnavailableError` is repeated."""
 
-    def open(self, facts: RunInfo) -> Mapping[str, int]:
+    def open(self, run: Run) -> Mapping[str, int]:
         """Make the destination ready for a run.
 
         Args:
-            facts: The run.
+            run: The run.
 
         Returns:
             Number of rows of each journal that it has already.
@@ -97,43 +85,97 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Destination:
+    """A kind of dashboard."""
+
+    sink: str
+    """Class of its sink, as ``module:name``."""
+    package: str
+    """The distribution that it needs."""
+    options: tuple[str, ...]
+    """Flags of ``mirror.py`` that it takes, which are the arguments of its sink."""
+    instead: str
+    """What to do instead of another flag."""
+
+
 SINKS = {
-    "tensorboard": ("ledger_lab.reports.mirrors.tensorboard_sink", "TensorboardSink", "tensorboard"),
-    "wandb": ("ledger_lab.reports.mirrors.wandb_sink", "WandbSink", "wandb"),
-    "mlflow": ("ledger_lab.reports.mirrors.mlflow_sink", "MlflowSink", "mlflow-skinny"),
+    "tensorboard": Destination(
+        "ledger_lab.reports.mirrors.tensorboard_sink:TensorboardSink",
+        "tensorboard",
+        ("dir",),
+        "name the folder of the event files with --dir",
+    ),
+    "wandb": Destination(
+        "ledger_lab.reports.mirrors.wandb_sink:WandbSink",
+        "wandb",
+        ("project", "dir"),
+        "name the host with WANDB_BASE_URL",
+    ),
+    "mlflow": Destination(
+        "ledger_lab.reports.mirrors.mlflow_sink:MlflowSink",
+        "mlflow-skinny",
+        ("project", "uri"),
+        "name the server with --uri or MLFLOW_TRACKING_URI",
+    ),
 }
-"""Destinations by name: module, class, and the distribution that it needs."""
+"""Destinations by name."""
 
 
-def require_sink(name: str) -> None:
-    """Check that a destination exists and that its package is installed.
+def require_mirrors(names: Iterable[str]) -> None:
+    """Check that destinations exist and that their packages are installed.
 
     Args:
-        name: The destination.
+        names: Destinations.
 
     Raises:
-        UserError: If the destination doesn't exist, or its package is missing.
+        UserError: If a destination doesn't exist, or its package is missing.
     """
-    if name not in SINKS:
-        raise UserError(f"no mirror {name!r}; {nearest(name, SINKS)}")
-    package = SINKS[name][2]
-    try:
-        importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError as error:
-        way_out = f"install it with {shlex.quote(sys.executable)} -m pip install {package}"
-        raise UserError(f"the {name} mirror needs the package {package}: {way_out}") from error
+    for name in names:
+        if name not in SINKS:
+            raise UserError(f"no mirror {name!r}; {nearest(name, SINKS)}")
+        package = SINKS[name].package
+        if importlib.util.find_spec(package.partition("-")[0]) is None:
+            way_out = f"install it with {shlex.quote(sys.executable)} -m pip install {package}"
+            raise UserError(f"the {name} mirror needs the package {package}: {way_out}")
 
 
-def load_sink(name: str, options: Mapping[str, Any]) -> Sink:
+def load_sink(name: str, given: Mapping[str, Any]) -> Sink:
     """Return a destination.
 
     Args:
         name: One of :data:`SINKS`.
-        options: The user's options: ``project``, ``uri`` and ``dir``, each of which may be ``None``.
+        given: The options ``project``, ``uri`` and ``dir``, as far as the user has given them.
 
     Raises:
-        UserError: If it doesn't exist, or its package is missing.
+        UserError: If it doesn't exist, its package is missing, or an option has no meaning for it.
     """
-    require_sink(name)
-    module, kind, _ = SINKS[name]
-    return cast(Sink, getattr(importlib.import_module(module), kind)(**options))
+    require_mirrors([name])
+    destination = SINKS[name]
+    if ignored := [f"--{option}" for option in given if option not in destination.options]:
+        raise UserError(f"{' and '.join(ignored)} cannot be used with --to {name}: {destination.instead}")
+    return cast(Sink, pkgutil.resolve_name(destination.sink)(**given))
+
+
+def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
+    """Start mirrors of a run as independent processes.
+
+    Each is detached into a session of its own, so that neither Ctrl-C nor the end of the run's processes ends it, and
+    its processor time is not counted for the run. Where the system ends all processes with the main one, as in a
+    container, it may miss the last rows. Its output goes to ``mirror-<name>.log`` in the run's directory.
+
+    Args:
+        run_dir: The run's directory, with a journal that declares the run.
+        names: Destinations.
+    """
+    for name in names:
+        with appended_file(run_dir / f"mirror-{name}.log") as log:
+            command = [sys.executable, "-m", "ledger_lab.reports.mirrors.program", str(run_dir), "--to", name]
+            subprocess.run(
+                ["setsid", "--fork", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+                start_new_session=True,  # setsid detaches only after a fork; a signal could arrive before
+            )

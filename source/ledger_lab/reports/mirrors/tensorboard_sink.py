@@ -16,8 +16,8 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder
-from ledger_lab.ledger import Status
-from ledger_lab.reports.mirrors.sink import Batch, RunInfo
+from ledger_lab.ledger import Run, Status
+from ledger_lab.reports.mirrors.sink import Batch
 
 _TEXT = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
 
@@ -29,41 +29,41 @@ class TensorboardSink:
     in the folder, so every point is shown once.
     """
 
-    def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
-        """Store the user's options.
+    def __init__(self, *, dir: Path | None = None) -> None:  # noqa: A002 - the flag's name
+        """Store the user's option.
 
         Args:
-            project: Not for TensorBoard.
-            uri: Not for TensorBoard.
             dir: Folder for the event file.
-
-        Raises:
-            UserError: If an option has no meaning for TensorBoard.
         """
-        if project is not None or uri is not None:
-            raise UserError(
-                "--project and --uri do not apply to TensorBoard: name the folder of the event files with --dir"
-            )
         self._dir = dir
 
-    def open(self, facts: RunInfo) -> Mapping[str, int]:
+    def open(self, run: Run) -> Mapping[str, int]:
         """Create the event file."""
-        self._folder = folder = self._dir or facts.run_dir / "tensorboard"
+        self._folder = folder = self._dir or run.directory / "tensorboard"
         try:
-            make_folder(folder, f"--dir {folder}", None if self._dir else facts.run_dir)
+            make_folder(folder, f"--dir {folder}", None if self._dir else run.directory)
             self._writer = EventFileWriter(str(folder))
         except OSError as error:
             raise UserError(f"cannot write to --dir {folder}: {error.strerror}") from error
         self._step = 0
         start = SessionLog(status=SessionLog.START)
-        self._writer.add_event(Event(wall_time=facts.declared_at.timestamp(), step=0, session_log=start))
-        self._text("run", facts.name, facts.declared_at)
+        self._writer.add_event(Event(wall_time=run.declared_at.timestamp(), step=0, session_log=start))
+        self._text("run", f"{run.declared.task} {run.run_id}", run.declared_at)
         return {}
 
     def send(self, batch: Batch) -> None:
         """Write the figures at their steps, and the notes at the newest step."""
         with self._told_in_one_line():
-            self._send(batch)
+            for point in batch.points:
+                values = [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
+                event = Event(wall_time=point.time.timestamp(), step=point.step, summary=Summary(value=values))
+                self._writer.add_event(event)
+                if point.axis == "iteration":
+                    self._step = max(self._step, point.step)
+            time = batch.points[-1].time if batch.points else datetime.now().astimezone()
+            for name, text in batch.notes.items():
+                self._text(name, text, time)
+            self._writer.flush()
 
     def close(self, status: Status, time: datetime) -> None:
         """Write the status, and close the file."""
@@ -81,19 +81,6 @@ class TensorboardSink:
                 f"cannot write to {self._folder}: {error.strerror}; make the folder writable, and start the mirror "
                 "again"
             ) from error
-
-    def _send(self, batch: Batch) -> None:
-        """Write figures and notes."""
-        for point in batch.points:
-            values = [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
-            event = Event(wall_time=point.time.timestamp(), step=point.step, summary=Summary(value=values))
-            self._writer.add_event(event)
-            if point.axis == "iteration":
-                self._step = max(self._step, point.step)
-        time = batch.points[-1].time if batch.points else datetime.now().astimezone()
-        for name, text in batch.notes.items():
-            self._text(name, text, time)
-        self._writer.flush()
 
     def _text(self, name: str, text: str, time: datetime) -> None:
         """Write a text. It is shown as Markdown, so it is indented as code."""

@@ -12,8 +12,8 @@ import wandb
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import make_folder
-from ledger_lab.ledger import Status
-from ledger_lab.reports.mirrors.sink import Batch, RunInfo
+from ledger_lab.ledger import Run, Status
+from ledger_lab.reports.mirrors.sink import Batch
 
 _CURSOR = "ledger_lab/cursor"
 
@@ -25,27 +25,21 @@ class WandbSink:
     of mirrored rows, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.
     """
 
-    def __init__(self, *, project: str | None, uri: str | None, dir: Path | None) -> None:  # noqa: A002 - the flag's name
+    def __init__(self, *, project: str = "ledger_lab", dir: Path | None = None) -> None:  # noqa: A002 - the flag's name
         """Store the user's options.
 
         Args:
             project: Project of W&B.
-            uri: Not for W&B.
             dir: Folder for the client's files.
-
-        Raises:
-            UserError: If an option has no meaning for W&B.
         """
-        if uri is not None:
-            raise UserError("--uri does not apply to W&B: name the host with WANDB_BASE_URL")
-        self._project, self._dir = project or "ledger_lab", dir
+        self._project, self._dir = project, dir
 
-    def open(self, facts: RunInfo) -> Mapping[str, int]:
+    def open(self, run: Run) -> Mapping[str, int]:
         """Create or resume the run."""
-        declared = facts.declared
-        folder = self._dir or Path(os.environ.get("WANDB_DIR") or facts.run_dir)
+        declared = run.declared
+        folder = self._dir or Path(os.environ.get("WANDB_DIR") or run.directory)
         try:
-            if folder == facts.run_dir:  # W&B itself would follow a link
+            if folder == run.directory:  # W&B itself would follow a link
                 make_folder(folder / "wandb", root=folder)
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -64,7 +58,7 @@ class WandbSink:
             self._run: Any = wandb.init(
                 project=self._project,
                 id=declared.run_id,
-                name=facts.name,
+                name=f"{declared.task} {declared.run_id}",
                 group=declared.cohort,
                 resume="allow",
                 dir=str(folder),
