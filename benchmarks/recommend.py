@@ -1,4 +1,4 @@
-"""``python -m benchmarks recommend``: how good recommendations are, and how often predictions hold the truth."""
+"""``python -m benchmarks recommend``: how good recommendations are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy as np
 from numpy.random import Generator
 from rich.table import Table
 
+from benchmarks.scaled_runs import simulated_run
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.ledger.costs import Price
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.studies.recommend.choice import Goal, Limits
-from ledger_lab.studies.recommend.options import Basis
-from ledger_lab.studies.recommend.recommendation import recommend
+from ledger_lab.studies.recommend.recommendation import Goal, Limits, recommend
 from ledger_lab.studies.scaling import Identity, ScaledRun
 from ledger_lab.units import percent
 
@@ -38,8 +37,6 @@ class Truth:
     """Standard deviation of the logarithm of the samples to the target."""
     discount: float
     """Price of an accelerator in a machine twice as large ÷ price in the smaller one."""
-    held_back: int
-    """Accelerators of the machine that is not measured; 0 for none."""
 
     def samples(self, size: int) -> float:
         """Return the median samples to the target."""
@@ -76,21 +73,12 @@ class Truth:
         rate = self.rate(size) * math.exp(0.02 * generator.standard_normal())
         training_s = steps / rate
         time_s = _START_UP_S + training_s * (1 + _SCORING)
-        wall_s, price = time_s + _SHUTDOWN_S, self.price(size)
-        return ScaledRun(
-            run_id=f"{size}-{seed}", cohort=None, task="T", rl_library="rsl_rl", physics="newton", seed=seed, code=None,
-            treatment="", processes=size, machines=1, num_envs=_NUM_ENVS, horizon=_HORIZON, minibatches=1,
-            instance=price.instance, price=price, usd_per_hour=price.usd_per_hour, accelerators=size,
-            device="cuda:0", hardware="A", panel="p", panel_id="p1-a", target_success=0.9,
-            fps_step=None, fps_step_inference=None, fps_total=rate, epoch_s=None, phases={},
-            identity=Identity(
-                time_s=time_s, start_up_s=_START_UP_S, steps=steps, training_s=training_s,
-                scoring_s=training_s * _SCORING, interruptions_s=0.0, split_s=0.0,
-            ),
-            status="target_reached", reached=True, env_steps=steps, limit_steps=10 * steps, wall_s=wall_s,
-            cost_to_target_usd=time_s / 3600 * self.usd_per_hour(size),
-            billable_usd=wall_s / 3600 * self.usd_per_hour(size),
+        identity = Identity(
+            time_s=time_s, start_up_s=_START_UP_S, steps=steps, training_s=training_s,
+            scoring_s=training_s * _SCORING, interruptions_s=0.0, split_s=0.0,
         )  # fmt: skip
+        wall_s = time_s + _SHUTDOWN_S
+        return simulated_run(f"{size}-{seed}", self.price(size), identity, processes=size, wall_s=wall_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +93,6 @@ class Outcome:
     """Ledgers whose choice for the least money has the least true cost."""
     excess: float
     """Mean true cost of the choice for the least money ÷ least true cost, less 1."""
-    predicted: int
-    """Predictions of the machine that was held back."""
-    time_held: int
-    """How many of their intervals of the time hold the truth."""
-    cost_held: int
     measured: int
     """Measured configurations."""
     measured_time_held: int
@@ -132,7 +115,7 @@ def bench_recommend(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks recommend",
         description="Simulate ledgers of machines with 1, 2, 4 and 8 accelerators whose rates, samples and prices are "
-        "known, with five runs on each machine, and in some scenarios none on one of them. Count how often "
+        "known, with five runs on each machine. Count how often "
         "report.py recommend chooses the truly fastest and cheapest machine, and how often its intervals hold the "
         "truth.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks recommend --ledgers 20",
@@ -141,15 +124,14 @@ def bench_recommend(argv: Sequence[str]) -> int:
     generator, console = np.random.default_rng(args.seed), make_console()
     found = [try_out(truth, args.ledgers, generator) for truth in with_progress([*_truths()], console)]
     table = Table(
-        "contention", "critical batch", "spread", "held back", "fastest", "cheapest", "excess cost", "predicted time",
-        "predicted cost", "measured time", "measured cost", box=None, pad_edge=False,
+        "contention", "critical batch", "spread", "fastest", "cheapest", "excess cost", "time held", "cost held",
+        box=None, pad_edge=False,
     )  # fmt: skip
     for each in found:
         of = each.truth
         table.add_row(
-            f"{of.contention:g}", f"{of.critical_batch:g}", f"{of.spread:g}", f"{of.held_back or '–'}",
+            f"{of.contention:g}", f"{of.critical_batch:g}", f"{of.spread:g}",
             _share(each.fastest, each.ledgers), _share(each.cheapest, each.ledgers), percent(each.excess),
-            _share(each.time_held, each.predicted), _share(each.cost_held, each.predicted),
             _share(each.measured_time_held, each.measured), _share(each.measured_cost_held, each.measured),
         )  # fmt: skip
     console.print(table)
@@ -165,54 +147,43 @@ def try_out(truth: Truth, ledgers: int, generator: Generator) -> Outcome:
         ledgers: Number of simulated ledgers.
         generator: Random numbers.
     """
-    book = {price.instance: price for price in map(truth.price, _SIZES)}
     least_usd, least_s = min(map(truth.cost_usd, _SIZES)), min(map(truth.median_s, _SIZES))
     fastest = cheapest = 0
     excess: list[float] = []
-    held: dict[Basis, list[tuple[bool, bool]]] = {basis: [] for basis in Basis}
+    held: list[tuple[bool, bool]] = []
     for _ in range(ledgers):
-        sizes = [size for size in _SIZES if size != truth.held_back]
-        runs = [truth.run(size, seed, generator) for size in sizes for seed in range(_SEEDS)]
-        found = recommend(runs, book, Limits())
+        runs = [truth.run(size, seed, generator) for size in _SIZES for seed in range(_SEEDS)]
+        found = recommend(runs, Limits())
         for choice in found.choices:
             assert choice.option is not None
-            size = choice.option.configuration.processes
+            size = choice.option.size.processes
             if choice.goal is Goal.TIME:
                 fastest += math.isclose(truth.median_s(size), least_s)
             else:
                 cheapest += math.isclose(truth.cost_usd(size), least_usd)
                 excess.append(truth.cost_usd(size) / least_usd - 1)
         for option in found.options:
-            size = option.configuration.processes
-            if size in _SIZES and option.time is not None and option.cost is not None:
+            size = option.size.processes
+            if option.time is not None and option.cost is not None:
                 (fast, slow), (cheap, dear) = option.time.interval, option.cost.interval
-                held[option.basis].append(
-                    (fast <= truth.median_s(size) <= slow, cheap <= truth.cost_usd(size) <= dear)
-                )  # fmt: skip
-    predicted, measured = held[Basis.PREDICTED], held[Basis.MEASURED]
+                held.append((fast <= truth.median_s(size) <= slow, cheap <= truth.cost_usd(size) <= dear))
     return Outcome(
         truth=truth,
         ledgers=ledgers,
         fastest=fastest,
         cheapest=cheapest,
         excess=float(np.mean(excess)),
-        predicted=len(predicted),
-        time_held=sum(time for time, _ in predicted),
-        cost_held=sum(cost for _, cost in predicted),
-        measured=len(measured),
-        measured_time_held=sum(time for time, _ in measured),
-        measured_cost_held=sum(cost for _, cost in measured),
+        measured=len(held),
+        measured_time_held=sum(time for time, _ in held),
+        measured_cost_held=sum(cost for _, cost in held),
     )
 
 
 def _truths() -> Iterator[Truth]:
     """Yield the scenarios."""
-    for held_back in (0, 4, 8):
-        for contention, critical in ((0.05, 4096.0), (0.2, 50_000.0)):
-            for spread in (0.1, 0.3):
-                yield Truth(
-                    contention=contention, critical_batch=critical, spread=spread, discount=0.9, held_back=held_back
-                )
+    for contention, critical in ((0.05, 4096.0), (0.2, 50_000.0)):
+        for spread in (0.1, 0.3):
+            yield Truth(contention=contention, critical_batch=critical, spread=spread, discount=0.9)
 
 
 def _share(count: int, of: int) -> str:

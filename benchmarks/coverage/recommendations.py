@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 
 import numpy as np
 from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, is_within, of_the_same
 from benchmarks.coverage.runs import DRAWS, RUNS, SLOW, Draw, two_kinds
+from benchmarks.scaled_runs import simulated_run
 from ledger_lab.ledger.costs import FEWEST_RUNS, Price
-from ledger_lab.studies.recommend.choice import Choice, Goal, Limits
-from ledger_lab.studies.recommend.recommendation import recommend
+from ledger_lab.studies.recommend.recommendation import Choice, Goal, Limits, recommend
 from ledger_lab.studies.scaling import Identity, ScaledRun
 
 _MACHINES = (1, 20)
@@ -20,6 +21,7 @@ _GIVEN_UP = 0.8
 """Quantile of the times at which some runs are given up."""
 
 
+@cache
 def _price(machine: int) -> Price:
     return Price(
         instance=f"machine-{machine}", market="custom", accelerators=1, billing_granularity_s=1e-3,
@@ -30,21 +32,11 @@ def _price(machine: int) -> Price:
 def _run(machine: int, seed: int, time_s: float, limit_s: float) -> ScaledRun:
     """Return a run that is given up at a limit; a second costs a cent."""
     wall_s, reached = min(time_s, limit_s), time_s <= limit_s
-    price, steps = _price(machine), round(1000 * wall_s)
-    return ScaledRun(
-        run_id=f"{machine}-{seed}", cohort=None, task="T", rl_library="rsl_rl", physics="newton", seed=seed, code=None,
-        treatment="", processes=1, machines=1, num_envs=64, horizon=16, minibatches=1, instance=price.instance,
-        price=price, usd_per_hour=price.usd_per_hour, accelerators=0, device="cpu", hardware=None, panel="p",
-        panel_id="p1-a", target_success=0.9,
-        fps_step=None, fps_step_inference=None, fps_total=1000.0, epoch_s=None, phases={},
-        identity=Identity(
-            time_s=wall_s, start_up_s=0.0, steps=steps, training_s=wall_s, scoring_s=0.0, interruptions_s=0.0,
-            split_s=0.0,
-        ),
-        status="target_reached" if reached else "interrupted", reached=reached, env_steps=steps,
-        limit_steps=10**6 * steps if reached else steps, wall_s=wall_s, cost_to_target_usd=None,
-        billable_usd=wall_s / 100, interrupted=not reached,
+    identity = Identity(
+        time_s=wall_s, start_up_s=0.0, steps=round(1000 * wall_s), training_s=wall_s, scoring_s=0.0,
+        interruptions_s=0.0, split_s=0.0,
     )  # fmt: skip
+    return simulated_run(f"{machine}-{seed}", _price(machine), identity, reached=reached, wall_s=wall_s)
 
 
 def _chosen(
@@ -58,15 +50,14 @@ def _chosen(
             for machine in range(machines)
             for seed, time_s in enumerate(draw(generator, runs).tolist())
         ]
-        return {each.goal: _holds(each, truths[each.goal]) for each in recommend(own, {}, Limits()).choices}
+        return {each.goal: _holds(each, truths[each.goal]) for each in recommend(own, Limits()).choices}
 
     return of_the_same(report, truths)
 
 
 def _holds(choice: Choice, truth: float) -> bool | None:
     """Tell whether the interval of a choice holds the truth; ``None`` if it is not printed."""
-    best = choice.together or choice.option
-    figure = None if best is None else best.time if choice.goal is Goal.TIME else best.cost
+    figure = None if choice.option is None else choice.goal.of(choice.option)
     return None if figure is None else is_within(truth, figure.interval)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ledger_lab.errors import UserError
 
 PARTS = {
-    "scaling of the page": "ledger_lab.studies.figures.scaling_page:scaling_part",
+    "scaling of the page": "ledger_lab.studies.scaling.figures:scaling_part",
     "scaling view": "ledger_lab.studies.commands.scaling:report_scaling",
     "recommend view": "ledger_lab.studies.commands.recommend:report_recommendation",
     "known studies": "ledger_lab.studies.declared.watched:known_studies",

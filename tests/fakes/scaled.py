@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Status
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Run, RunDeclared, Status
 from ledger_lab.ledger.costs import Price
+from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.studies.scaling import Identity, ScaledRun
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
@@ -23,7 +25,8 @@ PRICE = Price(
 
 def scaled(
     processes: int = 1, num_envs: int = 64, *, rate: float = 1000.0, steps: int = 4096, reached: bool = True,
-    scoring_s: float = 1.0, **changes: Any,
+    scoring_s: float = 1.0, machines: int | None = 1, cost_to_target_usd: float | None = -1.0,
+    repeated_usd: float = 0.0, **changes: Any,
 ) -> ScaledRun:  # fmt: skip
     """Return a run with 2 s of start-up.
 
@@ -34,25 +37,41 @@ def scaled(
         steps: Steps until the target, or until its end.
         reached: Whether it reached the target.
         scoring_s: Time of scoring [s].
-        changes: Other fields.
+        machines: Its machines.
+        cost_to_target_usd: What the time to the target costs [USD]; a tenth of a cent for each second if negative.
+        repeated_usd: What the runs cost that it stands for [USD].
+        changes: Fields of the declaration and of the summary.
     """
     training_s = steps / rate
     time_s = 2.0 + training_s + scoring_s
-    fields: dict[str, Any] = {
-        "run_id": f"{processes}x{num_envs}", "cohort": None, "task": "T", "rl_library": "rsl_rl", "physics": "newton",
-        "seed": 1, "code": None, "treatment": "", "processes": processes, "machines": 1, "num_envs": num_envs,
-        "horizon": HORIZON, "minibatches": 1, "instance": "made-up", "price": PRICE, "usd_per_hour": 3.6,
-        "accelerators": 0, "device": "cpu", "hardware": None, "panel": "p", "panel_id": "p1-aa", "target_success": 0.9,
-        "fps_step": None, "fps_step_inference": None, "fps_total": rate, "epoch_s": None, "phases": {"learn": time_s},
-        "identity": Identity(
+    batch = num_envs * processes * HORIZON
+    declarable = {each.name for each in fields(RunDeclared)}
+    written = {"horizon": HORIZON, "price": PRICE.to_dict(), "machines": machines, "max_iterations": 2 * steps // batch}
+    written |= {"num_envs": num_envs, "world_size": processes, "versions": {}, "code_sha256": None}
+    written |= {name: value for name, value in changes.items() if name in declarable}
+    run_id = changes.get("run_id", f"{processes}x{num_envs}")
+    declaration = declared(**{"run_id": run_id, **written})
+    summary = summarize_run(Run(Path(), declaration, datetime.now(UTC), (), ()))
+    figures = {
+        "wall_s": time_s, "env_steps": steps, "fps_total": rate, "phases": {"learn": time_s}, "unfinished": False,
+        "status": "target_reached" if reached else "completed", "wall_to_target_s": time_s if reached else None,
+        "billable_usd": time_s / 1000,
+    }  # fmt: skip
+    of_summary = {each.name for each in fields(RunSummary)}
+    figures |= {name: value for name, value in changes.items() if name in of_summary}
+    if unknown := changes.keys() - declarable - of_summary:
+        raise TypeError(f"neither a declaration nor a summary has {unknown}")
+    cost = time_s / 1000 if cost_to_target_usd is not None and cost_to_target_usd < 0 else cost_to_target_usd
+    return ScaledRun(
+        declared=declaration,
+        summary=replace(summary, **figures),
+        identity=Identity(
             time_s=time_s, start_up_s=2.0, steps=steps, training_s=training_s, scoring_s=scoring_s,
             interruptions_s=0.0, split_s=0.0,
         ),
-        "status": "target_reached" if reached else "completed", "reached": reached, "env_steps": steps,
-        "limit_steps": 2 * steps if reached else steps, "wall_s": time_s,
-        "cost_to_target_usd": time_s / 1000 if reached else None, "billable_usd": time_s / 1000,
-    }  # fmt: skip
-    return ScaledRun(**{**fields, **changes})
+        cost_to_target_usd=cost if reached else None,
+        repeated_usd=repeated_usd,
+    )  # fmt: skip
 
 
 def write_scaled(

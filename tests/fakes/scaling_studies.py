@@ -36,8 +36,7 @@ def noisy_run(
     fields: dict[str, Any] = {
         "run_id": f"{processes}x{num_envs}s{seed}", "task": "LedgerLab-Ant", "fps_step": 2.4 * rate,
         "fps_step_inference": 1.9 * rate, "phases": {**phases, **waiting, "evaluate": scoring_s},
-        "cost_to_target_usd": cost if reached else None, "billable_usd": cost, "hardware": "NVIDIA L4",
-        "instance": "aws-g6.xlarge",
+        "cost_to_target_usd": cost if reached else None, "billable_usd": cost, "instance": "aws-g6.xlarge",
     }  # fmt: skip
     return scaled(
         processes, num_envs, rate=rate, steps=steps, reached=reached, scoring_s=scoring_s, seed=seed,

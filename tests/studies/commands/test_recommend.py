@@ -44,14 +44,14 @@ def report(capsys: pytest.CaptureFixture[str], log_root: Path, *arguments: str) 
 
 
 def machines(found: dict[str, Any], places: Sequence[int]) -> list[str]:
-    return [found["options"][place]["configuration"]["instance"] for place in places]
+    return [found["options"][place]["setting"]["instance"] for place in places]
 
 
 def test_the_choice_as_json(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(report(capsys, log_root, "--json", "-"))
     assert machines(found, [choice["option"] for choice in found["choices"]]) == ["fast", "cheap"]
     assert machines(found, found["pareto_front"]) == ["fast", "cheap"]
-    few = next(each for each in found["options"] if each["configuration"]["instance"] == "few")
+    few = next(each for each in found["options"] if each["setting"]["instance"] == "few")
     assert not few["ranked"] and len(few["run_ids"]) == 2
     found = json.loads(report(capsys, log_root, "--json", "-", "--deadline", "1m"))
     assert machines(found, [choice["option"] for choice in found["choices"]]) == ["fast"]
@@ -77,12 +77,12 @@ def test_interrupted_runs_are_paid(tmp_path: Path, capsys: pytest.CaptureFixture
     write(tmp_path, "one", 1000.0, 1.0)
     found = json.loads(report(capsys, tmp_path, "--json", "-"))
     (option,) = found["options"]
-    assert (option["reached"], len(option["run_ids"]), found["repeated"]) == (5, 6, 1)
+    assert (option["reached"], len(option["run_ids"])) == (5, 6)
+    assert found["remarks"] == ["left out: 1 that made the same trainings as others (their cost counts)"]
     assert option["notes"] == [
         "1 of its runs were interrupted, and count as short of the target",
         "its runs differ in max_iterations",
     ]
-    assert "left out: 1 that made the same trainings as others (their cost counts)" in report(capsys, tmp_path)
 
 
 def test_runs_of_one_seed_count_once_and_all_are_paid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,8 @@ def test_runs_of_one_seed_count_once_and_all_are_paid(tmp_path: Path, capsys: py
         write_scaled(tmp_path, f"r{number}", 1, 64, rate=1000.0, iterations=100, seed=42)
     found = json.loads(report(capsys, tmp_path, "--json", "-"))
     (option,) = found["options"]
-    assert (option["run_ids"], option["ranked"], found["repeated"]) == (["r0"], False, 4)
+    assert (option["run_ids"], option["ranked"]) == (["r0"], False)
+    assert found["remarks"] == ["left out: 4 that made the same trainings as others (their cost counts)"]
     assert option["time"] is None, "one run tells nothing of the spread between runs"
 
 
@@ -149,7 +150,7 @@ def test_configurations_that_look_alike_have_names_that_tell_them_apart(
             )  # fmt: skip
     text = report(capsys, tmp_path)
     assert "made-up · newton · rsl_rl · 64" in text and "made-up · physx · rsl_rl · 64" in text
-    assert "it is the best of 2 with a probability of" in text
+    assert "it is the best of 2 with a probability of" in text and "hold for all 2 together" in text
     assert "it is the only one that can be chosen" in report(capsys, tmp_path, *(f"newton{seed}" for seed in range(5)))
 
 

@@ -1,4 +1,4 @@
-"""``report.py scaling`` and ``--published``, from rows to what a user reads."""
+"""``report.py scaling``, from rows to what a user reads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_known_laws_are_found_again_from_rows(log_root: Path, capsys: pytest.Cap
         fit = studies[kind]["rate_law"]
         assert (fit["law"], fit["fits"]) == (law, True)
         assert holds(fit["contention"], CONTENTION) and holds(fit["single_rate"], SINGLE)
-        assert [each["processes"] for each in fit["predictions"]] == fit["sizes"]
+        assert [*map(int, fit["fitted"])] == fit["sizes"]
     weak = studies["weak"]
     assert weak["batch_law"]["censored"] == 1
     assert holds(weak["batch_law"]["critical_batch"], CRITICAL) and holds(weak["batch_law"]["fewest_samples"], FEWEST)
@@ -122,23 +122,6 @@ def test_runs_of_other_panels_are_shown_apart_by_name(tmp_path: Path, capsys: py
     assert "[red]T\\x1b" in text and "\x1b" not in text
 
 
-def test_published_rates_need_no_ledger(capsys: pytest.CaptureFixture[str]) -> None:
-    assert build_report(["scaling", "--published"]) == 0
-    text = capsys.readouterr().out
-    assert "contention 17.5 %" in text and "no interval" in text
-    assert "needs at least 1024 environments" in text and "no target and no cost" in text
-    assert as_json(capsys, "scaling", "--published")["studies"][0]["sizes"][3]["speed_up"] == pytest.approx(
-        3.67, abs=0.01
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("scaling", "--published", "aa"), "--published needs no ledger"),
-        (("scaling", "nope"), "no run or cohort 'nope'"),
-    ],
-)
-def test_flags_that_would_be_ignored_are_refused(log_root: Path, arguments: tuple[str, ...], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        build_report([*arguments, "--log_root", str(log_root)])
+def test_a_name_that_nothing_has_is_refused(log_root: Path) -> None:
+    with pytest.raises(UserError, match="no run or cohort 'nope'"):
+        build_report(["scaling", "nope", "--log_root", str(log_root)])

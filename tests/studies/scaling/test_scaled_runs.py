@@ -10,9 +10,9 @@ import pytest
 
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.studies.scaling import ScaledRun, ScalingPoint
-from ledger_lab.studies.scaling.scaled_runs import scaled_run, scaled_runs
-from ledger_lab.studies.scaling.words import identity_lines
+from ledger_lab.studies.scaling import ScaledRun, ScalingPoint, scaled_runs
+from ledger_lab.studies.scaling.points import scaled_run
+from ledger_lab.studies.scaling.view import identity_lines
 from tests.fakes.ledgers import SECOND, declared, result, window, write_run
 from tests.fakes.scaled import write_scaled
 
@@ -34,7 +34,7 @@ def test_the_time_to_the_target_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert identity.split_s == pytest.approx(0.05)
     assert (identity.interruptions_s, identity.residual_s) == (0.0, pytest.approx(0.0, abs=1e-9))
     assert run.time_to_target_s == identity.time_s == summarize_run(read_ledger(tmp_path).runs[0]).wall_to_target_s
-    assert run.wall_s == pytest.approx(identity.time_s + 1.04), "the run went on for its shutdown"
+    assert run.summary.wall_s == pytest.approx(identity.time_s + 1.04), "the run went on for its shutdown"
     assert run.cost_to_target_usd == pytest.approx(identity.time_s / 1000, rel=1e-3)
     assert identity_lines([run]) == ["the parts sum to the time, but for rounding, in 1 of 1 run"]
 
@@ -44,14 +44,14 @@ def test_a_run_that_misses_its_target_counts_up_to_its_end(tmp_path: Path) -> No
     run = only(tmp_path)
     assert (run.reached, run.steps_to_target, run.time_to_target_s, run.cost_to_target_usd) == (False, None, None, None)
     assert run.identity.steps == run.limit_steps == 5 * 64 * 16
-    assert (run.identity.time_s, run.identity.interruptions_s) == (run.wall_s, 1.0)
+    assert (run.identity.time_s, run.identity.interruptions_s) == (run.summary.wall_s, 1.0)
     assert run.identity.residual_s == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_run_that_ended_early_is_censored_where_it_ended(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(), max_iterations=100)  # completed says so
     run = only(tmp_path)
-    assert (run.env_steps, run.limit_steps) == (40, 4000)
+    assert (run.summary.env_steps, run.limit_steps) == (40, 4000)
     write_run(tmp_path, "bb", scores=(), max_iterations=100, status=None)
     lost = [run for run in read_ledger(tmp_path).runs if run.run_id == "bb"]
     assert scaled_runs(lost, [*map(summarize_run, lost)])[0].limit_steps == 40
@@ -70,7 +70,7 @@ def test_a_training_that_was_interrupted_and_repeated_counts_once(tmp_path: Path
     assert (alone.reached, len(alone.counted)) == (0, 0), "nobody knows whether it would have reached the target"
     point = ScalingPoint(processes=1, machines=1, num_envs=10, runs=tuple(found[:2]))
     assert (point.reached, len(point.counted)) == (1, 1)
-    assert point.median_to_target(lambda run: run.time_to_target_s) == found[1].time_to_target_s
+    assert point.to_target(lambda run: run.time_to_target_s) == found[1].time_to_target_s
 
 
 def test_time_without_rows_is_told(tmp_path: Path) -> None:
@@ -108,12 +108,12 @@ def test_a_setting_holds_what_the_user_changed_and_not_what_follows_from_the_siz
     request = {"overrides": changed, "scale_lr": "sqrt", "keep_minibatch_size": True, "num_envs": 64}
     derived = [*changed, "agent.algorithm.learning_rate=0.0014"]
     write_scaled(tmp_path, "aa", 1, 64, rate=1000.0, iterations=5, overrides=derived, request=request, eval_every=2)
-    assert only(tmp_path).treatment == (
+    assert only(tmp_path).setting.treatment == (
         "agent.algorithm.gamma=0.9 --scale_lr sqrt --keep_minibatch_size --eval_every 2"
     )
     write_scaled(tmp_path / "old", "bb", 1, 64, rate=1000.0, iterations=5, overrides=derived, machines=None)
     old = only(tmp_path / "old")
-    assert old.treatment == "agent.algorithm.gamma=0.9 agent.algorithm.learning_rate=0.0014"
+    assert old.setting.treatment == "agent.algorithm.gamma=0.9 agent.algorithm.learning_rate=0.0014"
     assert old.machines == 1, "a single process has a single machine"
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from ledger_lab.studies.scaling import BatchFit, Kind, RateFit, Refusal, ScalingPoint, find_studies
-from ledger_lab.studies.scaling.studies import efficiency
 from tests.fakes.scaled import scaled
 
 
@@ -25,19 +24,18 @@ def test_runs_are_points_of_strong_and_weak_studies() -> None:
     "changes",
     [
         {"task": "U"}, {"panel_id": "p1-bb"}, {"target_success": 0.8}, {"physics": "ovphysx"}, {"instance": "other"},
-        {"treatment": "--scale_lr sqrt"}, {"device": "cuda:0"}, {"hardware": "L40"}, {"rl_library": "skrl"},
+        {"eval_every": 2}, {"device": "cuda:0"}, {"hardware": {"accelerator": "L40"}}, {"rl_library": "skrl"},
     ],
 )  # fmt: skip
 def test_runs_that_differ_in_more_than_their_size_are_never_mixed(changes: dict[str, object]) -> None:
-    runs = [scaled(1, 64), replace(scaled(2, 64), **changes)]  # type: ignore[arg-type]
+    runs = [scaled(1, 64), scaled(2, 64, **changes)]
     assert [study.kind for study in find_studies(runs)] == [Kind.OTHER, Kind.OTHER]
-    assert [study.kind for study in find_studies([scaled(1, 64), replace(scaled(2, 64), device="cpu")])] == [Kind.WEAK]
+    assert [study.kind for study in find_studies([scaled(1, 64), scaled(2, 64, device="cpu")])] == [Kind.WEAK]
 
 
 def test_efficiency_of_the_training_is_that_of_the_rate_times_that_of_the_samples() -> None:
     (study,) = find_studies([scaled(1, 64, rate=1000.0, steps=8192), scaled(4, 64, rate=3000.0, steps=10240)])
-    base, largest = study.points
-    found = efficiency(largest, base)
+    _, found = study.points
     assert (found.speed_up, found.of_rate, found.of_samples) == pytest.approx((3.0, 0.75, 0.8))
     assert found.of_training == pytest.approx(0.6)
     assert found.of_time == pytest.approx((3 + 8.192) / (4 * (3 + 10.24 / 3))), "with start-up and scoring"
@@ -46,11 +44,11 @@ def test_efficiency_of_the_training_is_that_of_the_rate_times_that_of_the_sample
 def test_a_median_counts_runs_that_missed_the_target() -> None:
     times = [scaled(steps=1000), scaled(steps=2000), scaled(steps=500, reached=False)]
     point = ScalingPoint(processes=1, machines=1, num_envs=64, runs=tuple(times))
-    assert point.median_to_target(lambda run: run.steps_to_target) == 2000
+    assert point.to_target(lambda run: run.steps_to_target) == 2000
     worse = replace(point, runs=(*times, scaled(steps=500, reached=False)))
-    assert worse.median_to_target(lambda run: run.steps_to_target) is None
+    assert worse.to_target(lambda run: run.steps_to_target) is None
     unpriced = replace(point, runs=(times[1], replace(times[0], cost_to_target_usd=None)))
-    assert unpriced.median_to_target(lambda run: run.cost_to_target_usd) is None, "no price is no miss"
+    assert unpriced.to_target(lambda run: run.cost_to_target_usd) is None, "no price is no miss"
 
 
 def test_steps_to_the_target_are_fitted_over_all_sizes_with_misses_as_censored() -> None:
@@ -70,11 +68,11 @@ def test_steps_to_the_target_are_fitted_over_all_sizes_with_misses_as_censored()
         assert isinstance(fit, BatchFit)
         assert (fit.runs, fit.censored) == (9, 1), "a run that never trained tells nothing"
         assert fit.critical_batch.value == pytest.approx(critical, rel=0.05)
-    last_step = replace(scaled(1, 64, steps=1024), limit_steps=1024)
+    last_step = scaled(1, 64, steps=1024, max_iterations=1)
     assert isinstance(find_studies([last_step])[0].batch_law, Refusal), (
         "reached with its last step: nothing contradictory"
     )
-    replaying = [replace(run, minibatches=None) for run in some]
+    replaying = [replace(run, summary=replace(run.summary, algorithm="sac")) for run in some]
     for study in find_studies(replaying):
         assert isinstance(study.batch_law, Refusal) and "with a replay memory" in study.batch_law.reason
 

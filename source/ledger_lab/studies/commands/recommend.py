@@ -9,17 +9,16 @@ from dataclasses import MISSING, dataclass
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.ledger.costs import Price, load_price_book
+from ledger_lab.ledger.costs import Price
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.selection import PricedRequest, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.durations import parse_duration
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import flag
-from ledger_lab.studies.recommend.choice import Limits
-from ledger_lab.studies.recommend.recommendation import of_one_yardstick, recommend
+from ledger_lab.studies.recommend.recommendation import Limits, of_one_yardstick, recommend
 from ledger_lab.studies.recommend.view import recommendation_json, render_recommendation
-from ledger_lab.studies.scaling.scaled_runs import scaled_runs
+from ledger_lab.studies.scaling import scaled_runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +29,13 @@ class RecommendRequest(PricedRequest):
         name="report.py recommend",
         description=(
             "Show which machine, library, and number of processes and environments train a task in the least time and "
-            "for the least money: from measured runs, and from what scaling laws predict. Also shows which next run "
-            "would be worth most. All runs must have the same target and panel; configurations are ranked if they "
+            "for the least money. All runs must have the same target and panel; configurations are ranked if they "
             "have at least five runs."
         ),
         terms=("run", "cohort", "target", "ledger"),
         examples=(
             "report.py recommend LedgerLab-Cartpole --deadline 2h",
-            "report.py recommend LedgerLab-Cartpole --budget 0.5 --prices my_prices.toml",
+            "report.py recommend LedgerLab-Cartpole --budget 0.5",
         ),
     )
 
@@ -62,11 +60,12 @@ class RecommendRequest(PricedRequest):
     json: str | None = json_flag()
 
     def __post_init__(self) -> None:
-        """Check the budget.
+        """Check the budget, and refuse a price file that would be ignored.
 
         Raises:
-            UserError: If it is no amount of money.
+            UserError: If it is no amount of money, or no entry of the price file is named.
         """
+        self.require_priced()
         if self.budget is not None and not 0 < self.budget < math.inf:
             raise UserError(f"--budget {self.budget:g}: give an amount of more than 0 [USD]")
 
@@ -98,7 +97,7 @@ def report_recommendation(argv: Sequence[str]) -> int:
     _require_one_machine(runs, price)
     chosen = of_one_yardstick(scaled_runs(runs, summaries, price), request.target)
     limits = Limits(deadline_s=request.deadline, budget_usd=request.budget)
-    found = recommend(chosen, load_price_book(request.prices), limits, never_began=len(pairs) - len(begun))
+    found = recommend(chosen, limits, never_began=len(pairs) - len(begun))
     if request.json is not None:
         write_json(request.json, {"asked_price": selection.asked_price, **recommendation_json(found)})
         return selection.status

@@ -12,14 +12,13 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.cohort_summary import missing_runs
+from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.selection import PricedRequest, Selection, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import flag
-from ledger_lab.studies.scaling import find_studies
-from ledger_lab.studies.scaling.published import read_published
-from ledger_lab.studies.scaling.scaled_runs import scaled_runs
-from ledger_lab.studies.scaling.view import published_json, render_published, render_studies, studies_json
+from ledger_lab.studies.scaling import find_studies, scaled_runs
+from ledger_lab.studies.scaling.view import render_studies, studies_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +34,16 @@ class ScalingRequest(PricedRequest):
             "separately."
         ),
         terms=("run", "cohort", "target", "ledger"),
-        examples=("report.py scaling", "report.py scaling COHORT --figures figures", "report.py scaling --published"),
+        examples=("report.py scaling", "report.py scaling COHORT --figures figures"),
     )
 
     runs: tuple[str, ...] = runs_flag()
     json: str | None = json_flag()
     figures: Path | None = flag(
         None,
-        "Write the figures as SVG and PNG files into this folder instead: rate, efficiency, steps, time and cost to "
-        "the target, and the share of each phase. Needs Matplotlib: pip install 'ledger_lab[figures]'.",
+        "Write the figures as SVG and PNG files into this folder instead: rate, steps, time and cost to the target. "
+        "Needs Matplotlib: pip install 'ledger_lab[figures]'.",
         metavar="DIR",
-    )
-    published: bool = flag(
-        False, "Show published rates of one to eight GPUs, analysed like the runs of a ledger. Needs no ledger."
     )
 
     def __post_init__(self) -> None:
@@ -58,8 +54,6 @@ class ScalingRequest(PricedRequest):
         """
         self.require_priced()
         self.require_at_most_one("json", "figures")
-        if self.published and (self.runs or self.figures or self.instance or self.usd_per_hour):
-            raise UserError("--published needs no ledger, and takes no other argument but --json")
 
 
 @no_collection()
@@ -76,14 +70,9 @@ def report_scaling(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or a file can't be written.
     """
     request = ScalingRequest.parse(argv)
-    if request.published:
-        _show_published(request.json)
-        return 0
     found = select(request, request.runs)
     if request.figures is not None:
-        from ledger_lab.studies.commands.figures import write_figures
-
-        write_figures(request.figures, found.contents, found.price)
+        _write_figures(request.figures, found)
     else:
         _show_scaling(found, request.json)
     return found.status
@@ -112,21 +101,26 @@ def _show_scaling(found: Selection, json_file: str | None) -> None:
             console.print(Text(words, style="yellow"), soft_wrap=True)
 
 
-def _show_published(json_file: str | None) -> None:
-    """Show the published rates that come with LedgerLab, and their analysis, or write both as JSON.
-
-    Args:
-        json_file: File for JSON; ``-`` for standard output; ``None`` for text on the terminal.
+def _write_figures(folder: Path, found: Selection) -> None:
+    """Write all figures as SVG and PNG files, and list them.
 
     Raises:
-        UserError: If the file is missing or damaged.
+        UserError: If there is nothing to draw, a file can't be written, or Matplotlib is not installed.
     """
-    try:
-        published = read_published()
-    except (OSError, ValueError) as error:
-        raise UserError(f"the published rates cannot be read ({error}): install ledger_lab again") from error
-    if json_file is not None:
-        write_json(json_file, published_json(published))
-        return
+    from ledger_lab.studies.scaling.figures import draw_ledger
+
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--figures {folder}: it is no folder: name a folder for the files")
+    groups = draw_ledger(found.contents.runs, found.contents.summaries, found.price)
+    if not groups:
+        raise UserError(
+            "no figure: none of these runs trained the same task for the same target with several numbers of processes "
+            "or environments; to start such trainings, use scripts/study.py"
+        )
     console = make_console()
-    console.print(render_published(published, console.width))
+    for group in groups:
+        lines = [group.title]
+        for drawing in group.drawings:
+            files = save_drawings(folder, [drawing])
+            lines.append(f"  wrote {', '.join(map(str, files))}")
+        console.print(*lines, *(f"  {note}" for note in group.notes), sep="\n", soft_wrap=True)

@@ -1,6 +1,5 @@
-"""Which machine, how many processes and which library for a task: from measured runs, and from what their laws predict.
+"""Which machine, how many processes and which library for a task: a choice among the configurations that were measured.
 
-:mod:`~ledger_lab.studies.recommend.options` estimates the time and the cost of measured configurations,
-:mod:`~ledger_lab.studies.recommend.predicted` predicts them for sizes that nobody trained, and
-:mod:`~ledger_lab.studies.recommend.choice` chooses among them.
+:mod:`~ledger_lab.studies.recommend.estimates` estimates the time and the cost of a configuration from its runs, and
+:mod:`~ledger_lab.studies.recommend.recommendation` chooses.
 """

@@ -18,7 +18,7 @@ from ledger_lab.ledger.costs import (
     median_time_to_target,
     sum_if_known,
 )
-from ledger_lab.studies.scaling.points import ScaledRun
+from ledger_lab.studies.scaling import ScaledRun
 from ledger_lab.studies.scaling.positive_fit import fit_positive
 
 Z = statistics.NormalDist().inv_cdf(0.975)
@@ -45,15 +45,6 @@ class Estimate:
         if not self.value:
             return 0.0
         return math.log(high / low) / (2 * Z) if math.isfinite(high) else math.log(self.value / low) / Z
-
-    def times(self, factor: float) -> Estimate:
-        """Return the estimate in another unit.
-
-        Args:
-            factor: What to multiply it with; more than 0.
-        """
-        low, high = self.interval
-        return replace(self, value=self.value * factor, interval=(low * factor, high * factor))
 
     def chance_below(self, limit: float, *, single: bool) -> float:
         """Return the probability of at most a limit.
@@ -94,7 +85,9 @@ def time_to_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Estim
     """
     from scipy.stats import binom
 
-    median = median_time_to_target([RunTime(wall_s=run.wall_s, to_target_s=run.time_to_target_s) for run in runs])
+    median = median_time_to_target(
+        [RunTime(wall_s=run.summary.wall_s, to_target_s=run.time_to_target_s) for run in runs]
+    )
     if median.median_s is None:
         raise ValueError(f"too few runs reached the target: its median time is more than {median.more_than_s:.4g} s")
     observed, limits = _times(runs)
@@ -107,22 +100,6 @@ def time_to_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Estim
         value=median.median_s,
         interval=(min(low, fitted.interval[0], median.median_s), max(high, fitted.interval[1], median.median_s)),
     )
-
-
-def samples_to_target(runs: Sequence[ScaledRun]) -> Estimate:
-    """Estimate the median samples to the target of runs with the same batch.
-
-    Args:
-        runs: The runs.
-
-    Raises:
-        ValueError: If too few runs reached the target.
-    """
-    measured = [float(run.identity.steps) for run in runs]
-    limits = [
-        max(run.limit_steps, run.identity.steps) + 1.0 if run.reached else float(run.identity.steps) for run in runs
-    ]
-    return _fitted(measured, limits)
 
 
 def cost_per_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Estimate:
@@ -139,7 +116,7 @@ def cost_per_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Esti
     Raises:
         ValueError: If a run has no price, or too few runs reached the target.
     """
-    spent = [(sum_if_known([run.billable_usd, run.repeated_usd]), run.reached) for run in runs]
+    spent = [(sum_if_known([run.summary.billable_usd, run.repeated_usd]), run.reached) for run in runs]
     priced = [(usd, reached) for usd, reached in spent if usd is not None]
     if len(priced) < len(spent):
         raise ValueError("unpriced")
@@ -155,7 +132,7 @@ def cost_per_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Esti
 
 def _times(runs: Sequence[ScaledRun]) -> tuple[list[float], list[float]]:
     """Return the time of each run to its target or end, and the time at which it would have ended without it [s]."""
-    observed = [run.wall_s if run.time_to_target_s is None else run.time_to_target_s for run in runs]
+    observed = [run.summary.wall_s if run.time_to_target_s is None else run.time_to_target_s for run in runs]
     limits = [
         time_s * max(run.limit_steps / max(run.identity.steps, 1), 1.0) * _JUST_ABOVE if run.reached else time_s
         for run, time_s in zip(runs, observed, strict=True)
@@ -169,7 +146,7 @@ def _ends(draws: NDArray[np.float64], confidence: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _fitted(measured: Sequence[float], limits: Sequence[float], confidence: float = 0.95) -> Estimate:
+def _fitted(measured: Sequence[float], limits: Sequence[float], confidence: float) -> Estimate:
     """Fit a log-normal distribution; a run is censored if what it measured is at its limit.
 
     Raises:

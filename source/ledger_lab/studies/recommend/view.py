@@ -12,22 +12,24 @@ from rich.text import Text
 
 from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.terminal_table import table_lines
-from ledger_lab.studies.recommend.choice import POSSIBLE, SURE, Choice, Goal, Limits, chance_within
-from ledger_lab.studies.recommend.options import Configuration, Option
-from ledger_lab.studies.recommend.recommendation import Recommendation
+from ledger_lab.studies.recommend.recommendation import (
+    SURE,
+    Choice,
+    Goal,
+    Limits,
+    Option,
+    Recommendation,
+    chance_within,
+)
 from ledger_lab.units import MISSING, duration, environments, percent, target_share, usd
 
 _MINUTE_S = 60.0
 
-
-class _Facts:
-    """An option, its name, and the Pareto front."""
-
-    def __init__(self, option: Option, name: str, front: Sequence[Option]) -> None:
-        self.option, self.name, self.on_front = option, name, option in front
+type _Named = tuple[Option, str, bool]
+"""An option, its name, and whether it is on the Pareto front."""
 
 
-def _option[Value](read: Callable[[_Facts], Value], shown: Shown | None = None) -> Value:
+def _option(read: Callable[[_Named], str], shown: Shown) -> str:
     return figure(read, shown)
 
 
@@ -35,50 +37,43 @@ def _option[Value](read: Callable[[_Facts], Value], shown: Shown | None = None) 
 class OptionRow:
     """A configuration with its figures."""
 
-    name: str = _option(lambda of: of.name, Shown("configuration", "", lambda row: row.name, priority=0, align="left"))
+    name: str = _option(lambda of: of[1], Shown("configuration", "", lambda row: row.name, priority=0, align="left"))
     """Machine, library, processes × environments of each process, and what else differs between the options."""
-    basis: str = _option(
-        lambda of: str(of.option.basis), Shown("basis", "", lambda row: row.basis, priority=1, align="left")
-    )
-    """``measured`` or ``predicted``."""
     runs: str = _option(
-        lambda of: f"{of.option.reached} of {len(of.option.run_ids)}",
-        Shown("reached", "of the runs behind it", lambda row: row.runs, priority=2),
+        lambda of: f"{of[0].reached} of {of[0].runs}", Shown("reached", "of its runs", lambda row: row.runs, priority=1)
     )
-    """Runs behind the figures that reached the target, and all of them."""
+    """Its runs that reached the target, and all of them."""
     time: str = _option(
-        lambda of: _time_words(of.option), Shown("to target", "median (95 %)", lambda row: row.time, priority=3)
+        lambda of: _time_words(of[0]), Shown("to target", "median (95 %)", lambda row: row.time, priority=2)
     )
     """Median wall-clock time to the target, with its 95 % interval."""
     cost: str = _option(
-        lambda of: _cost_words(of.option), Shown("cost", "per target (95 %)", lambda row: row.cost, priority=4)
+        lambda of: _cost_words(of[0]), Shown("cost", "per target (95 %)", lambda row: row.cost, priority=3)
     )
     """Cost per target-reaching checkpoint, with its 95 % interval."""
     front: str = _option(
-        lambda of: "front" if of.on_front else "",
-        Shown("Pareto", "", lambda row: row.front, priority=5, align="left"),
+        lambda of: "front" if of[2] else "", Shown("Pareto", "", lambda row: row.front, priority=4, align="left")
     )
     """Whether no other ranked configuration is both as fast and as cheap."""
 
 
-def names_of(options: Sequence[Option]) -> dict[Configuration, str]:
-    """Return the configurations of options, each in one line that tells it apart from the others.
-
-    Args:
-        options: The options.
-    """
-    configurations = [option.configuration for option in options]
+def names_of(options: Sequence[Option]) -> list[str]:
+    """Return the configurations of options, each in one line that tells it apart from the others."""
     told = [
         read
-        for read in (lambda own: own.hardware or "unknown hardware", lambda own: own.device, lambda own: own.physics)
-        if len({read(own) for own in configurations}) > 1
+        for read in (
+            lambda own: own.setting.hardware or "unknown hardware",
+            lambda own: own.setting.device,
+            lambda own: own.setting.physics,
+        )
+        if len({read(own) for own in options}) > 1
     ]
-    names = {}
-    for own in configurations:
-        machines = f" on {own.machines} machines" if (own.machines or 1) > 1 else ""
-        size = environments(own.num_envs, own.processes)
-        parts = [own.instance, *(read(own) for read in told), own.rl_library, f"{size}{machines}", own.treatment]
-        names[own] = " · ".join(part for part in parts if part)
+    names = []
+    for own in options:
+        several = f" on {own.size.machines} machines" if (own.size.machines or 1) > 1 else ""
+        size = f"{environments(own.size.num_envs, own.size.processes)}{several}"
+        parts = [own.setting.instance, *(read(own) for read in told), own.setting.library, size, own.setting.treatment]
+        names.append(" · ".join(part for part in parts if part))
     return names
 
 
@@ -89,41 +84,31 @@ def render_recommendation(found: Recommendation, width: int) -> Group:
         found: The recommendation.
         width: Columns of the terminal.
     """
-    ruler, names = found.yardstick, names_of(found.options)
-    head = f"task {found.task} · panel {ruler.panel} ({ruler.panel_id[:11]}…) · target "
-    blocks = [Text(head + target_share(ruler.target_success) + _limit_words(found.limits), style="bold")]
+    names = dict(zip(map(_key, found.options), names_of(found.options), strict=True))
+    blocks = [Text(_head(found), style="bold")]
     for choice in found.choices:
-        blocks += [Text(line) for line in choice_lines(choice, found.limits, names)]
-    rows = [summarize(OptionRow, _Facts(each, names[each.configuration], found.front)) for each in found.options]
-    return Group(*blocks, Text(), *table_lines(OptionRow, rows, width), *render_notes(found))
+        blocks += map(Text, choice_lines(choice, found.limits, names))
+    named: list[_Named] = [(each, names[_key(each)], each in found.front) for each in found.options]
+    blocks += [Text(), *table_lines(OptionRow, [summarize(OptionRow, each) for each in named], width)]
+    blocks += [Text(f"{name}: {'; '.join(each.notes)}", style="dim") for each, name, _ in named if each.notes]
+    return Group(*blocks, *(Text(line, style="yellow") for line in found.remarks))
 
 
-def render_notes(found: Recommendation) -> list[Text]:
-    """Return what a reader must know about the figures of a recommendation, one line each.
-
-    Args:
-        found: The recommendation.
-    """
-    names = names_of(found.options)
-    notes = [
-        f"{names[option.configuration]} ({option.basis}): {'; '.join(option.notes)}"
-        for option in found.options
-        if option.notes
-    ]
-    left_out = [
-        f"left out: {count} {what}"
-        for count, what in (
-            (found.running, "that still run"),
-            (found.repeated, "that made the same trainings as others (their cost counts)"),
-            (found.never_began, "that were declared, and never began"),
-        )
-        if count
-    ]
-    warnings = [*left_out, *found.remarks]
-    return [*(Text(line, style="dim") for line in notes), *(Text(line, style="yellow") for line in warnings)]
+def _key(option: Option) -> tuple[object, ...]:
+    """Return what tells options apart, whatever the confidence of their intervals."""
+    return (option.setting, option.size.processes, option.size.machines, option.size.num_envs)
 
 
-def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, str]) -> list[str]:
+def _head(found: Recommendation) -> str:
+    """Return what is compared, and the limits."""
+    same, limits = found.setting, found.limits
+    parts = [f"task {same.task}", f"panel {same.panel} ({same.panel_id[:11]}…)", f"target {target_share(same.target)}"]
+    parts += [f"deadline {duration(limits.deadline_s)}"] if limits.deadline_s is not None else []
+    parts += [f"budget {usd(limits.budget_usd)}"] if limits.budget_usd is not None else []
+    return " · ".join(parts)
+
+
+def choice_lines(choice: Choice, limits: Limits, names: Mapping[tuple[object, ...], str]) -> list[str]:
     """Return a choice in sentences.
 
     Args:
@@ -131,30 +116,21 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[Configuration, s
         limits: The limits that it keeps.
         names: Names of the configurations.
     """
-    goal = f"least {choice.goal}"
+    goal, what = f"least {choice.goal}", "time" if choice.goal is Goal.TIME else "cost"
     if choice.option is None or choice.chance_best is None:
-        why = "has both enough runs and a known " + ("time" if choice.goal is Goal.TIME else "cost")
-        limited = limits.are_set
-        sure = f", and keeps the limits with a probability of {percent(SURE, 0)}" if limited else ""
-        return [f"{goal}: no configuration {why}{sure}"]
-    best, shown = choice.option, choice.together or choice.option
-    figures = f"{_time_words(shown)}, {_cost_words(shown)}, {best.basis}"
-    sure = f"it is the best of {choice.among} with a probability of {percent(choice.chance_best, 0)}"
-    which = "it is the only one that can be chosen" if choice.among == 1 else sure
-    lines = [f"{goal}: {names[best.configuration]} ({figures}); {which}"]
-    if choice.together is not None:
-        what = "time" if choice.goal is Goal.TIME else "cost"
+        sure = f", and keeps the limits with a probability of {percent(SURE, 0)}" if limits.are_set else ""
+        return [f"{goal}: no configuration has both enough runs and a known {what}{sure}"]
+    best, which = choice.option, "it is the only one that can be chosen"
+    if choice.among > 1:
+        which = f"it is the best of {choice.among} with a probability of {percent(choice.chance_best, 0)}"
+    lines = [f"{goal}: {names[_key(best)]} ({_time_words(best)}, {_cost_words(best)}); {which}"]
+    if choice.among > 1:
         lines.append(
             f"  the best of {choice.among} probably owes a part of its lead to chance, so its {what} may be too "
             f"low; these intervals hold for all {choice.among} together in 95 % of cases"
         )
     if limits.are_set:
         lines.append(f"  it keeps the limits with a probability of {percent(chance_within(best, limits), 0)}")
-    if (better := choice.unranked) is not None:
-        lines.append(
-            f"  better by its few runs, which do not suffice to rank it: {names[better.configuration]} "
-            f"({_time_words(better)}, {_cost_words(better)})"
-        )
     return lines
 
 
@@ -164,37 +140,39 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
     Args:
         found: The recommendation.
     """
-    places = {id(option): place for place, option in enumerate(found.options)}
+    places = {_key(option): place for place, option in enumerate(found.options)}
     return {
-        "task": found.task,
-        "yardstick": asdict(found.yardstick),
-        "limits": {**asdict(found.limits), "least_probability": SURE, "possible_from": POSSIBLE},
+        "task": found.setting.task,
+        "panel": found.setting.panel,
+        "panel_id": found.setting.panel_id,
+        "target_success": found.setting.target,
+        "limits": {**asdict(found.limits), "least_probability": SURE},
         "choices": [
             {
                 "goal": str(choice.goal),
-                "option": None if choice.option is None else places[id(choice.option)],
+                "option": None if choice.option is None else places[_key(choice.option)],
                 "among": choice.among,
                 "chance_best": choice.chance_best,
-                "together": None if choice.together is None else _figures_json(choice.together),
-                "unranked": None if choice.unranked is None else places[id(choice.unranked)],
+                "together": None if choice.option is None else _figures_json(choice.option),
             }
             for choice in found.choices
         ],
-        "pareto_front": [places[id(option)] for option in found.front],
+        "pareto_front": [places[_key(option)] for option in found.front],
         "options": [
             {
-                **asdict(option),
-                "basis": str(option.basis),
-                "run_ids": list(option.run_ids),
+                "setting": asdict(option.setting),
+                "processes": option.size.processes,
+                "machines": option.size.machines,
+                "num_envs": option.size.num_envs,
+                "run_ids": [run.run_id for run in option.size.runs],
+                "reached": option.reached,
+                "ranked": option.ranked,
                 "notes": list(option.notes),
                 **_figures_json(option),
                 "chance_within_limits": chance_within(option, found.limits) if found.limits.are_set else None,
             }
             for option in found.options
         ],
-        "running": found.running,
-        "repeated": found.repeated,
-        "never_began": found.never_began,
         "remarks": list(found.remarks),
     }
 
@@ -202,14 +180,14 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
 def _figures_json(option: Option) -> dict[str, Any]:
     """Return the time and the cost of an option as plain JSON values; there are no intervals without enough runs."""
     return {
-        name: None
+        goal: None
         if found is None
         else {
             "value": found.value,
             "interval": [end if math.isfinite(end) else None for end in found.interval] if option.ranked else None,
             "run_spread": found.run_spread,
         }
-        for name, found in (("time", option.time), ("cost", option.cost))
+        for goal, found in (("time", option.time), ("cost", option.cost))
     }
 
 
@@ -230,13 +208,5 @@ def _cost_words(option: Option) -> str:
     """Return a cost, with its interval if there are enough runs."""
     if option.cost is None:
         return MISSING
-    if not option.ranked:
-        return usd(option.cost.value)
     low, high = option.cost.interval
-    return f"{usd(option.cost.value)} [{usd(low)}, {usd(high)}]"
-
-
-def _limit_words(limits: Limits) -> str:
-    """Return the limits in words."""
-    deadline = "" if limits.deadline_s is None else f" · deadline {duration(limits.deadline_s)}"
-    return deadline + ("" if limits.budget_usd is None else f" · budget {usd(limits.budget_usd)}")
+    return f"{usd(option.cost.value)} [{usd(low)}, {usd(high)}]" if option.ranked else usd(option.cost.value)

@@ -1,11 +1,16 @@
-"""Laws of how a rate grows with the number of processes: Amdahl's and Gustafson's.
+"""Laws of scaling: Amdahl's and Gustafson's of the rate, and one of the samples to the target.
 
 With ``X(N)`` the environment steps per second of N processes, ``λ = X(1)`` and contention ``σ``:
 
 - Amdahl (1967): ``X(N) = λ N / (1 + σ (N - 1))``, for a problem whose size stays the same (strong scaling).
 - Gustafson (1988): ``X(N) = λ (N - σ (N - 1))``, for a problem that grows with N (weak scaling).
 
-In each law, a time per unit of work or a rate is a sum with coefficients of at least 0.
+And one of how the samples to the target grow with the batch. With ``B`` samples per iteration,
+``E(B) = E_min (1 + B / B_crit)``: small batches need ``E_min`` samples, and at the critical batch twice as many. Time
+shrinks with the batch until there, and costs grow beyond (McCandlish et al. 2018, *An Empirical Model of Large-Batch
+Training*, equation 2.11, written for samples in place of steps).
+
+In each law, a time, a rate, or a number of samples is a sum with coefficients of at least 0.
 """
 
 from __future__ import annotations
@@ -25,6 +30,26 @@ MISFIT_P_VALUE = 0.01
 
 _DRAWS = 2000
 _LEVELS = (0.025, 0.975)
+_VANISHES = 1e-6
+"""Share of a term in the sum, at the largest batch, below which it is 0."""
+
+
+class Kind(StrEnum):
+    """What stays constant while the number of processes grows."""
+
+    STRONG = "strong"
+    """The environments of all processes together."""
+    WEAK = "weak"
+    """The environments of each process."""
+    OTHER = "other"
+    """Neither, or there is only one number of processes."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a law is not fitted."""
+
+    reason: str
 
 
 class Law(StrEnum):
@@ -159,3 +184,121 @@ def _misfit(measured: Floats, fitted: Floats, sizes: Floats, fit: PositiveFit) -
     if within == 0:
         return 0.0 if between > 0 else 1.0
     return float(fdtrc(superfluous, repeated, max(between, 0.0) / superfluous / (within / repeated)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetRun:
+    """What a training needed to its target."""
+
+    batch: int
+    """Samples per iteration, over all processes."""
+    samples: float
+    """Samples until the target was reached. For a run that did not reach it, the samples until it ended."""
+    reached: bool
+    limit: float
+    """Samples at which the run would have ended without the target. If something else ended the run, the same as
+    :attr:`samples`."""
+
+    def __post_init__(self) -> None:
+        """Refuse figures that contradict each other.
+
+        Raises:
+            ValueError: If they do.
+        """
+        if self.batch < 1 or not 0 < self.samples < np.inf or (self.reached and self.samples >= self.limit):
+            raise ValueError(f"{self} contradicts itself")
+
+
+class BatchFit:
+    """The law, fitted to trainings with several batches. Runs that ended short of the target count as censored."""
+
+    def __init__(self, runs: Sequence[TargetRun], *, seed: int = 0) -> None:
+        """Fit the law.
+
+        Args:
+            runs: Trainings with the same target on the same panel.
+            seed: Seed of the interval's random numbers.
+
+        Raises:
+            ValueError: If too few runs with too few batches reached the target. The message says what is missing.
+        """
+        self.batches = tuple(sorted({run.batch for run in runs}))
+        reached = {run.batch for run in runs if run.reached}
+        if len(reached) < FEWEST_SIZES:
+            raise ValueError(
+                f"samples to the target need {FEWEST_SIZES} batches with runs that reached it, and there are "
+                f"{len(reached)}"
+            )
+        self.runs = len(runs)
+        self.censored = sum(not run.reached for run in runs)
+        """Runs that ended short of the target."""
+        self._largest = self.batches[-1]
+        batches = np.array([run.batch for run in runs], float)
+        limits = np.array([run.limit if run.reached else run.samples for run in runs], float)
+        samples = np.array([run.samples for run in runs], float)
+        self._repeated = sum(run.reached for run in runs) > len(reached)
+        self._fit = fit_positive(
+            self._terms(batches), samples, limits, draws=_DRAWS, generator=np.random.default_rng(seed)
+        )
+
+    @property
+    def fewest_samples(self) -> Figure:
+        """E_min: the samples to the target with small batches."""
+        return self._figure(self._fit.coefficients[0], self._fit.draws[:, 0])
+
+    @property
+    def critical_batch(self) -> Figure:
+        """B_crit [samples]; infinite, as may be the end of its interval, if larger batches need no more samples."""
+        return self._figure(self._critical(self._fit.coefficients[None])[0], self._critical(self._fit.draws))
+
+    def at(self, batch: int) -> Figure:
+        """Return the samples to the target with a batch.
+
+        Args:
+            batch: Samples per iteration, within the measured batches.
+
+        Raises:
+            ValueError: If the batch is outside of the measured ones.
+        """
+        if not self.batches[0] <= batch <= self._largest:
+            raise ValueError(
+                f"a batch of {batch} is outside of the measured batches, {self.batches[0]} to {self._largest}"
+            )
+        terms = self._terms(np.array([float(batch)]))
+        return self._figure(self._fit.at(terms)[0], self._fit.drawn(terms)[:, 0])
+
+    def _terms(self, batches: Floats) -> Floats:
+        """Return the terms of the sum, the second relative to the largest batch; shape (batches, 2)."""
+        return np.stack([np.ones_like(batches), batches / self._largest], axis=1)
+
+    def _critical(self, coefficients: Floats) -> Floats:
+        """Return the critical batch for each set of coefficients."""
+        fixed, growing = coefficients.T
+        grows = growing > _VANISHES * (fixed + growing)
+        return np.where(grows, self._largest * fixed / np.where(grows, growing, 1.0), np.inf)
+
+    def _figure(self, value: float, draws: Floats) -> Figure:
+        """Return a figure; without an interval if no two runs with the same batch reached the target."""
+        low, high = np.quantile(draws, _LEVELS, method="inverted_cdf")
+        return Figure(value=float(value), interval=(float(low), float(high)) if self._repeated else None)
+
+
+def fit_rate(kind: Kind, measured: Sequence[tuple[int, float]]) -> RateFit | Refusal:
+    """Fit the law that suits a kind of scaling.
+
+    Args:
+        kind: The kind.
+        measured: Processes and rate of each run.
+
+    Returns:
+        The fit; or why there is none.
+    """
+    law = {Kind.STRONG: Law.AMDAHL, Kind.WEAK: Law.GUSTAFSON}.get(kind)
+    if law is None:
+        return Refusal("neither the environments in all nor those of a process are the same for several sizes")
+    if not measured:
+        return Refusal("no run has trained an iteration")
+    try:
+        return RateFit(law, [size for size, _ in measured], [rate for _, rate in measured])
+    except ValueError as error:
+        return Refusal(str(error))

@@ -1,19 +1,25 @@
-"""Trainings as points of a scaling study: how large, how fast, how many steps to the target, how long, how much.
-
-Everything here is plain figures. :mod:`ledger_lab.studies.scaling.scaled_runs` reads them from a ledger, and
-:mod:`ledger_lab.studies.scaling.published` from tables that others published.
-"""
+"""Trainings as points of scaling studies: how large, how fast, how many steps to the target, how long, how much."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
-from ledger_lab.ledger.costs import Price
-from ledger_lab.studies.scaling.batch import BatchFit
-from ledger_lab.studies.scaling.laws import Figure, RateFit
-from ledger_lab.studies.scaling.rates import Kind, Refusal, SizeRates
+from ledger_lab.ledger import Run, RunDeclared, Status
+from ledger_lab.ledger.costs import Price, billable_usd, sum_if_known
+from ledger_lab.ledger.libraries import replays
+from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
+from ledger_lab.reports.clock import Moment, target_moment, time_until
+from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.summary import RunSummary
+from ledger_lab.studies.scaling.laws import BatchFit, Kind, RateFit, Refusal, TargetRun, fit_rate
+
+type Read = Callable[[ScaledRun], float | None]
+"""Returns a figure of a run; ``None`` if the run has none."""
+
+_SIZE = ("physics=", "env.scene.num_envs=")
+"""Beginnings of overrides that are no treatment: other fields tell them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +53,7 @@ class Identity:
     @property
     def residual_s(self) -> float:
         """Time that is in none of the parts [s]."""
-        parts = self.start_up_s + self.training_s + self.scoring_s + self.interruptions_s
-        return self.time_s - parts
+        return self.time_s - (self.start_up_s + self.training_s + self.scoring_s + self.interruptions_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,141 +61,114 @@ class Setting:
     """What must be equal before two runs are points of one study."""
 
     task: str
-    rl_library: str
+    library: str
     physics: str
     treatment: str
     """What was changed besides the size, for example the learning rate, in the words of the command line; empty for
     nothing."""
     panel: str
     panel_id: str
-    target_success: float
+    target: float
     device: str
     """``cpu`` or ``cuda``."""
     hardware: str | None
     """The machine of :attr:`~ledger_lab.ledger.RunDeclared.machine`; ``None`` if unknown."""
     instance: str
     """Entry of the price book."""
-    measured_by: str = ""
-    """As :attr:`ScaledRun.measured_by`."""
+    measured_by: str
+    """As :attr:`~ledger_lab.reports.summary.RunSummary.measured_by`."""
+
+    def differences(self, other: Setting) -> list[str]:
+        """Return in words in which fields it differs from another setting."""
+        names = [each.name for each in fields(self) if getattr(self, each.name) != getattr(other, each.name)]
+        if {"task", "panel_id", "target"} & {*names}:  # these are in measured_by, too
+            names = [name for name in names if name != "measured_by"]
+        words = {"treatment": "setting", "measured_by": "version of the verdict's rule, --stop_at_target or --timing"}
+        return [words.get(name, name.replace("_", " ")) for name in names]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledRun:
-    """One training. ``None`` means not measured, or without a denominator."""
+    """One training with its figures up to the target. ``None`` means not measured, or without a denominator."""
 
-    run_id: str
-    cohort: str | None
-    task: str
-    rl_library: str
-    physics: str
-    seed: int
-    code: str | None
-    """Hash of the code that trained it, and of the versions of its packages; ``None`` if unknown."""
-    treatment: str
-    """As :attr:`Setting.treatment`."""
-    processes: int
-    machines: int | None
-    num_envs: int
-    """Environments of each process."""
-    horizon: int
-    minibatches: int | None
-    """Minibatches per epoch; ``None`` if the algorithm learns from a replay memory."""
-    instance: str
-    """Entry of the price book."""
-    price: Price
-    """Price of the instance."""
-    usd_per_hour: float | None
-    """Price of the instance [USD/h]."""
-    accelerators: int
-    """Accelerators that the run pays for; 0 without any."""
-    device: str
-    hardware: str | None
-    """The machine of :attr:`~ledger_lab.ledger.RunDeclared.machine`; ``None`` if unknown."""
-    panel: str
-    panel_id: str
-    target_success: float
-    fps_step: float | None
-    """Environment steps of all processes ÷ seconds of ``simulate + manage``, without held-out slots [1/s]."""
-    fps_step_inference: float | None
-    """The same with ``infer`` [1/s]."""
-    fps_total: float | None
-    """The same steps ÷ seconds of all training phases [1/s]."""
-    epoch_s: float | None
-    """Mean wall-clock time of an iteration of collecting and learning, scoring included [s]."""
-    phases: dict[str, float]
-    """Seconds per phase of the whole run; they sum to :attr:`wall_s`."""
+    declared: RunDeclared
+    summary: RunSummary
     identity: Identity
-    status: str
-    """How its last attempt ended."""
-    reached: bool
-    """Whether a policy was confirmed to reach the target during the training."""
-    env_steps: int
-    """Environment steps of the whole run."""
-    limit_steps: int
-    """Environment steps at which the run would have ended without the target. If something else ended the run short of
-    the target, its :attr:`env_steps`."""
-    wall_s: float
-    """Seconds of all attempts."""
     cost_to_target_usd: float | None
     """What the time to the target costs at the run's price [USD]; ``None`` without target or price."""
-    billable_usd: float | None
-    """What the whole run cost [USD]."""
-    interrupted: bool = False
-    """Whether something outside of it ended it short of the target."""
     repeated: bool = False
     """Whether another run stands for it: something outside of it ended it, and the same training was started again, or
     an earlier run had made the same training."""
     repeated_usd: float | None = 0.0
     """What the runs cost that it stands for [USD]; ``None`` if unknown."""
-    measured_by: str = ""
-    """Fields of its declaration that forbid a comparison if they differ, as JSON; empty if unknown."""
-    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Fields whose differences a comparison names, as JSON, by their names; empty if unknown."""
-    gradient_noise: Figure | None = None
-    """Gradient noise scale in the last third of the training [samples], infinite if the noise hides the gradient;
-    ``None`` for a run of one process."""
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.summary.run_id
+
+    @property
+    def reached(self) -> bool:
+        """Whether a policy was confirmed to reach the target during the training."""
+        return self.summary.wall_to_target_s is not None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether something outside of it ended it short of the target."""
+        return self.summary.unfinished and not self.reached
 
     @property
     def setting(self) -> Setting:
         """What it must share with other points of its study."""
+        run = self.summary
         return Setting(
-            task=self.task,
-            rl_library=self.rl_library,
-            physics=self.physics,
-            treatment=self.treatment,
-            panel=self.panel,
-            panel_id=self.panel_id,
-            target_success=self.target_success,
-            device=self.device.partition(":")[0],
-            hardware=self.hardware,
-            instance=self.instance,
-            measured_by=self.measured_by,
+            task=run.task,
+            library=run.rl_library,
+            physics=run.physics,
+            treatment=" ".join(_treatment(self.declared)),
+            panel=run.panel,
+            panel_id=run.panel_id,
+            target=run.target_success,
+            device=run.device.partition(":")[0],
+            hardware=self.declared.machine,
+            instance=run.instance,
+            measured_by=run.measured_by,
         )
 
     @property
-    def is_evidence(self) -> bool:
-        """Whether it tells how often trainings reach the target; one that was interrupted might have reached it."""
-        return not (self.interrupted or self.repeated)
+    def machines(self) -> int | None:
+        """Its machines; ``None`` if unknown."""
+        return self.declared.machines or (1 if self.declared.world_size == 1 else None)
 
     @property
     def batch(self) -> int:
         """Samples per iteration, over all processes."""
-        return self.num_envs * self.horizon * self.processes
+        return self.declared.env_steps_per_iteration
 
     @property
     def minibatch(self) -> int | None:
-        """Samples per gradient step, over all processes; ``None`` as for :attr:`minibatches`."""
-        return None if self.minibatches is None else self.batch // self.minibatches
+        """Samples per gradient step, over all processes; ``None`` if the algorithm learns from a replay memory."""
+        return None if replays(self.summary.algorithm) else self.batch // self.declared.minibatches
 
     @property
-    def start_up_s(self) -> float:
-        """Start-up and compilation [s]."""
-        return self.identity.start_up_s
+    def epoch_s(self) -> float | None:
+        """Mean wall-clock time of an iteration of collecting and learning, scoring included [s]."""
+        return 60 / self.summary.updates_per_wall_min if self.summary.updates_per_wall_min else None
 
     @property
-    def scoring_s(self) -> float:
-        """Scoring of policies until the target, or until the end [s]."""
-        return self.identity.scoring_s
+    def limit_steps(self) -> int:
+        """Environment steps at which the run would have ended without the target.
+
+        If something else ended the run short of the target, the steps that it made.
+        """
+        ended_early = not self.reached and self.summary.status != Status.COMPLETED
+        return self.summary.env_steps if ended_early else self.declared.max_iterations * self.batch
+
+    @property
+    def censored_at(self) -> float:
+        """Environment steps from which on its steps to the target would be unknown."""
+        steps = self.identity.steps  # a run that reaches the target with its last step has reached it
+        return max(self.limit_steps, steps) + 1.0 if self.reached else float(steps)
 
     @property
     def steps_to_target(self) -> int | None:
@@ -200,57 +178,48 @@ class ScaledRun:
     @property
     def time_to_target_s(self) -> float | None:
         """Wall-clock time until the target was confirmed [s]; ``None`` if it was not reached."""
-        return self.identity.time_s if self.reached else None
+        return self.summary.wall_to_target_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingPoint:
-    """All runs of one size."""
+    """All runs of one size in one setting."""
 
     processes: int
     machines: int | None
     num_envs: int
     """Environments of each process."""
     runs: tuple[ScaledRun, ...]
+    base: ScalingPoint | None = None
+    """The smallest size of its strong or weak study, to which speed-up and efficiency refer; ``None`` in neither."""
+
+    @property
+    def name(self) -> str:
+        """Processes × environments of each, as ``2 × 512``."""
+        several = f" on {self.machines} machines" if (self.machines or 1) > 1 else ""
+        return f"{self.processes} × {self.num_envs}{several}"
 
     @property
     def batch(self) -> int:
         """Samples per iteration, over all processes."""
         return self.runs[0].batch
 
-    def median(self, read: Callable[[ScaledRun], float | None]) -> float | None:
-        """Return the median of a figure over the runs that have it; ``None`` if none has.
-
-        Args:
-            read: Takes a run, and returns its figure.
-        """
-        known = [value for run in self.runs if (value := read(run)) is not None]
-        return statistics.median(known) if known else None
-
-    @property
-    def rates(self) -> SizeRates:
-        """Medians of the rates."""
-        return SizeRates(
-            processes=self.processes,
-            num_envs=self.num_envs,
-            machines=self.machines,
-            fps_step=self.median(lambda run: run.fps_step),
-            fps_step_inference=self.median(lambda run: run.fps_step_inference),
-            fps_total=self.median(lambda run: run.fps_total),
-            epoch_s=self.median(lambda run: run.epoch_s),
-        )
-
     @property
     def counted(self) -> list[ScaledRun]:
-        """Its runs, without those that were interrupted or repeated."""
-        return [run for run in self.runs if run.is_evidence]
+        """Its runs that tell how often the target is reached: without those that were interrupted or repeated."""
+        return [run for run in self.runs if not (run.interrupted or run.repeated)]
 
     @property
     def reached(self) -> int:
-        """Number of runs that reached the target."""
+        """Number of these runs that reached the target."""
         return sum(run.reached for run in self.counted)
 
-    def median_to_target(self, read: Callable[[ScaledRun], float | None]) -> float | None:
+    def median(self, read: Read) -> float | None:
+        """Return the median of a figure over the runs that have it; ``None`` if none has."""
+        known = [value for run in self.runs if (value := read(run)) is not None]
+        return statistics.median(known) if known else None
+
+    def to_target(self, read: Read) -> float | None:
         """Return the median of a figure up to the target over all counted runs; those that missed it have larger ones.
 
         Args:
@@ -265,6 +234,50 @@ class ScalingPoint:
         known = sorted(value for run in runs if (value := read(run)) is not None)
         middle = [(len(runs) - 1) // 2, len(runs) // 2]
         return None if middle[-1] >= len(known) else (known[middle[0]] + known[middle[1]]) / 2
+
+    @property
+    def speed_up(self) -> float | None:
+        """Total rate ÷ that of the smallest size."""
+        return None if self.base is None else _ratio(self, self.base, lambda of: of.median(_fps_total))
+
+    @property
+    def of_rate(self) -> float | None:
+        """Efficiency of the rate: total rate per process ÷ that of the smallest size."""
+        return None if self.base is None or not (speed_up := self.speed_up) else speed_up / self._more_processes
+
+    @property
+    def of_samples(self) -> float | None:
+        """Efficiency of the samples: steps to the target of the smallest size ÷ steps to the target."""
+        of_steps = lambda of: of.to_target(lambda run: run.steps_to_target)  # noqa: E731
+        return None if self.base is None else _ratio(self.base, self, of_steps)
+
+    @property
+    def of_training(self) -> float | None:
+        """Efficiency of the training alone: that of the rate × that of the samples."""
+        parts = (self.of_rate, self.of_samples)
+        return None if parts[0] is None or parts[1] is None else parts[0] * parts[1]
+
+    @property
+    def of_time(self) -> float | None:
+        """Time to the target of the smallest size ÷ time to the target, per process; with start-up and scoring."""
+        of_time_s = lambda of: of.to_target(lambda run: run.time_to_target_s)  # noqa: E731
+        ratio = None if self.base is None else _ratio(self.base, self, of_time_s)
+        return None if ratio is None else ratio / self._more_processes
+
+    @property
+    def _more_processes(self) -> float:
+        """Processes ÷ those of the smallest size."""
+        return self.processes / self.base.processes if self.base is not None else 1.0
+
+
+def _fps_total(run: ScaledRun) -> float | None:
+    return run.summary.fps_total
+
+
+def _ratio(one: ScalingPoint, other: ScalingPoint, read: Callable[[ScalingPoint], float | None]) -> float | None:
+    """Return a figure of a size ÷ that of another; ``None`` if one is missing."""
+    above, below = read(one), read(other)
+    return above / below if above and below else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +296,215 @@ class ScalingStudy:
     studies; or why there is none."""
 
     @property
-    def runs(self) -> Sequence[ScaledRun]:
+    def runs(self) -> list[ScaledRun]:
         """All its runs."""
         return [run for point in self.points for run in point.runs]
+
+    @property
+    def words(self) -> str:
+        """What stays constant."""
+        first = self.points[0]
+        if self.kind is Kind.STRONG:
+            return f"strong scaling: {first.num_envs * first.processes} environments in all"
+        if self.kind is Kind.WEAK:
+            return f"weak scaling: {first.num_envs} environments in each process"
+        return "sizes that belong to neither strong nor weak scaling"
+
+
+def scaled_runs(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[ScaledRun]:
+    """Return runs as points of scaling studies. A run without an attempt is none: it took no time and tells nothing.
+
+    As in :mod:`ledger_lab.reports.groups`, runs are marked for which another run stands, and that one has their cost;
+    but here, the two may be of different cohorts.
+
+    Args:
+        runs: The runs.
+        summaries: Their summaries, in the same order.
+        price: Price that replaces the declared prices; the summaries must have been made with it.
+    """
+    begun = [(run, summary) for run, summary in zip(runs, summaries, strict=True) if run.attempts]
+    begun.sort(key=lambda pair: pair[0].declared_at)
+    latest = {(run.cohort, run.declared.configuration): run.run_id for run, _ in begun}
+    first: dict[tuple[str, bool], str] = {}
+    stands: dict[str, str] = {}
+    spent: dict[str, list[float | None]] = {}
+    for run, summary in begun:
+        if run.cohort is not None and summary.unfinished:
+            stands[run.run_id] = latest[run.cohort, run.declared.configuration]
+        else:
+            same = (run.declared.training, run.attempts[-1].status.failed)
+            stands[run.run_id] = first.setdefault(same, run.run_id)
+        if stands[run.run_id] != run.run_id:
+            spent.setdefault(stands[run.run_id], []).append(summary.billable_usd)
+    return [
+        replace(
+            scaled_run(run, summary, price),
+            repeated=stands[run.run_id] != run.run_id,
+            repeated_usd=sum_if_known(spent.get(run.run_id, [])),
+        )
+        for run, summary in begun
+    ]
+
+
+def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> ScaledRun:
+    """Return a run as a point of a scaling study.
+
+    Args:
+        run: The run.
+        summary: Its summary.
+        price: Price that replaces the declared price; the summary must have been made with it.
+    """
+    facts = RunFacts(run, price)
+    moment = target_moment(facts.judged)
+    if moment is None:
+        identity = _identity(facts.wall_s, facts.phase_ns, facts.env_steps, split_s=0.0)
+    else:
+        until = time_until(run, moment)
+        identity = _identity(until.passed_ns / 1e9, until.phase_ns, until.env_steps, split_s=until.split_ns / 1e9)
+    return ScaledRun(
+        declared=run.declared,
+        summary=summary,
+        identity=identity,
+        cost_to_target_usd=None if moment is None else _cost_until(facts, moment),
+    )
+
+
+def _treatment(declared: RunDeclared) -> list[str]:
+    """Return what was changed besides the size, as flags and overrides.
+
+    What LedgerLab itself derived from the size, such as a scaled learning rate, is not in a request: only its rule is.
+    """
+    request = declared.request or {"overrides": declared.overrides}
+    found = sorted(each for each in request.get("overrides", ()) if not each.startswith(_SIZE))
+    if rule := request.get("scale_lr"):
+        found.append(f"--scale_lr {'sqrt' if rule is True else rule}")
+    if request.get("keep_minibatch_size"):
+        found.append("--keep_minibatch_size")
+    if declared.eval_every is not None:
+        found.append(f"--eval_every {declared.eval_every}")
+    if declared.timing == "synchronized":
+        found.append("--timing synchronized")
+    if declared.agent is not None:
+        found.append(f"--agent {declared.agent}")
+    if declared.began_from is not None:
+        found.append(f"--checkpoint {declared.began_from['run_id']}")
+    return found
+
+
+def _identity(time_s: float, phase_ns: Mapping[str, int], steps: int, *, split_s: float) -> Identity:
+    """Sort phases into the parts of the identity."""
+
+    def seconds(*phases: Phase) -> float:
+        return sum(phase_ns.get(phase, 0) for phase in phases) / 1e9
+
+    return Identity(
+        time_s=time_s,
+        start_up_s=seconds(Phase.STARTUP, Phase.COMPILE),
+        steps=steps,
+        training_s=seconds(*TRAINING_PHASES),
+        scoring_s=seconds(Phase.EVALUATE),
+        interruptions_s=seconds(Phase.RESTART, Phase.SUSPENDED, Phase.SHUTDOWN),
+        split_s=split_s,
+    )
+
+
+def _cost_until(facts: RunFacts, moment: Moment) -> float | None:
+    """Return what a run would have cost if it had ended at a moment [USD]; ``None`` if it has no price.
+
+    The energy of the attempt that the moment falls into counts by its share of the time.
+    """
+    earlier = [each for each in facts.run.attempts if each.number < moment.attempt.number]
+    kwh = list(facts.energy.attempt_kwh[: len(earlier) + 1])
+    whole_ns = moment.attempt.wall_ns
+    if kwh and kwh[-1] is not None and whole_ns:
+        kwh[-1] *= moment.wall_ns / whole_ns
+    return billable_usd(
+        [*(each.wall_ns / 1e9 for each in earlier), moment.wall_ns / 1e9],
+        facts.price,
+        devices=facts.declared.devices,
+        machines=facts.declared.machines,
+        attempt_kwh=kwh,
+    )
+
+
+def sizes_of(runs: Iterable[ScaledRun]) -> dict[Setting, list[ScalingPoint]]:
+    """Sort runs by their settings, and those of each setting by their sizes, the smallest first.
+
+    Args:
+        runs: Runs, of any settings.
+    """
+    settings: dict[Setting, dict[tuple[int, int, int], list[ScaledRun]]] = {}
+    for run in runs:
+        size = (run.summary.world_size, run.summary.num_envs, run.machines or 0)
+        settings.setdefault(run.setting, {}).setdefault(size, []).append(run)
+    return {
+        setting: [
+            ScalingPoint(processes=processes, machines=machines or None, num_envs=num_envs, runs=tuple(members))
+            for (processes, num_envs, machines), members in sorted(sizes.items())
+        ]
+        for setting, sizes in settings.items()
+    }
+
+
+def find_studies(runs: Iterable[ScaledRun]) -> list[ScalingStudy]:
+    """Sort runs into studies. A run can be a point of a strong and of a weak study.
+
+    Args:
+        runs: Runs, of any settings.
+
+    Returns:
+        For each setting, in the order of the first runs: the strong studies by their environments in all, the weak
+        studies by their environments per process, and a study of all sizes that are in neither.
+    """
+    return [study for setting, points in sizes_of(runs).items() for study in _studies_of(setting, points)]
+
+
+def _studies_of(setting: Setting, points: Sequence[ScalingPoint]) -> list[ScalingStudy]:
+    """Return the studies of one setting."""
+    batch_law = _fit_batch([run for point in points for run in point.runs])
+    found: list[tuple[Kind, list[ScalingPoint]]] = []
+    totals = sorted({point.num_envs * point.processes for point in points})
+    found += [(Kind.STRONG, [p for p in points if p.num_envs * p.processes == total]) for total in totals]
+    found += [(Kind.WEAK, [p for p in points if p.num_envs == each]) for each in sorted({p.num_envs for p in points})]
+    found = [(kind, members) for kind, members in found if len({point.processes for point in members}) > 1]
+    covered = {id(point) for _, members in found for point in members}
+    found = [(kind, [replace(point, base=members[0]) for point in members]) for kind, members in found]
+    if rest := [point for point in points if id(point) not in covered]:
+        found.append((Kind.OTHER, rest))
+    return [
+        ScalingStudy(setting=setting, kind=kind, points=tuple(own), rate_law=_fit_rate(kind, own), batch_law=batch_law)
+        for kind, own in found
+    ]
+
+
+def _fit_rate(kind: Kind, points: Sequence[ScalingPoint]) -> RateFit | Refusal:
+    """Fit the law of the rate, unless equally many processes ran on different numbers of machines."""
+    machines: dict[int, set[int]] = {}
+    for point in points:
+        if point.machines is not None:
+            machines.setdefault(point.processes, set()).add(point.machines)
+    if several := next((size for size, counts in machines.items() if len(counts) > 1), None):
+        counts = " and on ".join(map(str, sorted(machines[several])))
+        return Refusal(
+            f"{several} processes ran on {counts} machines, and a law has one rate for each number of processes: name "
+            "the runs or cohorts of one of them"
+        )
+    return fit_rate(
+        kind, [(point.processes, rate) for point in points for run in point.runs if (rate := _fps_total(run))]
+    )
+
+
+def _fit_batch(runs: Sequence[ScaledRun]) -> BatchFit | Refusal:
+    """Fit the steps to the target against the batch; runs that missed it, or were interrupted, count as censored."""
+    trained = [run for run in runs if run.identity.steps and not run.repeated]
+    if any(run.minibatch is None for run in trained):
+        return Refusal("with a replay memory, the size of a gradient step does not follow from the environments")
+    try:
+        return BatchFit(
+            [
+                TargetRun(batch=run.batch, samples=run.identity.steps, reached=run.reached, limit=run.censored_at)
+                for run in trained
+            ]
+        )
+    except ValueError as error:
+        return Refusal(str(error))

@@ -6,20 +6,24 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger import read_ledger
+from ledger_lab.reports import summarize_run
 from ledger_lab.reports.figures import Drawing, save_drawings
-from ledger_lab.studies.figures.scaling import PHASE_LOOKS, draw_published, draw_studies
-from ledger_lab.studies.scaling import Figure, ScaledRun, find_studies
-from ledger_lab.studies.scaling.published import read_published
-from tests.fakes.scaled import HORIZON
+from ledger_lab.reports.gradient_noise import NoisePart
+from ledger_lab.reports.page.pictures import ScalingPart
+from ledger_lab.studies.scaling import ScaledRun, find_studies
+from ledger_lab.studies.scaling import figures as drawn
+from ledger_lab.studies.scaling.figures import draw_ledger, draw_studies, scaling_part
+from tests.fakes.ledgers import write_run
+from tests.fakes.scaled import HORIZON, write_scaled
 from tests.fakes.scaling_studies import noisy_run, weak_and_strong
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -52,8 +56,7 @@ def texts(picture: ElementTree.Element) -> str:
 
 
 def test_each_study_has_its_figures_and_all_have_other_names(drawings: dict[str, Drawing]) -> None:
-    kinds = ["rate", "time", "phases"]
-    of_studies = [f"ledgerlab-ant-rsl-rl-{kind}-{what}" for kind, what in product(("strong", "weak"), kinds)]
+    of_studies = [f"ledgerlab-ant-rsl-rl-{kind}" for kind in ("strong", "weak")]
     others = ["ledgerlab-ant-cost-against-time", "ledgerlab-ant-rsl-rl-steps-against-batch"]
     assert sorted(drawings) == sorted([*of_studies, *others])
 
@@ -70,24 +73,18 @@ def test_the_ideal_the_laws_their_bands_and_the_front_are_drawn(pictures: dict[s
     def ids(name: str) -> set[str]:
         return {each.get("id", "") for each in pictures[f"ledgerlab-ant-{name}"].iter()}
 
-    laws = {f"{what}-{panel}-0" for what in ("law", "band") for panel in ("rate", "efficiency")}
-    ideals = {"ideal-0", "ideal-1", "ideal-2", "ideal-efficiency"}
     for kind in ("strong", "weak"):
-        assert laws | ideals <= ids(f"rsl-rl-{kind}-rate")
+        assert {"law-rate", "band-rate", "ideal-rate", "ideal-time"} <= ids(f"rsl-rl-{kind}")
+    assert {"law-batch", "band-batch"} <= ids("rsl-rl-steps-against-batch")
     assert "front" in ids("cost-against-time")
 
 
 def test_a_study_holds_each_of_its_runs_once_in_each_panel(
     runs: list[ScaledRun], pictures: dict[str, ElementTree.Element]
 ) -> None:
-    weak = [run for run in runs if run.num_envs == 1024]
-    of_rates = {f"run-{run.run_id}-{panel}": 1 for run in weak for panel in ("0", "1", "2", "efficiency")}
-    assert marks(pictures["ledgerlab-ant-rsl-rl-weak-rate"]) == of_rates
-    of_phases = {f"run-{run.run_id}-{phase}": 1 for run in weak for phase in run.phases}
-    assert marks(pictures["ledgerlab-ant-rsl-rl-weak-phases"]) == of_phases
-    assert set(runs[-1].phases) <= set(texts(pictures["ledgerlab-ant-rsl-rl-weak-phases"]).splitlines())
-    times = marks(pictures["ledgerlab-ant-rsl-rl-weak-time"])
-    assert times == {f"{'run' if run.reached else 'missed'}-{run.run_id}": 1 for run in weak}
+    weak = [run for run in runs if run.summary.num_envs == 1024]
+    in_each = {f"{'run' if run.reached else 'missed'}-{run.run_id}": 2 for run in weak}
+    assert marks(pictures["ledgerlab-ant-rsl-rl-weak"]) == in_each
 
 
 def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.Element]) -> None:
@@ -104,17 +101,17 @@ def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.
 
 
 def test_axes_and_legends_say_units_laws_and_intervals(pictures: dict[str, ElementTree.Element]) -> None:
-    rate = texts(pictures["ledgerlab-ant-rsl-rl-strong-rate"])
+    rate = texts(pictures["ledgerlab-ant-rsl-rl-strong"])
     assert "environment steps per second of all processes [1/s]" in rate
     assert "Amdahl's law" in rate
     assert re.search(r"contention 0\.\d+ \[0\.\d+, 0\.\d+\]", rate)
-    assert "wall-clock time to the target [s]" in texts(pictures["ledgerlab-ant-rsl-rl-weak-time"])
+    assert "wall-clock time to the target [s]" in texts(pictures["ledgerlab-ant-rsl-rl-weak"])
     assert "cost to the target [USD]" in texts(pictures["ledgerlab-ant-cost-against-time"])
     assert re.search(r"B_crit = .+ samples", texts(pictures["ledgerlab-ant-rsl-rl-steps-against-batch"]))
 
 
 def test_the_same_figure_gives_the_same_files_without_a_date(drawings: dict[str, Drawing], tmp_path: Path) -> None:
-    drawing = drawings["ledgerlab-ant-rsl-rl-weak-phases"]
+    drawing = drawings["ledgerlab-ant-rsl-rl-weak"]
     files_of = [save_drawings(tmp_path / folder, [drawing]) for folder in "ab"]
     for first, second in zip(*files_of, strict=True):
         assert first.read_bytes() == second.read_bytes()
@@ -125,16 +122,16 @@ def test_the_same_figure_gives_the_same_files_without_a_date(drawings: dict[str,
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
-    names = {"task": HOSTILE, "rl_library": HOSTILE, "instance": HOSTILE, "hardware": HOSTILE, "panel": HOSTILE}
+    names = {"task": HOSTILE, "rl_library": HOSTILE, "instance": HOSTILE, "panel": HOSTILE, "agent": HOSTILE}
     runs = [
-        replace(noisy_run(size, 64, seed), run_id=f"{HOSTILE}{size}{seed}", treatment=HOSTILE, **names)
+        noisy_run(size, 64, seed, run_id=f"{HOSTILE}{size}{seed}", hardware={"accelerator": HOSTILE}, **names)
         for size, seed in product((1, 2), (1, 2))
     ]
     drawings = [drawing for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
     written = save_drawings(tmp_path / "figures", drawings, ["svg"])
     assert {path.parent for path in written} == {tmp_path / "figures"}
     assert all(re.fullmatch(r"[a-z0-9-]+\.svg", path.name) for path in written)
-    assert len(set(written)) == len(written) == 5
+    assert len(set(written)) == len(written) == 3
     for path in written:
         picture = ElementTree.parse(path).getroot()
         tags = {each.tag.removeprefix(SVG) for each in picture.iter()}
@@ -144,9 +141,9 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
-    runs = [replace(noisy_run(n, 8, 1, reached=False), billable_usd=None, fps_total=None) for n in (1, 2)]
+    runs = [noisy_run(n, 8, 1, reached=False, billable_usd=None, fps_total=None) for n in (1, 2)]
     names = [drawing.name for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
-    assert names == [f"ledgerlab-ant-rsl-rl-{what}" for what in ("weak-time", "weak-phases", "steps-against-batch")]
+    assert names == [f"ledgerlab-ant-rsl-rl-{what}" for what in ("weak", "steps-against-batch")]
     for group in draw_studies(find_studies(runs)):
         for drawing in group.drawings:
             ElementTree.fromstring(drawing.render("svg"))
@@ -165,37 +162,21 @@ def test_runs_without_price_are_counted_and_the_others_of_their_size_drawn() -> 
 
 def test_a_law_that_does_not_fit_is_named_and_not_drawn() -> None:
     rates = {1: 1e4, 2: 1e4, 4: 9e4}
-    runs = [replace(noisy_run(n, 8, s), fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
+    runs = [noisy_run(n, 8, s, fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
     group = next(group for group in draw_studies(find_studies(runs)) if "weak" in group.title)
     assert any("Gustafson's law does not fit the runs" in note for note in group.notes)
     assert "Gustafson" not in group.drawings[0].description
 
 
-def test_published_rates_are_drawn_by_the_same_code() -> None:
-    cartpole = next(study for study in read_published().studies if "Cartpole" in study.task)
-    picture = ElementTree.fromstring(draw_published(cartpole).render("svg"))
-    assert len(marks(picture)) == 4 * len(cartpole.points)
-    assert {"Amdahl's law", "contention 0.17", "largest deviation of a size 5 %"} <= set(texts(picture).splitlines())
-
-
-def test_phases_look_as_on_the_page() -> None:
-    theme = files("ledger_lab.reports.page").joinpath("template", "js", "theme.js").read_text()
-    on_page = re.findall(r'^  \["(\w+)", "(#\w+)", "#\w+", "(.*)"\]', theme, re.MULTILINE)
-    assert [(str(phase), look[0], bool(look[1])) for phase, look in PHASE_LOOKS.items()] == [
-        (phase, colour, bool(pattern)) for phase, colour, pattern in on_page
-    ]
-    assert set(PHASE_LOOKS) == set(Phase)
-
-
 def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
     drawings: dict[str, Drawing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawing = drawings["ledgerlab-ant-rsl-rl-weak-phases"]
+    drawing = drawings["ledgerlab-ant-rsl-rl-weak"]
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write to .*file: File exists"):
         save_drawings(tmp_path / "file", [drawing])
     (tmp_path / f"{drawing.name}.svg").mkdir()
-    with pytest.raises(UserError, match="cannot write .*phases.svg: Is a directory"):
+    with pytest.raises(UserError, match="cannot write .*weak.svg: Is a directory"):
         save_drawings(tmp_path, [drawing])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", f"{drawing.name}.svg"]
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -205,14 +186,55 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
 
 
 def test_cautions_and_the_noise_scale_stand_below_the_figures_that_they_concern() -> None:
-    noise = Figure(value=900.0, interval=None)
-    runs = [noisy_run(n, 64, s, gradient_noise=noise if n > 1 else None) for n in (1, 2) for s in (1, 2)]
-    runs[0] = replace(runs[0], usd_per_hour=1.0, env_steps=HORIZON * 64)
+    noise = NoisePart(first_iteration=1, last_iteration=9, steps=9, scale=900.0, interval=None, step_samples=64)
+    runs = [noisy_run(n, 64, s, gradient_noise=[noise] if n > 1 else []) for n in (1, 2) for s in (1, 2)]
+    runs[0] = noisy_run(1, 64, 1, usd_per_hour=1.0, env_steps=HORIZON * 64)
     notes = {drawing.name: group.notes for group in draw_studies(find_studies(runs)) for drawing in group.drawings}
 
     def tell(name: str, *words: str) -> bool:
         return all(any(word in note for note in notes[f"ledgerlab-ant-{name}"]) for word in words)
 
     assert tell("cost-against-time", "prices differ")
-    assert tell("rsl-rl-weak-rate", "prices differ", "1 × 64: 1 of 2 runs trained fewer than 10", "noise scale")
+    assert tell("rsl-rl-weak", "prices differ", "1 × 64: 1 of 2 runs trained fewer than 10", "noise scale")
     assert tell("rsl-rl-steps-against-batch", "gradient noise scale in the last third, median of the runs: 900 samples")
+
+
+def test_the_program_writes_and_lists_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for processes in (1, 2):
+        write_scaled(tmp_path / "logs", f"r{processes}", processes, 64, rate=1000.0, iterations=20)
+    asked = ["scaling", "--log_root", str(tmp_path / "logs"), "--figures"]
+    assert build_report([*asked, str(tmp_path / "new" / "figures")]) == 0
+    names = ["t-cost-against-time", *(f"t-rsl-rl-{what}" for what in ("weak", "steps-against-batch"))]
+    written = {path.name for path in (tmp_path / "new" / "figures").iterdir()}
+    assert written == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
+    told = capsys.readouterr().out
+    assert all(name in told for name in written)
+    assert "not fitted: Gustafson's law needs 3 sizes, and there are 2" in told
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="--figures .*file: it is no folder: name a folder"):
+        build_report([*asked, str(tmp_path / "file")])
+    with pytest.raises(UserError, match="no figure: .* several numbers of processes"):
+        build_report([*asked, str(tmp_path / "none"), "r1"])
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(UserError, match="cannot be used"):
+        build_report([*asked, str(tmp_path), "--json", "-"])
+
+
+def test_a_page_has_a_bounded_number_of_pictures_of_runs_for_the_same_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for task, processes in product("AB", (1, 2)):
+        write_scaled(tmp_path, f"{task}{processes}", processes, 64, rate=1000.0, iterations=5, task=task)
+    write_run(tmp_path, "other", num_envs=20, target_success=0.5)
+    runs = read_ledger(tmp_path).runs
+    summaries = [summarize_run(run) for run in runs]
+    alone = [place for place, run in enumerate(runs) if run.run_id in ("A1", "other")]
+    assert draw_ledger([runs[place] for place in alone], [summaries[place] for place in alone]) == []
+    monkeypatch.setattr(drawn, "MOST_PICTURES", 4)
+    part = scaling_part(runs, summaries, None)
+    assert 0 < sum(len(group.pictures) for group in part.groups) <= 4
+    assert part.left_out == 6 - sum(len(group.pictures) for group in part.groups)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    part = scaling_part(runs, summaries, None)
+    assert (part.groups, part.missing_package) == ((), True)
+    assert scaling_part(runs[:1], summaries[:1], None) == ScalingPart()

@@ -1,0 +1,446 @@
+"""The figures of the scaling studies of a ledger, as files and as a section of the page.
+
+Each mark is a run. A hollow mark with an arrow is a run that missed the target: its figure is larger than shown.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ledger_lab.ledger import Run
+from ledger_lab.ledger.costs import Price, pareto_front
+from ledger_lab.reports.figures import can_draw
+from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
+from ledger_lab.reports.figures.look import (
+    between,
+    head,
+    hue,
+    is_crowded,
+    joined,
+    key_of_marks,
+    logarithmic,
+    mark,
+    run_mark,
+    shown,
+    side_by_side,
+    size_axis,
+    time_unit,
+)
+from ledger_lab.reports.page.pictures import PictureGroup, ScalingPart, picture_of
+from ledger_lab.reports.summary import RunSummary
+from ledger_lab.studies.scaling.laws import BatchFit, Figure, Kind, RateFit, Refusal
+from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting, find_studies, scaled_runs
+from ledger_lab.studies.scaling.view import cautions, figure_words, law_lines, noise_line, price_line, setting_line
+from ledger_lab.units import quantity, target_share, usd
+
+if TYPE_CHECKING:
+    from matplotlib import figure
+    from matplotlib.axes import Axes
+
+MOST_PICTURES = 40
+"""Pictures on a page at most. Each takes a fraction of a second to draw."""
+_LONGEST_NAME = 32
+"""Characters of a task or a library in the name of a file."""
+_MOST_NAMED = 16
+"""With more sizes than these, only those on the Pareto front have their names in a figure of the cost."""
+_LAW_HUE = 3
+_MISSED = "target not reached: larger than shown"
+"""Words for a hollow mark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawingGroup:
+    """Figures that belong together."""
+
+    title: str
+    drawings: tuple[Drawing, ...]
+    notes: tuple[str, ...] = ()
+    """Sentences about what is drawn, and why something is not."""
+
+
+def scaling_part(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None) -> ScalingPart:
+    """Return the page's section about scaling: the same pictures as the files, embedded as images.
+
+    Args:
+        runs: The runs of the page.
+        summaries: Their summaries, in the same order.
+        price: Price that replaces the declared prices.
+    """
+    groups = draw_ledger(runs, summaries, price)
+    if not can_draw():
+        return ScalingPart(missing_package=bool(groups))
+    drawn: list[PictureGroup] = []
+    room, left_out = MOST_PICTURES, 0
+    for group in groups:
+        if len(group.drawings) <= room:
+            pictures = tuple(map(picture_of, group.drawings))
+            drawn.append(PictureGroup(title=group.title, pictures=pictures, notes=group.notes))
+            room -= len(pictures)
+        else:
+            left_out += len(group.drawings)
+    return ScalingPart(groups=tuple(drawn), left_out=left_out)
+
+
+def draw_ledger(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[DrawingGroup]:
+    """Draw the scaling studies of a ledger: of the targets that were trained for with several sizes.
+
+    Args:
+        runs: The runs.
+        summaries: Their summaries, in the same order.
+        price: Price that replaces the declared prices; the summaries must have been made with it.
+    """
+    sizes: dict[Hashable, set[tuple[int, int]]] = {}
+    for each in summaries:
+        sizes.setdefault((each.measured_by, each.physics), set()).add((each.world_size, each.num_envs))
+    chosen = [
+        (run, each) for run, each in zip(runs, summaries, strict=True) if len(sizes[each.measured_by, each.physics]) > 1
+    ]
+    return draw_studies(find_studies(scaled_runs([run for run, _ in chosen], [each for _, each in chosen], price)))
+
+
+def draw_studies(studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
+    """Draw everything about the runs of a ledger that differ in their size.
+
+    Args:
+        studies: The studies of the ledger, as :func:`~ledger_lab.studies.scaling.find_studies` returns them.
+
+    Returns:
+        The figures of each target: first the cost against the time, then those of each setting. Targets and settings
+        without several sizes are left out. Each figure has another name.
+    """
+    by_target: dict[Hashable, dict[Setting, list[ScalingStudy]]] = {}
+    for study in studies:
+        target = (study.setting.measured_by, study.setting.physics)
+        by_target.setdefault(target, {}).setdefault(study.setting, []).append(study)
+    groups: list[DrawingGroup] = []
+    for settings in by_target.values():
+        scaled = {setting: own for setting, own in settings.items() if len(_points(own)) > 1}
+        if scaled:
+            groups += _target_group(settings)
+            groups += [group for setting, own in scaled.items() for group in _setting_groups(setting, own)]
+    return _with_own_names(groups)
+
+
+def _target_group(settings: dict[Setting, list[ScalingStudy]]) -> list[DrawingGroup]:
+    """Return the figure of all settings with the same target, if two sizes have a price."""
+    points = [(setting, point) for setting, own in settings.items() for point in _points(own)]
+    sizes = [size for setting, point in points if (size := PricedSize.of(setting, point)).runs]
+    if len(sizes) < 2:
+        return []
+    first = next(iter(settings))
+    target = f"{shown(first.task)} · target {target_share(first.target)} · panel {shown(first.panel)}"
+    drawing = _draw_money(f"{_slug(first.task)}-cost-against-time", f"{target}: cost against time", sizes)
+    unpriced = sum(len(point.runs) for _, point in points) - sum(len(size.runs) for size in sizes)
+    notes = [f"not drawn: {unpriced} of the runs, because they have no price"] if unpriced else []
+    for setting, own in settings.items():
+        if (line := price_line([run for point in _points(own) for run in point.runs])) is not None:
+            notes.append(f"{setting_line(setting)}: {line}")
+    return [DrawingGroup(title=target, drawings=(drawing,), notes=tuple(notes))]
+
+
+def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
+    """Return the figures of one setting: those of each study, and the steps to the target of all its runs."""
+    name = f"{_slug(setting.task)}-{_slug(setting.library)}"
+    words = " · ".join(shown(each) for each in (setting.task, setting.library, setting.hardware or setting.instance))
+    if setting.treatment:
+        words = f"{words} · {shown(setting.treatment)}"
+    groups = []
+    for study in studies:
+        if study.kind is not Kind.OTHER and any(run.identity.time_s > 0 for run in study.runs):
+            title = f"{words} · {study.words}"
+            notes = [setting_line(setting), *cautions(study), *_why_not_drawn(study.rate_law), *_noise(study.runs)]
+            drawing = _draw_study(f"{name}-{study.kind}", title, study)
+            groups.append(DrawingGroup(title=title, drawings=(drawing,), notes=tuple(notes)))
+    every = [run for point in _points(studies) for run in point.runs]
+    runs = [run for run in every if run.identity.steps]
+    if len({run.batch for run in runs}) > 1:
+        law = studies[0].batch_law
+        drawing = _draw_steps(f"{name}-steps-against-batch", f"{words}: steps to the target", runs, law)
+        notes = [setting_line(setting), *_why_not_drawn(law)]
+        if untrained := len(every) - len(runs):
+            notes.append(f"not drawn: {untrained} of the runs, because they ended before their first iteration")
+        notes += _noise(runs)
+        groups.append(DrawingGroup(title=f"{words} · all batches", drawings=(drawing,), notes=tuple(notes)))
+    return groups
+
+
+def _why_not_drawn(law: RateFit | BatchFit | Refusal) -> list[str]:
+    """Return why a law is not drawn; nothing if it is."""
+    if isinstance(law, Refusal):
+        return law_lines(law)
+    if isinstance(law, RateFit) and not law.fits:
+        return [f"not drawn: {law.law.full_name} does not fit the runs (p = {law.misfit_p_value:.2g})"]
+    return []
+
+
+def _noise(runs: Sequence[ScaledRun]) -> list[str]:
+    """Return the line about the gradient noise scale, if there is one."""
+    return [] if (line := noise_line(runs)) is None else [line]
+
+
+def _points(studies: Iterable[ScalingStudy]) -> list[ScalingPoint]:
+    """Return the sizes of studies of one setting, each once: a size can be in a strong and in a weak study."""
+    found = {
+        (point.processes, point.num_envs, point.machines or 0): point for study in studies for point in study.points
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def _slug(text: str) -> str:
+    """Return a text as a part of the name of a file."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text)[:_LONGEST_NAME].strip("-").lower() or "unnamed"
+
+
+def _with_own_names(groups: Sequence[DrawingGroup]) -> list[DrawingGroup]:
+    """Number the names that occur several times, so that no file replaces another."""
+    seen = Counter[str]()
+
+    def own(drawing: Drawing) -> Drawing:
+        seen[drawing.name] += 1
+        count = seen[drawing.name]
+        return drawing if count == 1 else replace(drawing, name=f"{drawing.name}-{count}")
+
+    return [replace(group, drawings=tuple(map(own, group.drawings))) for group in groups]
+
+
+def _paint_runs(axes: Axes, runs: Sequence[ScaledRun], read: Callable[[ScaledRun], tuple[float, float]]) -> None:
+    """Paint the marks of runs, side by side where they share a size.
+
+    Args:
+        axes: Where.
+        runs: The runs; at least one.
+        read: Takes a run, and returns its size and its figure.
+    """
+    sizes = [read(run)[0] for run in runs]
+    for run, x in zip(runs, side_by_side(sizes), strict=True):
+        run_mark(
+            axes, x, read(run)[1], run.run_id,
+            colour=hue(0), shape=mark(0), missed=not run.reached, crowded=is_crowded(sizes),
+        )  # fmt: skip
+
+
+def _paint_curve(axes: Axes, places: Sequence[int], at: Callable[[int], Figure], name: str) -> None:
+    """Paint a fitted law with its band."""
+    found = [(place, at(place)) for place in places]
+    colour = hue(_LAW_HUE)
+    axes.plot(
+        [place for place, _ in found], [each.value for _, each in found], color=colour, zorder=3, gid=f"law-{name}"
+    )
+    bands = [(place, each.interval) for place, each in found if each.interval is not None]
+    if bands:
+        lows, highs = ([interval[end] for _, interval in bands] for end in (0, 1))
+        places = [place for place, _ in bands]
+        axes.fill_between(places, lows, highs, color=colour, alpha=0.16, linewidth=0, zorder=1, gid=f"band-{name}")
+
+
+def _law_key(*words: str) -> object:
+    """Return the entry of a law for a legend."""
+    return key_of_marks(colour=hue(_LAW_HUE), shape="", label="\n".join(words), line="-")
+
+
+def _run_keys(runs: Iterable[ScaledRun], label: str) -> list[object]:
+    """Return the entries of the marks of runs for a legend."""
+    keys = [key_of_marks(colour=hue(0), shape=mark(0), label=label)]
+    if not all(run.reached for run in runs):
+        keys.append(key_of_marks(colour=hue(0), shape=mark(0), label=_MISSED, missed=True))
+    return keys
+
+
+def _draw_study(name: str, title: str, study: ScalingStudy) -> Drawing:
+    """Draw the total rate and the time to the target of runs with several numbers of processes."""
+    sizes = sorted({point.processes for point in study.points})
+    law = study.rate_law if isinstance(study.rate_law, RateFit) and study.rate_law.fits else None
+    words = [] if law is None else [law.law.full_name, f"contention {figure_words(law.contention, '{:.2g}'.format)}"]
+
+    def paint(canvas: figure.Figure) -> None:
+        left, right = canvas.subplots(1, 2)
+        _paint_rates(left, [run for run in study.runs if run.summary.fps_total], law, sizes)
+        _paint_times(right, study, sizes)
+        handles = _run_keys(study.runs, "run")
+        handles.append(key_of_marks(colour=SOFT, shape="", label="ideal: N times the rate, as many steps", line=":"))
+        head(canvas, title, handles if law is None else [*handles, _law_key(*words)])
+
+    return Drawing(
+        name=name,
+        title=title,
+        description=f"Environment steps per second, and wall-clock time to the target, of {len(study.runs)} runs with "
+        f"{joined(sizes)} processes, with the ideal lines" + (f" and {', '.join(words)}" if words else ""),
+        paint=paint,
+    )
+
+
+def _paint_rates(axes: Axes, runs: Sequence[ScaledRun], law: RateFit | None, sizes: Sequence[int]) -> None:
+    """Paint the total rate of each run, and the law."""
+    rates: dict[int, list[float]] = {}
+    for run in runs:
+        rates.setdefault(run.summary.world_size, []).append(run.summary.fps_total or 0.0)
+    if runs:
+        _paint_runs(axes, runs, lambda run: (run.summary.world_size, run.summary.fps_total or 0.0))
+        first = min(rates)
+        rate = statistics.median(rates[first])
+        ends = [first, sizes[-1]], [rate, rate * sizes[-1] / first]
+        axes.plot(*ends, color=SOFT, linestyle=":", zorder=1, gid="ideal-rate")
+    if law is not None:
+        _paint_curve(axes, between(law.sizes[0], law.sizes[-1]), law.at, "rate")
+    size_axis(axes, sizes, "processes N")
+    known = [rate for own in rates.values() for rate in own]
+    logarithmic(axes, "y", known, "environment steps per second of all processes [1/s]")
+    axes.set_title("Rate")
+
+
+def _paint_times(axes: Axes, study: ScalingStudy, sizes: Sequence[int]) -> None:
+    """Paint the time to the target of each run, and the median of each size."""
+    seconds, symbol = time_unit(max(run.identity.time_s for run in study.runs))
+    _paint_runs(axes, study.runs, lambda run: (run.summary.world_size, run.identity.time_s / seconds))
+    medians = [
+        (point.processes, time_s / seconds)
+        for point in study.points
+        if (time_s := point.to_target(lambda run: run.time_to_target_s)) is not None
+    ]
+    axes.plot([x for x, _ in medians], [y for _, y in medians], color=hue(0), alpha=0.45, zorder=2)
+    if medians and medians[0][0] == sizes[0]:
+        first, time = medians[0]
+        ends = [first, sizes[-1]], [time, time * first / sizes[-1]]
+        axes.plot(*ends, color=SOFT, linestyle=":", zorder=1, gid="ideal-time")
+    size_axis(axes, sizes, "processes N")
+    times = [run.identity.time_s / seconds for run in study.runs]
+    logarithmic(axes, "y", times, f"wall-clock time to the target [{symbol}]", lambda value: f"{value:.3g}")
+    axes.set_title("Time to the target")
+
+
+def _draw_steps(name: str, title: str, runs: Sequence[ScaledRun], law: BatchFit | Refusal) -> Drawing:
+    """Draw the environment steps to the target against the batch, with the law that was fitted to them, if any."""
+    batches = sorted({run.batch for run in runs})
+    fit = None if isinstance(law, Refusal) else law
+    words = [] if fit is None else _batch_words(fit)
+
+    def paint(canvas: figure.Figure) -> None:
+        axes = canvas.subplots()
+        _paint_runs(axes, runs, lambda run: (run.batch, run.identity.steps))
+        handles = _run_keys(runs, "run that reached the target")
+        if fit is not None:
+            _paint_curve(axes, between(fit.batches[0], fit.batches[-1]), fit.at, "batch")
+            critical = fit.critical_batch.value
+            if fit.batches[0] <= critical <= fit.batches[-1]:
+                axes.axvline(critical, color=hue(_LAW_HUE), linewidth=0.9, linestyle=":", gid="critical-batch")
+            handles.append(_law_key(*words))
+        size_axis(axes, batches, "batch: samples per iteration of all processes")
+        logarithmic(axes, "y", [run.identity.steps for run in runs], "environment steps to the target")
+        head(canvas, title, handles, columns=2)
+
+    return Drawing(
+        name=name,
+        title=title,
+        description=f"Environment steps to the target of {len(runs)} runs with batches of "
+        f"{joined([quantity(batch) for batch in batches])} samples"
+        + (f", with the fitted {joined(words)}" if words else ""),
+        paint=paint,
+        size_in=(7.0, 4.4),
+    )
+
+
+def _batch_words(fit: BatchFit) -> list[str]:
+    """Return the law, and its two coefficients."""
+    fewest, critical = (figure_words(each, quantity) for each in (fit.fewest_samples, fit.critical_batch))
+    return ["E_min (1 + B / B_crit)", f"E_min = {fewest} steps", f"B_crit = {critical} samples"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PricedSize:
+    """All runs of one size with a price."""
+
+    series: str
+    """What its sizes have in common, such as library and instance."""
+    label: str
+    """The size."""
+    runs: tuple[ScaledRun, ...]
+    medians: tuple[float, float] | None
+    """Median time [s] and cost [USD] to the target; ``None`` if half of the runs or more missed it."""
+
+    @classmethod
+    def of(cls, setting: Setting, point: ScalingPoint) -> PricedSize:
+        """Return the runs of a size that have a price."""
+        runs = tuple(run for run in point.runs if _usd(run) and run.identity.time_s > 0)
+        priced = replace(point, runs=runs)
+        time_s = priced.to_target(lambda run: run.time_to_target_s)
+        cost_usd = priced.to_target(lambda run: run.cost_to_target_usd)
+        words = (setting.library, setting.instance, setting.treatment)
+        return cls(
+            series=" · ".join(shown(each) for each in words if each),
+            label=shown(point.name, 24),
+            runs=runs,
+            medians=None if time_s is None or cost_usd is None else (time_s, cost_usd),
+        )
+
+
+def _usd(run: ScaledRun) -> float:
+    """Return what a run cost to the target; without the target, until it ended [USD]. It is 0 without a price."""
+    return (run.cost_to_target_usd if run.reached else run.summary.billable_usd) or 0.0
+
+
+def _draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
+    """Draw the cost against the time to the target, with the Pareto front of the medians."""
+    series = list(dict.fromkeys(each.series for each in sizes))
+    runs = [run for each in sizes for run in each.runs]
+    front = pareto_front(sizes, lambda size: size.medians)
+    corners = [each.medians for each in front if each.medians is not None]
+
+    def paint(canvas: figure.Figure) -> None:
+        axes = canvas.subplots()
+        seconds, symbol = time_unit(max(run.identity.time_s for run in runs))
+        crowded = is_crowded([place for place, each in enumerate(sizes) for _ in each.runs])
+        for number, each in enumerate(sorted(sizes, key=lambda size: (size.medians or (0.0, 0.0))[1])):
+            place = series.index(each.series)
+            for run in each.runs:
+                run_mark(
+                    axes, run.identity.time_s / seconds, _usd(run), run.run_id, colour=hue(place), shape=mark(place),
+                    missed=not run.reached, crowded=crowded, arrow=(11.0, 11.0),
+                )  # fmt: skip
+            if each.medians is not None:
+                label = each.label if len(sizes) <= _MOST_NAMED or each in front else ""
+                _paint_median(axes, each.medians[0] / seconds, each.medians[1], hue(place), label, number % 2 == 1)
+        axes.step(
+            [time_s / seconds for time_s, _ in corners], [cost for _, cost in corners], where="post", color=INK,
+            linewidth=1.1, zorder=2, gid="front",
+        )  # fmt: skip
+        times = [run.identity.time_s / seconds for run in runs]
+        logarithmic(axes, "x", times, f"wall-clock time to the target [{symbol}]", lambda value: f"{value:.3g}")
+        logarithmic(axes, "y", map(_usd, runs), "cost to the target [USD]", lambda amount: f"${quantity(amount)}")
+        handles = [
+            key_of_marks(colour=hue(place), shape=mark(place), label=shown(each)) for place, each in enumerate(series)
+        ]
+        if not all(run.reached for run in runs):
+            handles.append(key_of_marks(colour=SOFT, shape="o", label=f"{_MISSED}, in time and cost", missed=True))
+        if front:
+            handles.append(key_of_marks(colour=INK, shape="", label="Pareto front of the medians (+)", line="-"))
+        head(canvas, title, handles, columns=2)
+
+    best = "; ".join(
+        f"{each.series}, {each.label}: {time_s:.4g} s, {usd(cost)}"
+        for each, (time_s, cost) in zip(front, corners, strict=True)
+    )
+    return Drawing(
+        name=name,
+        title=title,
+        description=f"Cost against time to the target of {len(runs)} runs of {len(sizes)} sizes"
+        + (f". On the Pareto front of the medians, the fastest first: {best}" if front else ""),
+        paint=paint,
+        size_in=(7.5, 4.4 + 0.1 * len(series)),  # the legend has two columns
+    )
+
+
+def _paint_median(axes: Axes, x: float, y: float, colour: str, name: str, below: bool) -> None:
+    """Paint the medians of a size, with a name above and to the left, or below and to the right.
+
+    Runs of a size scatter along the other diagonal.
+    """
+    axes.plot([x], [y], linestyle="none", marker="+", markersize=11, color=INK, zorder=5)
+    axes.annotate(
+        name, (x, y), xytext=(6, -5) if below else (-6, 5), textcoords="offset points", ha="left" if below else "right",
+        va="top" if below else "bottom", fontsize=8, color=colour, zorder=3,
+    )  # fmt: skip
