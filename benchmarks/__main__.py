@@ -30,7 +30,6 @@ BENCHMARKS = {
     "off_policy_update": "parts of a gradient step of SAC and TD3, and what foreach and compilation change",
     "optimizers": "step time of Adam in three forms: loop, foreach and fused",
     "overhead": "speed of train.py, compared with `isaaclab train`",
-    "overlap": "speed of SAC and TD3 with gradient steps beside the simulation, compared with turns",
     "preemptions": "check that a training with many interruptions gives the right results",
     "recipe": "effect of changed hyperparameters on speed or time to the target",
     "recommend": "how often `report.py recommend` chooses the best machine, and its intervals hold the true figures",

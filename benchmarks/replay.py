@@ -1,7 +1,4 @@
-"""``python -m benchmarks replay``: LedgerLab's replay memory beside SKRL's: size, writing, drawing, and saving.
-
-LedgerLab's is measured twice: as it draws uniformly, and as it draws by priorities.
-"""
+"""``python -m benchmarks replay``: LedgerLab's replay memory beside SKRL's: size, writing, drawing, and saving."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -30,10 +28,10 @@ _NAMES = ("observations", "actions", "rewards", "next_observations", "terminated
 """What SKRL's agents draw of each transition."""
 _TIMEOUTS = 0.001
 """Share of the transitions that end with a timeout."""
-_STOCK, _UNIFORM, _PRIORITIZED = "SKRL", "LedgerLab", "LedgerLab, by priorities"
+_STOCK, _OURS, _SUMS = "SKRL", "LedgerLab", "LedgerLab, sums of rewards"
 """The memories."""
-_CALLS = ("write a step", "draw a batch", "draw sums of rewards", "set priorities")
-"""What is measured. Not every memory has all of them."""
+_CALLS = ("write a step", "draw a batch")
+"""What is measured."""
 
 
 def bench_replay(argv: Sequence[str]) -> int:
@@ -51,7 +49,7 @@ def bench_replay(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="benchmarks replay",
         description="Measure memory per transition, and the times to write a step and to draw a batch, of LedgerLab's "
-        "replay memory, drawn from uniformly and by priorities, and of SKRL's. The memories are full, and are written "
+        "replay memory, without and with sums of rewards, and of SKRL's. The memories are full, and are written "
         "and drawn from in turn. Then measure the time to save LedgerLab's for the first time, and after some new "
         "steps. The default sizes are those of a quadruped with 1024 environments.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks replay --num_envs 4096 --batch 8192 --device cuda",
@@ -89,8 +87,8 @@ def bench_replay(argv: Sequence[str]) -> int:
     stock = memories[_STOCK]
     stock_bytes = sum(tensor.nbytes for tensor in stock.tensors.values()) + stock.all_sequence_indexes.nbytes
     held = {_STOCK: stock_bytes / transitions}
-    held |= {name: memories[name].replay.nbytes / transitions for name in (_UNIFORM, _PRIORITIZED)}
-    saved = _save(memories[_UNIFORM].replay, args.folder)
+    held |= {name: memories[name].replay.nbytes / transitions for name in (_OURS, _SUMS)}
+    saved = _save(memories[_OURS].replay, args.folder)
     table = Table("", "bytes per transition", *_CALLS, box=None, pad_edge=False)
     for name in memories:
         spent = [f"{times[name, what]:.0f} µs" if (name, what) in times else MISSING for what in _CALLS]
@@ -117,15 +115,12 @@ def _memories(args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
 
     from ledger_lab.off_policy.skrl.memory import SkrlMemory
 
-    kinds: dict[str, Any] = {
-        _STOCK: RandomMemory,
-        _UNIFORM: SkrlMemory,
-        _PRIORITIZED: functools.partial(SkrlMemory, prioritized=True),
-    }
+    kinds: dict[str, Any] = {_STOCK: RandomMemory, _OURS: SkrlMemory, _SUMS: SkrlMemory}
     memories = {
         name: kind(memory_size=args.steps, num_envs=args.num_envs, device=device, replacement=True)
         for name, kind in kinds.items()
     }
+    memories[_SUMS].sum_rewards(args.n_step, SimpleNamespace(discount_factor=0.99))
     for memory in memories.values():
         for name in ("observations", "next_observations"):
             memory.create_tensor(name, size=args.observations, dtype=torch.float32)
@@ -161,11 +156,7 @@ def _times(
         for name, memory in memories.items():
             draw = functools.partial(memory.sample, names=_NAMES, batch_size=args.batch)
             calls: list[Callable[[], object]] = [functools.partial(memory.add_samples, **step), draw]
-            if name != _STOCK:
-                calls.append(functools.partial(draw, n_step=args.n_step, discount=0.99))
-            if name == _PRIORITIZED:
-                calls.append(functools.partial(memory.prioritize, torch.rand(args.batch, 1)))
-            for what, call in zip(_CALLS, calls, strict=False):
+            for what, call in zip(_CALLS, calls, strict=True):
                 begun = time.perf_counter()
                 call()
                 if args.device.startswith("cuda"):

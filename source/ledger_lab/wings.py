@@ -24,7 +24,6 @@ PARTS = {
     "native memory": "ledger_lab.mujoco_cpu.memory:require_memory",
     "native room": "ledger_lab.mujoco_cpu.memory:fitting_environments",
     "native endings": "ledger_lab.mujoco_cpu.unstable:ended_when_unstable",
-    "native threads": "ledger_lab.mujoco_cpu.threads:at_most_threads",
 }
 """Functions of wings by the name of the part that each makes; a function is imported when its part is needed."""
 

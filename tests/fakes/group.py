@@ -17,9 +17,10 @@ import torch.distributed as dist
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.endings import RanksDifferError
 from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.off_policy import replay_plan
+from ledger_lab.off_policy.replay_plan import ReplayPlan
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.ranks import require_same
-from ledger_lab.training.runners import replay_plan
 from ledger_lab.training.runners.collectives import (
     average_gradient,
     largest_of_all_processes,
@@ -29,7 +30,6 @@ from ledger_lab.training.runners.collectives import (
 )
 from ledger_lab.training.runners.process_group import joined
 from ledger_lab.training.runners.recorded_calls import replaced
-from ledger_lab.training.runners.replay_plan import ReplayPlan
 
 REPLAY = ReplayPlan(
     steps=100,

@@ -36,28 +36,8 @@ RECIPES: dict[str, OffPolicyRecipe] = {
 """A small recipe of each algorithm."""
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "n_step": {"n_step": 3},
-    "layers": {"critic_layer_norm": True, "policy_layer_norm": True},
-    "distribution": {"value_atoms": 21, "value_range": (-20.0, 150.0)},
-    "scale": {"reward_normalization": True},
-    "priorities": {"prioritized_sampling": True},
-    "critics": {"critics": 4},
-    "critics_of_which_all_count": {"critics": 3, "critics_in_target": 3},
-    "critics_of_which_one_counts": {"critics_in_target": 1},
-    "fewer_updates": {"update_every": 2},
-    "symlog": {"observation_symlog": True, "observation_normalization": False},
-    "all": {
-        "n_step": 3,
-        "critic_layer_norm": True,
-        "policy_layer_norm": True,
-        "value_atoms": 21,
-        "reward_normalization": True,
-        "prioritized_sampling": True,
-        "critics": 3,
-    },
-}
-"""Fields of the recipe that only SKRL has."""
+OPTIONS: dict[str, Any] = {"n_step": 3, "critic_layer_norm": True, "policy_layer_norm": True, "update_every": 2}
+"""Fields of the recipe that only SKRL has, and that change what is learned."""
 
 
 LEARNERS = (("skrl", "sac"), ("skrl", "td3"), ("rl_games", "sac"))
@@ -170,6 +150,6 @@ def put(agent_cfg: Any, path: str, value: object) -> None:
 
 def learned(training: Training) -> dict[int, dict[str, float]]:
     """Return the figures of each iteration, without those of episodes, which are counted anew after an interruption."""
-    of_episodes = ("mean_return", "mean_episode_steps", "overlapped_s")
+    of_episodes = ("mean_return", "mean_episode_steps")
     figures = training.heard.figures.items()
     return {number: {name: each[name] for name in each if name not in of_episodes} for number, each in figures}

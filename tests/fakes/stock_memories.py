@@ -18,9 +18,9 @@ class SkrlStock(RandomMemory):
     replay = _UNMEASURED
     observation_bytes = 0
 
-    def __init__(self, *, prioritized: bool, on_host: bool, columns: Any, **library: Any) -> None:  # noqa: ANN401 - not needed
+    def __init__(self, *, on_host: bool, columns: Any, **library: Any) -> None:  # noqa: ANN401 - not needed
         """Build it."""
-        assert not prioritized and not on_host
+        assert not on_host
         super().__init__(**library)
 
 

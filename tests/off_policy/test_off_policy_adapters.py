@@ -84,8 +84,8 @@ def test_a_training_equals_one_with_the_librarys_memory_bit_for_bit(
     recipe: dict[str, Any] = {"library": library, "iterations": 5, "observation_normalization": True}
     ours = Training(algorithm, tmp_path / "ours", env=Privileged(), **recipe)
     ours.train()
-    monkeypatch.setattr("ledger_lab.off_policy.skrl.off_policy_adapter.SkrlMemory", SkrlStock)
-    monkeypatch.setattr("ledger_lab.off_policy.rl_games.sac_adapter.RlGamesMemory", RlGamesStock)
+    monkeypatch.setattr("ledger_lab.off_policy.skrl.adapter.SkrlMemory", SkrlStock)
+    monkeypatch.setattr("ledger_lab.off_policy.rl_games.adapter.RlGamesMemory", RlGamesStock)
     stock = Training(algorithm, tmp_path / "stock", env=Privileged(), **recipe)
     stock.train()
     assert ours.memory.replay.added > 48, "steps were overwritten"
@@ -169,14 +169,11 @@ def test_a_checkpoint_of_another_algorithm_is_refused(trained: Training, tmp_pat
         ppo.load_policy(trained.trainer._run_dir / trained.trainer.save().path, trained.env, agent_cfg)
 
 
-@pytest.mark.parametrize("library", ["skrl", "rl_games"])
-@pytest.mark.parametrize("target", [-1.0, -0.25])
-def test_a_learner_tells_the_entropy_that_it_aims_at(library: str, target: float, tmp_path: Path) -> None:
-    assert Training("sac", tmp_path, library=library, entropy_target=target).trainer.entropy_target == target
-
-
-def test_a_learner_without_entropy_aims_at_none(tmp_path: Path) -> None:
-    assert Training("td3", tmp_path).trainer.entropy_target is None
+@each_learner
+def test_a_learner_tells_the_entropy_that_it_aims_at(library: str, algorithm: str, tmp_path: Path) -> None:
+    recipe = {"entropy_target": -0.25} if algorithm == "sac" else {}
+    aim = Training(algorithm, tmp_path, library=library, **recipe).trainer.entropy_target
+    assert aim == recipe.get("entropy_target")
 
 
 def test_a_training_begins_with_networks_that_see_less(trained: Training, tmp_path: Path) -> None:

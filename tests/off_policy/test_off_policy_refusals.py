@@ -11,11 +11,23 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.libraries import dialect_of
+from ledger_lab.training.batch import plan_batch
+from ledger_lab.training.runners import Adapter, BatchPlan
 from ledger_lab.training.runners.configs import require_values
 from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, put, translated
 from tests.fakes.toy_env import Privileged, ToyEnv
 
 each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
+
+
+def planned(learner: Adapter, agent_cfg: Any) -> BatchPlan:
+    """Return the arithmetic of a configuration, checked as in a training."""
+    prepared = learner.prepare(agent_cfg, "cpu")
+    require_values(prepared, learner)
+    learner.require_learnable(prepared)
+    return plan_batch(learner, prepared)
+
+
 each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
 
 
@@ -34,9 +46,9 @@ def test_the_accounted_memory_is_what_is_held(
 ) -> None:
     recipe: dict[str, Any] = {"library": library, "env": Privileged()}
     held = Training(algorithm, tmp_path / "first", **recipe).trainer.replay.nbytes
-    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
     Training(algorithm, tmp_path / "second", **recipe)
-    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
     with pytest.raises(UserError, match="there is room for 47 steps"):
         Training(algorithm, tmp_path / "third", **recipe)
 
@@ -64,19 +76,17 @@ def test_several_processes_are_refused_if_the_library_does_not_average_their_gra
 
 
 def test_an_update_that_would_come_after_the_end_is_refused() -> None:
-    def require(warm_up_steps: int, update_every: int = 1, *, overlaps: bool = False) -> None:
+    def require(warm_up_steps: int, update_every: int = 1) -> None:
         agent_cfg = translated("sac", "skrl", warm_up_steps=warm_up_steps, update_every=update_every, horizon=16)
         learner = adapter("sac")
         plan = learner.plan(learner.prepare(agent_cfg, "cpu", max_iterations=3)).replay
         assert plan is not None
-        plan.require_update(48, overlaps=overlaps)
+        plan.require_update(48)
 
     require(47)
     require(32, 16)
-    require(31, 16, overlaps=True)  # due after 32 steps, made beside the next one
-    for late, every, overlaps in ((48, 1, False), (47, 1, True), (32, 16, True)):
-        with pytest.raises(UserError, match=f"learning_starts {late}: the training ends after 48 steps, before its"):
-            require(late, every, overlaps=overlaps)
+    with pytest.raises(UserError, match="learning_starts 48: the training ends after 48 steps, before its"):
+        require(48)
 
 
 @each_learner
@@ -87,7 +97,7 @@ def test_a_configuration_without_the_length_of_its_training_can_be_loaded(librar
     plan = learner.plan(agent_cfg)
     assert plan.replay is not None
     with pytest.raises(UserError, match="before its first update: lower it, or raise --max_iterations"):
-        plan.replay.require_update(plan.max_iterations * plan.horizon, overlaps=False)
+        plan.replay.require_update(plan.max_iterations * plan.horizon)
 
 
 @each_learner
@@ -109,16 +119,7 @@ def test_fewer_steps_than_an_iteration_has_are_refused() -> None:
     ("path", "value", "complaint"),
     [
         ("models.separate", False, "agent.models.separate: .* has separate networks: set it to true"),
-        (
-            "models.target_critic_1.class",
-            "GaussianMixin",
-            "'GaussianMixin': LedgerLab supports only DeterministicMixin",
-        ),
-        (
-            "models.policy.output",
-            "tanh(ACTIONS)",
-            "models.policy.output 'tanh.ACTIONS.': LedgerLab supports only ACTIONS",
-        ),
+        ("models.target_critic_1.class", "GaussianMixin", "'GaussianMixin': LedgerLab supports only Determini"),
         ("models.critic_1.output", "tanh(ONE)", "models.critic_1.output 'tanh.ONE.': LedgerLab supports only ONE"),
     ],
 )
@@ -155,15 +156,14 @@ def test_standard_deviations_that_sac_would_cut_are_refused(name: str, value: ob
         ("action_bound", None, "agent.action_bound None: .*have no bounds"),
         ("agent.batch_size", 0, "agent.agent.batch_size 0"),
         ("agent.learning_starts", -1, "agent.agent.learning_starts -1"),
+        ("agent.gradient_steps", None, "configuration: gradient_steps is missing"),
         ("memory.memory_size", -1, "agent.memory.memory_size -1"),
+        ("n_step", 0, "agent.n_step 0: must be a whole number of at least 1"),
+        ("critic_layer_norm", 1, "agent.critic_layer_norm 1: must be true or false"),
         ("memory.class", "PrioritizedMemory", "agent.memory.class 'PrioritizedMemory': LedgerLab supports only Random"),
         ("memory.class", None, "agent.memory.class None: LedgerLab supports only RandomMemory"),
         ("memory.replacement", False, "agent.memory.replacement False: LedgerLab supports only True"),
-        (
-            "memory.export",
-            True,
-            "agent.memory.export True: LedgerLab's replay memory has no such setting: leave it out",
-        ),
+        ("memory.export", True, "agent.memory.export True: leave it out"),
         ("agent.learning_rate_scheduler", "KLAdaptiveLR", "would not change: leave it out"),
         ("agent.class", "DDPG", "agent.agent.class 'DDPG': LedgerLab supports only (SAC|TD3)"),
         ("models.policy.class", "CategoricalMixin", "'CategoricalMixin': LedgerLab supports only"),
@@ -174,4 +174,4 @@ def test_settings_that_cannot_be_trained_are_refused(algorithm: str, path: str, 
     agent_cfg = translated(algorithm)
     put(agent_cfg, path, value)
     with pytest.raises(UserError, match=complaint):
-        adapter(algorithm).prepare(agent_cfg, "cpu")
+        planned(adapter(algorithm), agent_cfg)

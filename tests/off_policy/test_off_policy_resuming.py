@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from ledger_lab.ledger.libraries import dialect_of
-from ledger_lab.off_policy.off_policy import first_update, short_refill
-from tests.fakes.off_policy import LEARNERS, Training, learned, require_same_learner, translated
+from tests.fakes.off_policy import LEARNERS, OPTIONS, Training, adapter, learned, require_same_learner, translated
 
 each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
 
@@ -60,19 +57,20 @@ def test_a_training_that_is_resumed_near_its_end_still_learns(library: str, algo
 
 def test_a_short_refill_is_told_with_its_reason() -> None:
     for library, setting in (("skrl", "agent.agent.learning_starts"), ("rl_games", "agent.warm_up_steps")):
-        dialect, cfg = dialect_of(library, "sac"), translated("sac", library)
-        told = short_refill(dialect, cfg, SimpleNamespace(horizon=2, max_iterations=80), 72)  # type: ignore[arg-type]
-        assert told == f"16 steps are left, so the replay memory refills for 8 steps instead of 20 ({setting})"
-        for done, iterations in ((60, 80), (72, 580), (80, 80), (1, 11)):
-            batch: Any = SimpleNamespace(horizon=2, max_iterations=iterations)
-            assert short_refill(dialect, cfg, batch, done) is None
+        plan = adapter("sac", library).plan(adapter("sac", library).prepare(translated("sac", library), "cpu")).replay
+        assert plan is not None
+        told = "16 steps are left, so the replay memory refills for 8 steps instead of 20"
+        assert plan.short_refill(144, 160) == f"{told} ({setting})"
+        for done, steps in ((120, 160), (144, 1160), (160, 160), (2, 22)):
+            assert plan.short_refill(done, steps) is None
 
 
 def test_no_training_that_is_resumed_updates_earlier_than_a_new_one() -> None:
-    assert first_update(1000, 5, 1016) == 1000
-    assert first_update(1000, 800, 1016) == 1000
-    assert first_update(1000, 990, 1016) == 1003
-    assert first_update(10, 500, 1016) == 510
+    config = translated("sac", warm_up_steps=1000)
+    plan = adapter("sac").plan(adapter("sac").prepare(config, "cpu")).replay
+    assert plan is not None
+    assert [plan.first_update(done, 1016) for done in (5, 800, 990)] == [1000, 1000, 1003]
+    assert plan.first_update(5000, 100_000) == 6000
 
 
 @each_learner
@@ -84,6 +82,7 @@ def test_a_training_resumed_with_its_replay_memory_is_the_same_training(
         "observation_normalization": True,
         "random_steps": 20,
         "library": library,
+        **(OPTIONS if algorithm == "td3" else {}),
     }
     whole = Training(algorithm, tmp_path / "whole", **recipe)
     whole.train()

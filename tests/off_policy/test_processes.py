@@ -18,17 +18,15 @@ def test_processes_learn_one_policy_from_replay_memories_of_their_own(tmp_path: 
     ended = two_processes("replay_ranks", tmp_path, PYTHONPATH=path)
     assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr
     first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ended)
-    assert [told["agent"] for told in first.values()] == ["SAC", "TD3", "ReplaySac", "ReplayTd3"]
     for case, told in first.items():
         other = second[case]
         begun, resumed, *after = told["hashes"]
         assert begun == resumed and len({begun, *after}) == 4, "each iteration with updates changes the learner"
-        assert other["hashes"] == told["hashes"], "networks, targets, optimizers, normalizers, reward scale"
+        assert other["hashes"] == told["hashes"], "networks, targets, optimizers, normalizers"
         assert told["coefficient"] == other["coefficient"]
         assert told["held"] != other["held"], "each draws from environments of its own"
         assert {"value_loss", "policy_loss"} <= set(told["learned"]), "after the replay memories have refilled"
     updates = 32 - 20
     assert first["sac"]["normalized_by"] == 1 + 2 * 2 * updates * 16, "batches, and what follows them, of both"
-    assert first["sac_all"]["rewards"] == first["td3_all"]["rewards"] == 2 * 32 * 8
     one, two = (each["td3"]["noise"] for each in (first, second))
     assert len({*one, *two}) == 16 and sorted([*one, *two])[0] == pytest.approx(0.1), "one range for all environments"

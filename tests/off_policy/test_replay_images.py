@@ -15,7 +15,7 @@ import torch
 import yaml
 
 from ledger_lab.errors import UserError
-from tests.fakes.off_policy import LEARNERS, RECIPES, Training, learned, require_same_learner, translated
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, require_same_learner, translated
 from tests.fakes.stock_memories import SkrlStock
 from tests.fakes.toy_env import ImageAndPlaceEnv, ImageEnv, ToyEnv
 
@@ -77,7 +77,7 @@ def test_a_training_equals_one_with_the_librarys_memory_of_floats(
     ours = training(algorithm, tmp_path / "ours", env, iterations=4)
     ours.train()
     assert ours.memory.replay.added > 48, "steps were overwritten"
-    monkeypatch.setattr("ledger_lab.off_policy.skrl.off_policy_adapter.SkrlMemory", SkrlStock)
+    monkeypatch.setattr("ledger_lab.off_policy.skrl.adapter.SkrlMemory", SkrlStock)
     stock = training(algorithm, tmp_path / "stock", env, iterations=4)
     stock.train()
     require_same_learner(ours, stock)
@@ -98,26 +98,11 @@ def test_the_accounted_memory_is_what_is_held(
     env: type[ToyEnv], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = training("sac", tmp_path / "first", env).trainer.replay.nbytes
-    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
     training("sac", tmp_path / "second", env)
-    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
     with pytest.raises(UserError, match="there is room for 47 steps"):
         training("sac", tmp_path / "third", env)
-
-
-def test_a_training_resumed_with_its_replay_memory_is_the_same_training(tmp_path: Path) -> None:
-    algorithm, env = "sac", ImageAndPlaceEnv
-    recipe: dict[str, Any] = {"iterations": 4, "n_step": 3, "prioritized_sampling": True, "observation_symlog": True}
-    whole = training(algorithm, tmp_path / "whole", env, **recipe)
-    whole.train()
-    begun = training(algorithm, tmp_path / "begun", env, **recipe)
-    begun.heard.stop_after = 3
-    begun.train()
-    resumed = training(algorithm, tmp_path / "resumed", env, **recipe)
-    resumed.go_on_from(begun)
-    resumed.train()
-    require_same_learner(resumed, whole)
-    assert {**learned(begun), **learned(resumed)} == learned(whole)
 
 
 @each_pair
@@ -178,18 +163,6 @@ def test_images_of_floats_are_stored_as_they_are(tmp_path: Path) -> None:
     assert torch.equal(trained.stored("observations"), seen)
 
 
-def test_a_space_of_bytes_is_stored_as_bytes(tmp_path: Path) -> None:
-    class Bytes(ImageEnv):
-        def __init__(self) -> None:
-            super().__init__()
-            space = gym.spaces.Box(0, 255, self.image, dtype="uint8")  # type: ignore[arg-type]
-            self.single_observation_space = gym.spaces.Dict({**self.single_observation_space.spaces, "policy": space})
-
-    trained = Training("sac", tmp_path, env=Bytes(), settings={"models": described("sac", ImageEnv)})
-    trained.train()
-    assert trained.trainer.replay._tables["observations"].dtype == torch.uint8
-
-
 class ImageAloneEnv(ImageEnv):
     """The toy, whose critics see nothing else."""
 
@@ -233,11 +206,11 @@ def test_convolutions_of_vectors_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_our_own_code_is_not_taken_for_a_wrong_network() -> None:
-    from ledger_lab.off_policy.skrl.networks import fitting_networks, symlog
+    from ledger_lab.off_policy.skrl.networks import fitting_networks, normalize_layers
 
     nothing: Any = None
     with pytest.raises(AttributeError), fitting_networks(None):
-        symlog(nothing)
+        normalize_layers(nothing)
 
 
 @pytest.mark.parametrize(

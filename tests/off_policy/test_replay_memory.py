@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
-from ledger_lab.training.runners.replay_plan import bytes_per_transition
+from ledger_lab.off_policy.replay_plan import bytes_per_transition
 
 ENVS = 3
 COLUMNS = {
@@ -22,10 +22,10 @@ OBSERVED = ("seen", "privileged", "pixels")
 class Episodes:
     """Transitions of random episodes, in a memory and in a list."""
 
-    def __init__(self, steps: int, device: str = "cpu", *, prioritized: bool = False) -> None:
+    def __init__(self, steps: int, device: str = "cpu") -> None:
         """Begin an episode in each environment."""
         self.device = torch.device(device)
-        self.memory = ReplayMemory(steps, ENVS, COLUMNS, self.device, prioritized=prioritized)
+        self.memory = ReplayMemory(steps, ENVS, COLUMNS, self.device)
         self.told: list[tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]] = []
         """Values and next observations of each step, as a memory that stores both would hold them."""
         self.chance = torch.Generator().manual_seed(3)
@@ -127,11 +127,10 @@ def test_transitions_are_drawn_as_they_were_added(added: int, device: str) -> No
 
 
 @each_device
-@pytest.mark.parametrize("prioritized", [False, True])
-@pytest.mark.parametrize("added", [1, 2, 6, 7, 8, 20])
-@pytest.mark.parametrize("steps", [1, 2, 3, 9])
-def test_sums_of_rewards_are_those_of_a_plain_loop(added: int, steps: int, prioritized: bool, device: str) -> None:
-    episodes = Episodes(steps=7, device=device, prioritized=prioritized)
+@pytest.mark.parametrize("added", [1, 6, 8, 20])
+@pytest.mark.parametrize("steps", [1, 3, 9])
+def test_sums_of_rewards_are_those_of_a_plain_loop(added: int, steps: int, device: str) -> None:
+    episodes = Episodes(steps=7, device=device)
     episodes.go(added)
     memory = episodes.memory
     index, after = memory.draw(200)
@@ -164,16 +163,6 @@ def test_a_timeout_ends_a_sum_although_the_next_episode_begins_where_the_last_on
     assert memory.read("seen", ahead.after).flatten().tolist() == [1.0, 1.0, 3.0]
 
 
-def test_a_sum_of_one_reward_is_the_transition_itself() -> None:
-    episodes = Episodes(steps=7)
-    episodes.go(9)
-    index, after = episodes.memory.draw(50)
-    ahead = episodes.memory.look_ahead(index, after, 1, 0.9)
-    assert torch.equal(ahead.last, index) and torch.equal(ahead.after, after)
-    assert torch.equal(ahead.rewards, episodes.memory.read("rewards", index))
-    assert torch.equal(ahead.discounts, torch.full((50, 1), 0.9))
-
-
 def test_an_interruption_ends_sums_of_rewards() -> None:
     episodes = Episodes(steps=7)
     episodes.go(5)
@@ -188,62 +177,9 @@ def test_an_interruption_ends_sums_of_rewards() -> None:
     assert torch.equal(episodes.memory.read("terminated", ahead.last), terminated)
 
 
-@each_device
-def test_transitions_with_large_errors_are_drawn_more_often_and_weigh_less(device: str) -> None:
-    episodes = Episodes(steps=7, device=device, prioritized=True)
-    episodes.go(9)
-    memory = episodes.memory
-    index, _ = memory.draw(210)
-    assert torch.equal(index.bincount(minlength=21), torch.full((21,), 10, device=device)), "new ones are alike"
-    weights = memory.weights()
-    assert weights is not None and torch.equal(weights, torch.ones_like(weights))
-    memory.prioritize(torch.where(index < 3, 8.0, 1.0).unsqueeze(1))
-    again, _ = memory.draw(20_000)
-    expected = 8.0**0.6
-    counts = again.bincount(minlength=21).double()
-    assert float(counts[:3].mean() / counts[3:].mean()) == pytest.approx(expected, rel=0.05)
-    weights = memory.weights()
-    assert weights is not None
-    assert float(weights[again < 3].mean()) == pytest.approx(expected**-0.4, rel=1e-3)
-    assert torch.allclose(weights[again >= 3], torch.ones((), device=device))
-
-
-def test_new_transitions_get_the_largest_priority_so_far() -> None:
-    episodes = Episodes(steps=7, prioritized=True)
-    episodes.go(7)
-    index, _ = episodes.memory.draw(21)
-    episodes.memory.prioritize(torch.full((21, 1), 5.0))
-    index, _ = episodes.memory.draw(21)
-    episodes.memory.prioritize(torch.full((21, 1), 0.1))
-    episodes.go(1)
-    tree = episodes.memory._tree
-    assert tree is not None
-    assert tree.priorities[:ENVS].tolist() == pytest.approx([5.0**0.6] * ENVS, rel=1e-5)
-    assert float(tree.priorities[ENVS:].max()) < 1.0, "row 0 was written again"
-
-
-@each_device
-@pytest.mark.parametrize("added", [1, 6, 8, 20])
-def test_a_restored_memory_draws_by_the_same_priorities(added: int, device: str) -> None:
-    episodes = Episodes(steps=7, device=device, prioritized=True)
-    episodes.go(added)
-    index, _ = episodes.memory.draw(10)
-    episodes.memory.prioritize(0.5 + torch.rand(10, 1, generator=episodes.chance).to(device))
-    restored = restored_from(episodes.memory)
-    for memory in (episodes.memory, restored):
-        torch.manual_seed(4)
-        memory.draw(50)
-    ours, theirs = episodes.memory._tree, restored._tree
-    assert ours is not None and theirs is not None and torch.equal(ours._sums, theirs._sums)
-    assert torch.equal(episodes.memory._drawn, restored._drawn)  # type: ignore[arg-type]
-    episodes.memory = restored
-    episodes.go(2)
-    episodes.require_held()
-
-
 def restored_from(memory: ReplayMemory) -> ReplayMemory:
     """Return a new memory with what another one holds."""
-    new = ReplayMemory(memory.steps, ENVS, COLUMNS, memory.device, prioritized=memory._tree is not None)
+    new = ReplayMemory(memory.steps, ENVS, COLUMNS, memory.device)
     new.restore(memory.state())
     return new
 
@@ -271,14 +207,6 @@ def test_an_interruption_cuts_the_episodes_off() -> None:
     episodes.require_held()
 
 
-def test_the_state_of_another_memory_is_refused() -> None:
-    episodes = Episodes(steps=7)
-    episodes.go(5)
-    wider = ReplayMemory(7, ENVS, {**COLUMNS, "rewards": Column(2)}, torch.device("cpu"))
-    with pytest.raises(ValueError, match="rewards of shape"):
-        wider.restore(episodes.memory.state())
-
-
 def test_the_age_of_what_was_drawn_is_measured() -> None:
     episodes = Episodes(steps=7)
     assert episodes.memory.mean_age() is None
@@ -299,27 +227,8 @@ def test_its_size_is_that_of_the_plan() -> None:
     }
     memory = ReplayMemory(10, 4, columns, torch.device("cpu"))
     assert memory.nbytes == 10 * 4 * bytes_per_transition(4 * 48, 12, 40) + 4 * 48 * 4
-    prioritized = ReplayMemory(10, 4, columns, torch.device("cpu"), prioritized=True)
-    assert prioritized.nbytes == memory.nbytes + 64 * 8 + 2 * 8, "priorities of two blocks, and their sums"
-    assert bytes_per_transition(4 * 48, 12, 40, prioritized=True) == bytes_per_transition(4 * 48, 12, 40) + 9
     twice = 4 * (2 * 48 + 12 + 1) + 1
     assert bytes_per_transition(4 * 48, 12, 40) < 0.6 * twice
     assert bytes_per_transition(4 * 48, 12, 2**31) == bytes_per_transition(4 * 48, 12, 2**31 - 1) + 4, (
         "indices of 64 bits"
     )
-
-
-def test_an_error_that_is_not_finite_leaves_the_priority_as_it_was() -> None:
-    """What has diverged is told by the figures of the training, and not by a crash of the memory."""
-    episodes = Episodes(steps=7, prioritized=True)
-    episodes.go(5)
-    memory = episodes.memory
-    memory.draw(64)
-    before = memory.state()["priorities"].clone()
-    for broken in (float("nan"), float("inf")):
-        memory.prioritize(torch.full((64, 1), broken))
-        assert torch.equal(memory.state()["priorities"], before)
-        index, _ = memory.draw(64)
-        assert int(index.max()) < len(memory)
-    episodes.go(1)
-    assert bool(memory.state()["priorities"].isfinite().all())

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.training.runners.replay_plan import ReplayPlan, bytes_per_transition
+from ledger_lab.off_policy.replay_plan import ReplayPlan, bytes_per_transition
 
 ENVS, OBSERVATION_BYTES, ACTIONS = 16, 20, 2
 GPU = torch.device("cuda:0")
@@ -33,7 +33,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
         return math.ceil(needed / 0.9)  # a tenth is left for the rest
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free(40), free(1000)))
-    monkeypatch.setattr("ledger_lab.training.runners.replay_plan.usable_bytes", lambda: free(70))
+    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: free(70))
 
 
 def require(plan: ReplayPlan, device: torch.device) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from ledger_lab.off_policy.replay_memory import Column
-from ledger_lab.off_policy.skrl.memory import DISCOUNTS, WEIGHTS, SkrlMemory, columns_of
+from ledger_lab.off_policy.skrl.memory import SkrlMemory, columns_of
 
 STEPS, ENVS = 6, 3
-NAMES = ("observations", "actions", "rewards", "next_observations", "terminated", DISCOUNTS, WEIGHTS)
+NAMES = ("observations", "actions", "rewards", "next_observations", "terminated")
 
 
-def memory_for(device: str, *, prioritized: bool = False) -> SkrlMemory:
+def memory_for(device: str) -> SkrlMemory:
     """Return an empty memory that the host holds for a learner on a device."""
     memory = SkrlMemory(
         memory_size=STEPS,
         num_envs=ENVS,
         device=torch.device(device),
-        prioritized=prioritized,
         on_host=True,
         columns={"observations": [Column(2), Column(4, torch.uint8)]},
     )
@@ -46,10 +47,13 @@ def fill(memory: SkrlMemory, device: str) -> None:
 
 
 def drawn(memory: SkrlMemory) -> dict[str, torch.Tensor]:
-    """Return a batch with sums of rewards."""
+    """Return a batch with sums of rewards, and the discounts of what follows them."""
     torch.manual_seed(8)
-    (batch,) = memory.sample(NAMES, batch_size=16, n_step=3, discount=0.9)
-    return {name: value for name, value in zip(NAMES, batch, strict=True) if value is not None}
+    learner = SimpleNamespace(discount_factor=0.9)
+    memory.sum_rewards(3, learner)
+    (batch,) = memory.sample(NAMES, batch_size=16)
+    drawn = {name: value for name, value in zip(NAMES, batch, strict=True) if value is not None}
+    return {**drawn, "discounts": learner.discount_factor}
 
 
 def test_batches_are_on_the_device_of_the_learner() -> None:
@@ -84,15 +88,25 @@ def test_columns_lie_as_the_library_flattens_a_group() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_a_gpu_gets_what_a_cpu_would_get(prioritized: bool) -> None:
-    memories = {device: memory_for(device, prioritized=prioritized) for device in ("cpu", "cuda")}
+def test_a_gpu_gets_what_a_cpu_would_get() -> None:
+    memories = {device: memory_for(device) for device in ("cpu", "cuda")}
     for _ in range(3):
         batches = {}
         for device, memory in memories.items():
             fill(memory, device)
             batches[device] = drawn(memory)
-            memory.prioritize((1.0 + batches[device]["rewards"]).square())
         assert all(value.device.type == "cuda" for value in batches["cuda"].values())
         assert all(torch.equal(value.cpu(), batches["cpu"][name]) for name, value in batches["cuda"].items())
     assert memories["cuda"].replay.read("rewards", torch.arange(4)).is_pinned()
+
+
+def test_a_batch_holds_sums_of_rewards_and_what_comes_after_them() -> None:
+    memory = memory_for("cpu")
+    fill(memory, "cpu")
+    batch = drawn(memory)
+    torch.manual_seed(8)
+    ahead = memory.replay.look_ahead(*memory.replay.draw(16), 3, 0.9)
+    assert torch.equal(batch["rewards"], ahead.rewards) and torch.equal(batch["discounts"], ahead.discounts)
+    assert torch.equal(batch["terminated"], memory.replay.read("terminated", ahead.last))
+    assert torch.equal(batch["next_observations"][:, :2], memory.replay.read("observations.0", ahead.after))
+    assert len(ahead.discounts.unique()) > 1, "some sums are cut short"

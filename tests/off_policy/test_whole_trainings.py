@@ -20,8 +20,8 @@ from ledger_lab.ledger import (
     Status,
     read_ledger,
 )
+from ledger_lab.off_policy.replay_plan import bytes_per_transition
 from ledger_lab.reports import summarize_run
-from ledger_lab.training.runners.replay_plan import bytes_per_transition
 from tests.conftest import ROOT, fake, one_run_dir, script
 
 SHORT = ("--device", "cpu", "--num_envs", "64", "--seed", "42", "--max_iterations", "3")
@@ -113,43 +113,41 @@ def test_the_replay_memories_of_two_processes_refill_after_an_interruption(tmp_p
     assert summary.replay_memory_gb == 64 * (1024 * bytes_per_transition(4 * 4, 1, 1) + 4 * 4) / 1e9, "of each process"
 
 
-@pytest.fixture(scope="module")
-def saved(learner: Learner, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Root of a ledger that holds a training in three attempts, whose states hold the replay memory."""
-    log_root = tmp_path_factory.mktemp("saved")
-    asked = (*SHORT, *chosen(learner), "--save_replay", "--log_root", log_root)
-    begun = fake("interrupted", *asked, "1:SIGTERM")
+RECIPE = """version = 1
+[recipe]
+n_step = 3
+critic_layer_norm = true
+policy_layer_norm = true
+replay_on_host = true
+update_every = 2
+"""
+"""Fields of the recipe that only SKRL has."""
+
+
+def test_a_training_with_a_recipe_file_resumes_with_its_saved_replay_memory_and_is_scored(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    asked = ("--algorithm", "td3", *SHORT, "--recipe", recipe, "--save_replay", "--log_root", tmp_path)
+    begun = fake("interrupted", *asked, "2:SIGTERM")
     assert begun.returncode == 75, begun.stdout + begun.stderr
     assert re.search(
         r"the replay memory takes 1.\d+ MB of cpu; saved with the state, up to .* MB of disk", begun.stdout
     )
-    again = fake("interrupted", "--resume", one_run_dir(log_root), "--log_root", log_root, "2:SIGTERM")
-    assert again.returncode == 75, again.stdout + again.stderr
-    (state,) = log_root.rglob(f"{STATE_FILE}*")
+    (state,) = tmp_path.rglob(f"{STATE_FILE}*")
     assert state.stat().st_size > 10**6, "it holds the replay memory"
-    ended = script("train", "--resume", one_run_dir(log_root), "--log_root", log_root)
+    ended = script("train", "--resume", one_run_dir(tmp_path), "--log_root", tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "not identical" not in ended.stdout
-    assert not list(log_root.rglob("training_state*")), "what is over needs no state"
-    return log_root
-
-
-def test_a_training_resumes_with_its_saved_replay_memory(learner: Learner, saved: Path, tmp_path: Path) -> None:
-    asked = (*SHORT, *chosen(learner), "--log_root", tmp_path)
-    uninterrupted = script("train", *asked)
-    assert uninterrupted.returncode == 0, uninterrupted.stdout + uninterrupted.stderr
-    whole, parts = run_of(tmp_path), run_of(saved)
-    restored = [row for attempt in parts.attempts for row in attempt.of(StateRestored)]
-    assert [(row.iteration, row.exactness, row.reasons) for row in restored] == [
-        (1, "statistical", []),
-        (2, "statistical", []),
-    ]
-    states = [row for attempt in parts.attempts for row in attempt.of(StateSaved)]
-    assert all(row.replay_bytes for row in states)
-    figures = [{w.iteration: w.figures for _, w in run.windows if w.figures} for run in (whole, parts)]
-    assert figures[0][1] == figures[1][1] and len(figures[1]) == 3
-    assert all(figures[0][n]["replay_fill"] == figures[1][n]["replay_fill"] for n in (1, 2, 3))
-    assert {row.path for row in whole.checkpoints} <= {row.path for row in parts.checkpoints}
+    assert not list(tmp_path.rglob("training_state*")), "what is over needs no state"
+    run = run_of(tmp_path)
+    ((restored),) = run.attempts[1].of(StateRestored)
+    assert (restored.iteration, restored.reasons) == (2, [])
+    assert all(row.replay_bytes for attempt in run.attempts for row in attempt.of(StateSaved))
+    windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
+    assert [row.figures["replay_fill"] for row in windows] == [32 / 1024, 64 / 1024, 96 / 1024]
+    assert "policy_loss" in windows[-1].figures
+    scored = script("evaluate", one_run_dir(tmp_path), "--log_root", tmp_path, "--device", "cpu")
+    assert scored.returncode == 0, scored.stdout + scored.stderr
 
 
 def test_the_memory_of_the_replay_is_told_apart(root: Path) -> None:
@@ -158,53 +156,6 @@ def test_the_memory_of_the_replay_is_told_apart(root: Path) -> None:
     expected = 64 * (1024 * each + 4 * 4)
     assert {saved.replay_bytes for saved in run.checkpoints} == {expected}
     assert summarize_run(run).replay_memory_gb == expected / 1e9
-
-
-OPTIONS = """version = 1
-[recipe]
-n_step = 3
-critic_layer_norm = true
-policy_layer_norm = true
-value_atoms = 21
-value_range = [-5, 25]
-reward_normalization = true
-prioritized_sampling = true
-critics = 3
-critics_in_target = 2
-observation_normalization = false
-observation_symlog = true
-replay_on_host = true
-"""
-"""Fields of the recipe that change the learner, of which the task's own recipe has none."""
-
-
-@pytest.mark.thorough  # tests/training/runners/test_skrl_options.py trains a made-up task
-def test_options_of_the_learner_are_trained_resumed_and_scored(tmp_path: Path) -> None:
-    recipe = tmp_path / "options.toml"
-    recipe.write_text(OPTIONS)
-    asked = ("--algorithm", "td3", *SHORT, "--recipe", recipe, "--save_replay", "--log_root", tmp_path)
-    begun = fake("interrupted", *asked, "1:SIGTERM")
-    assert begun.returncode == 75, begun.stdout + begun.stderr
-    ended = script("train", "--resume", one_run_dir(tmp_path), "--log_root", tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "not identical" not in ended.stdout
-    run = run_of(tmp_path)
-    uniform = 64 * (1024 * bytes_per_transition(4 * 4, 1, 1) + 4 * 4)
-    assert run.checkpoints[-1].replay_bytes == uniform + 64 * 1024 * (8 + 8 / 32)
-    windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
-    assert [row.iteration for row in windows] == [1, 2, 3] and "policy_loss" in windows[-1].figures
-    scored = script("evaluate", one_run_dir(tmp_path), "--log_root", tmp_path, "--device", "cpu")
-    assert scored.returncode == 0, scored.stdout + scored.stderr
-
-
-def test_options_that_a_library_lacks_are_refused(tmp_path: Path) -> None:
-    recipe = tmp_path / "options.toml"
-    recipe.write_text(OPTIONS)
-    asked = ("--algorithm", "sac", "--rl_library", "rl_games", *SHORT, "--recipe", recipe, "--log_root", tmp_path)
-    refused = script("train", *asked)
-    assert refused.returncode == 2 and "Traceback" not in refused.stderr
-    assert "rl_games trains with n_step=1 only, not 3: it has no such setting" in refused.stderr
-    assert not list(tmp_path.rglob("journal-*"))
 
 
 @pytest.mark.parametrize(

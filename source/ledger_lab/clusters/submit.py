@@ -156,12 +156,6 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         )
     if given.resume is None:
         given.require_saveable_replay(planned * nodes)
-    overlap = next((each for each in given.overrides if each.lower() == "agent.overlap=true"), None)
-    if begins_several and overlap is not None:
-        raise UserError(
-            f"{overlap}: this training has {planned * nodes} processes, which exchange gradients, and LedgerLab does "
-            "not do that beside the simulation: leave it out, or train in one process"
-        )
     start = [*own, *site.arguments]
     if site.instance is not None and given.resume is None and (given.instance, given.usd_per_hour) == (None, None):
         start += ["--instance", site.instance]

@@ -20,7 +20,7 @@ class Event(StrEnum):
     NON_FINITE = "non_finite", "a training metric is NaN or infinite"
     VALUE_LOSS_EXPLOSION = (
         "value_loss_explosion",
-        "the value loss is many times larger than the squared returns (never reported with value_atoms above 1)",
+        "the value loss is many times larger than the squared returns",
     )
     ENTROPY_COLLAPSE = "entropy_collapse", "the policy stops exploring before it has learned the task"
     KL_OUT_OF_RANGE = "kl_out_of_range", "updates change the policy far too much, or not at all"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError, nearest
 
@@ -30,8 +29,8 @@ class Library:
     distribution: str
     """Installed package whose version runs record."""
     algorithms: tuple[str, ...] = (PPO,)
-    """Algorithms that LedgerLab trains with the library, by their names on the command line. Those besides PPO are in
-    modules of their own, like ``sac_dialect`` and ``sac_adapter``, in :attr:`off_policy`."""
+    """Algorithms that LedgerLab trains with the library, by their names on the command line. For those besides PPO, the
+    modules ``dialect`` and ``adapter`` of :attr:`off_policy` have objects like ``SAC``."""
     off_policy: str = ""
     """Dotted name of the package with the modules of the algorithms besides PPO."""
     lacks: tuple[str, ...] = ()
@@ -127,17 +126,17 @@ def replays(algorithm: str | None) -> bool:
     return algorithm not in (PPO, None)
 
 
-def module_of(library: str, algorithm: str, name: str) -> ModuleType:
-    """Import the module of a library that is particular to an algorithm.
+def part_of(library: str, algorithm: str, name: str) -> Any:  # noqa: ANN401 - a dialect or an adapter
+    """Import what is particular to a library and an algorithm.
 
     Args:
         library: Name on the command line.
         algorithm: An algorithm that it has.
         name: ``dialect`` or ``adapter``.
     """
-    own = LIBRARIES[library]
-    module = f"{own.folder}.{name}" if algorithm == PPO else f"{own.off_policy}.{algorithm}_{name}"
-    return importlib.import_module(module)
+    own, is_ppo = LIBRARIES[library], algorithm == PPO
+    module = importlib.import_module(f"{own.folder if is_ppo else own.off_policy}.{name}")
+    return getattr(module, name.upper() if is_ppo else algorithm.upper())
 
 
 def dialect_of(library: str, algorithm: str = PPO) -> Dialect:
@@ -147,7 +146,7 @@ def dialect_of(library: str, algorithm: str = PPO) -> Dialect:
         library: Name on the command line.
         algorithm: An algorithm that it has.
     """
-    dialect: Dialect = module_of(library, algorithm, "dialect").DIALECT
+    dialect: Dialect = part_of(library, algorithm, "dialect")
     return dialect
 
 

@@ -171,13 +171,8 @@ FIGURES = {
     "learning_rate": "step size of the optimizer",
     "replay_fill": "share of the replay memory that is filled",
     "replay_age": "mean age of the last batch that was drawn from the replay memory [steps of each environment]",
-    "overlapped_s": "time that the learner worked while the simulation took its steps [s]",
-    "policy_lag_steps": "newest steps that the acting policy has not learned from, because gradient steps run beside "
-    "the simulation [steps of each environment]",
-    "policy_lag_updates": "gradient steps that are due from these steps",
 }
-"""Training figures that every library should report, with their meaning; those of a replay memory, and of gradient
-steps beside the simulation, if it has them."""
+"""Training figures that every library should report, with their meaning; those of a replay memory, if it has one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -88,31 +86,6 @@ def _forget_threads(made: Any) -> None:  # noqa: ANN401 - see pool
     """Let only the calling thread work: a forked process has none of the other threads."""
     made.threads = 1
     made.started = made.working = made.asleep = made.taken = 0
-
-
-@contextmanager
-def at_most_threads(count: int) -> Iterator[Callable[[], None]]:
-    """Let at most so many threads work on a task within the context, the calling one included.
-
-    Args:
-        count: At least 1.
-
-    Yields:
-        A function that lifts the limit before the end of the context. Another thread may call it.
-    """
-    if not pool.cache_info().currsize:  # other physics engines have no such threads
-        yield lambda: None
-        return
-    threads = pool()
-    before, threads.threads = threads.threads, min(count, threads.threads)
-
-    def lift() -> None:
-        threads.threads = before
-
-    try:
-        yield lift
-    finally:
-        lift()
 
 
 @cache

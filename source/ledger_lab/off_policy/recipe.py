@@ -12,22 +12,12 @@ from ledger_lab.tasks.recipes.ppo import Activation
 from ledger_lab.tasks.recipes.rules import Rule, count, count_or_zero, finite, not_negative, positive, share
 
 
-def _value_range(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-    """Accept a smallest and a largest value."""
-    fits = isinstance(value, list | tuple) and len(value) == 2 and not any(map(finite, value))
-    return None if fits and value[0] < value[1] else "must be two finite numbers, the smaller one first"
+def _switch(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
+    """Accept true and false."""
+    return None if isinstance(value, bool) else "must be true or false"
 
 
-def _at_least_two(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration
-    """Accept whole numbers of at least 2."""
-    return None if type(value) is int and value >= 2 else "must be a whole number of at least 2"
-
-
-OPTIONS = (
-    *("n_step", "critic_layer_norm", "policy_layer_norm", "value_atoms", "value_range"),
-    *("reward_normalization", "prioritized_sampling", "critics", "critics_in_target", "observation_symlog"),
-    *("replay_on_host", "update_every"),
-)
+OPTIONS = ("n_step", "critic_layer_norm", "policy_layer_norm", "replay_on_host", "update_every")
 """Fields that no library has. LedgerLab adds them to some, and the others train with their defaults."""
 
 _SHARED_RULES: Mapping[str, Rule] = {
@@ -47,10 +37,7 @@ _SHARED_RULES: Mapping[str, Rule] = {
     "update_every": count,
     "polyak": share,
     "n_step": count,
-    "value_atoms": count,
-    "value_range": _value_range,
-    "critics": _at_least_two,
-    "critics_in_target": count,
+    **dict.fromkeys(("critic_layer_norm", "policy_layer_norm", "replay_on_host"), _switch),
 }
 """Rules for the values of fields that all off-policy recipes have; the other fields are free names and switches. They
 are those of PPO where the fields are."""
@@ -123,36 +110,9 @@ class OffPolicyRecipe:
     their values for actions that are not in the replay memory (Ball et al. 2023, arXiv:2302.02948)."""
     policy_layer_norm: bool = False
     """Whether the policy does so, too."""
-    value_atoms: int = 1
-    """Numbers that a critic gives for an action. With 1, it is the mean of the return. With more, they describe its
-    distribution: the probabilities of as many values, spread evenly over :attr:`value_range` (Bellemare et al. 2017,
-    arXiv:1707.06887). Seo et al. 2025 use 101 or 251."""
-    value_range: tuple[float, float] = (-10.0, 10.0)
-    """Smallest and largest return that the distribution can express, of rewards as the learner sees them. Returns
-    beyond count as the nearer end. It has no effect with one atom. The default is that of Seo et al. 2025 for Isaac
-    Lab."""
-    reward_normalization: bool = False
-    """Whether rewards are divided by the running standard deviation of the discounted returns, or by a tenth of the
-    largest one if this is more (Lee et al. 2025, arXiv:2502.15280). Returns then lie within about ±10."""
-    prioritized_sampling: bool = False
-    """Whether transitions whose values are estimated badly are drawn more often, and weigh less in turn in the loss of
-    the critics (Schaul et al. 2016, arXiv:1511.05952). The policy, the entropy coefficient and the normalizer of
-    observations learn from the drawn transitions without weights. A transition takes 9 bytes more."""
-    critics: int = 2
-    """Critics, which begin with different weights and learn the same targets. With two, the policy learns from them as
-    in the paper of the algorithm. With more, it learns from the mean of all their values (REDQ; Chen et al. 2021,
-    arXiv:2101.05982, with 10 critics)."""
-    critics_in_target: int = 2
-    """Target critics of which the lowest value counts in a target; at most :attr:`critics`. If these are not all, they
-    are drawn anew for each gradient step, as in REDQ, which draws 2."""
-    observation_symlog: bool = False
-    """Whether the networks see sign(x) · ln(1 + abs(x)) in place of each observation x (Hafner et al. 2023,
-    arXiv:2301.04104). Small observations hardly change, and large ones become small. It is another way than
-    :attr:`observation_normalization`, and cannot be combined with it."""
     replay_on_host: bool = False
     """Whether the replay memory of a training on a GPU is in the memory of the host, which is often larger. Each batch
     then reaches the GPU through pinned memory. In a training on a CPU, it is there anyway."""
-
     update_every: int = 1
     """Steps of all environments from one group of :attr:`updates_per_step` gradient steps to the next. With 2, there
     are half as many gradient steps. :attr:`horizon` must be a multiple of it. The default is that of the papers; Mnih

@@ -9,16 +9,10 @@ from typing import Any
 
 import torch
 
-from ledger_lab.off_policy.priority_tree import PriorityTree
-from ledger_lab.training.runners.replay_plan import index_bytes
-
 _REWARDS, _TERMINATED = "rewards", "terminated"
 """Columns that sums of several rewards need."""
-_EXPONENT, _CORRECTION = 0.6, 0.4
-"""Exponents of priorities and of weights, of Schaul et al. 2016 (arXiv:1511.05952). There, that of the weights rises to
-1 at the end of the training. Here it stays, because the length of a training must not change what is learned."""
-_LEAST_ERROR = 1e-6
-"""Added to errors, so that every transition can be drawn."""
+_LARGEST_INDEX = 2**31 - 1
+"""Largest index that 32 bits hold."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,6 @@ class ReplayMemory:
         columns: Mapping[str, Column],
         device: torch.device,
         *,
-        prioritized: bool = False,
         pins: bool = False,
     ) -> None:
         """Allocate the memory. It is written to, so that the system provides all of it now.
@@ -79,7 +72,6 @@ class ReplayMemory:
             num_envs: Number of environments.
             columns: What a transition holds, by name.
             device: Where it is held.
-            prioritized: Whether transitions are drawn by their priorities.
             pins: Whether the host holds it, and what is read from it goes to a GPU: then through pinned memory.
         """
         self.steps, self.num_envs, self.device, self._pins = steps, num_envs, device, pins
@@ -95,12 +87,6 @@ class ReplayMemory:
         self._envs = torch.arange(num_envs, dtype=torch.int32 if few else torch.int64, device=device)
         self._next = torch.full((steps, num_envs), 0, dtype=self._envs.dtype, device=device)
         """Index of the observation that follows each transition."""
-        self._tree = PriorityTree(steps * num_envs, device) if prioritized else None
-        """Priority of each transition; ``None`` if all are drawn alike."""
-        self._largest = torch.ones((), dtype=torch.float64, device=device)
-        """Largest priority so far, which new transitions get."""
-        self.stream: torch.Generator | None = None
-        """Random stream of the draws; ``None`` for that of the process."""
         self._drawn: torch.Tensor | None = None
         """Indices of the transitions that were drawn last."""
         self._drawn_at = 0
@@ -123,8 +109,7 @@ class ReplayMemory:
     @property
     def nbytes(self) -> int:
         """Memory that it takes [B]."""
-        tree = 0 if self._tree is None else self._tree.nbytes
-        return tree + sum(table.nbytes for table in (*self._tables.values(), self._next))
+        return sum(table.nbytes for table in (*self._tables.values(), self._next))
 
     def add(self, values: Mapping[str, torch.Tensor], following: Mapping[str, torch.Tensor]) -> None:
         """Add a step of all environments.
@@ -147,12 +132,10 @@ class ReplayMemory:
         for name, value in following.items():
             self._tables[name][-1].copy_(value)
         self._next[row] = self._index_of(self.steps)
-        if self._tree is not None:
-            self._tree.set_range(row * self.num_envs, (row + 1) * self.num_envs, self._largest)
         self.added += 1
 
     def draw(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw transitions with replacement, uniformly or by their priorities.
+        """Draw transitions uniformly, with replacement.
 
         Args:
             batch_size: Number of transitions.
@@ -160,36 +143,9 @@ class ReplayMemory:
         Returns:
             Indices of the transitions, and of their next observations, for :meth:`read`; shape (batch_size,) each.
         """
-        if self._tree is None:
-            index = torch.randint(len(self), (batch_size,), generator=self.stream, device=self.device)
-        else:
-            index = self._tree.draw(batch_size, self.stream)
+        index = torch.randint(len(self), (batch_size,), device=self.device)
         self._drawn, self._drawn_at = index, self.added
         return index, self._next.view(-1).index_select(0, index)
-
-    def weights(self) -> torch.Tensor | None:
-        """Return weights that correct for the priorities of the transitions that were drawn last.
-
-        Returns:
-            Shape (batch_size, 1); the largest is 1. ``None`` if transitions are drawn uniformly.
-        """
-        if self._tree is None or self._drawn is None:
-            return None
-        priorities = self._tree.priorities[self._drawn]
-        return (priorities.amin() / priorities).pow(_CORRECTION).float().unsqueeze(1)
-
-    def prioritize(self, errors: torch.Tensor) -> None:
-        """Set the priorities of the transitions that were drawn last. Call it before the next step is added.
-
-        Args:
-            errors: Absolute errors of their values, of shape (batch_size, 1).
-        """
-        if self._tree is not None and self._drawn is not None:
-            priorities = (errors.squeeze(1).double() + _LEAST_ERROR).pow(_EXPONENT)
-            before = self._tree.priorities[self._drawn]
-            priorities = torch.where(priorities.isfinite(), priorities, before)  # the figures tell what has diverged
-            self._tree.set(self._drawn, priorities)
-            self._largest = torch.maximum(self._largest, priorities.amax())
 
     def look_ahead(self, index: torch.Tensor, after: torch.Tensor, steps: int, discount: float) -> Lookahead:
         """Add up the rewards of transitions and of those that follow them.
@@ -242,10 +198,7 @@ class ReplayMemory:
 
     def state(self) -> dict[str, Any]:
         """Return all that it holds, for :meth:`restore`."""
-        state: dict[str, Any] = {"added": self.added, "tables": self._tables, "next": self._next}
-        if self._tree is not None:
-            state |= {"priorities": self._tree.priorities, "largest": self._largest}
-        return state
+        return {"added": self.added, "tables": self._tables, "next": self._next}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what another memory held.
@@ -254,11 +207,10 @@ class ReplayMemory:
             state: Result of :meth:`state` of a memory with the same columns.
 
         Raises:
-            KeyError: If a column or the priorities are missing.
+            KeyError: If a column is missing.
             ValueError: If a column has another shape or type.
         """
         tables = {name: state["tables"][name] for name in self._tables}
-        priorities = None if self._tree is None else state["priorities"]
         for name, table in self._tables.items():
             if (held := tables[name]).shape != table.shape or held.dtype != table.dtype:
                 raise ValueError(f"{name} of shape {tuple(held.shape)} and {held.dtype}: another replay memory's")
@@ -266,9 +218,6 @@ class ReplayMemory:
             table.copy_(tables[name])
         self._next.copy_(state["next"])
         self.added = state["added"]
-        if self._tree is not None and priorities is not None:
-            self._tree.set_range(0, self.steps * self.num_envs, priorities.to(self.device))
-            self._largest = state["largest"].to(self.device)
 
     def _index_of(self, row: int) -> torch.Tensor:
         """Return the index of each environment's transition in a row."""
@@ -285,3 +234,12 @@ def _differ(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     # Several times as fast on a CPU as (… != …).any(dim=-1). Differences of bytes wrap around, but not to 0.
     changed = ((held - other.to(held.dtype)).abs_().amax(dim=-1) != 0 for held, other in pairs)
     return functools.reduce(torch.logical_or, changed)
+
+
+def index_bytes(rows: int) -> int:
+    """Return the size of an index of an observation in a replay memory: 4 or 8.
+
+    Args:
+        rows: Observations that it holds.
+    """
+    return 4 if rows <= _LARGEST_INDEX else 8

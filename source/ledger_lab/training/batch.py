@@ -30,6 +30,8 @@ def plan_batch(adapter: Adapter, agent_cfg: Any) -> BatchPlan:
     """
     try:
         return adapter.plan(agent_cfg)
+    except KeyError as error:
+        raise UserError(f"the agent's configuration: {error.args[0]} is missing") from error
     except ValueError as error:
         raise UserError(f"the agent's configuration: {error}") from error
 
@@ -51,7 +53,7 @@ def plan_threads(adapter: Adapter, agent_cfg: Any, batch: BatchPlan, num_envs: i
     available, known_widths = torch.get_num_threads(), widths if known else None
     if "OMP_NUM_THREADS" not in os.environ:  # torch counts cores, and knows no limits of control groups
         available = min(available, usable_cores())
-    return threads_for(available, known_widths, num_envs, minibatch, device, overlaps=batch.overlaps)
+    return threads_for(available, known_widths, num_envs, minibatch, device)
 
 
 def scale_learning_rate(

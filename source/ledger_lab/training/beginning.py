@@ -38,7 +38,7 @@ from ledger_lab.units import percent
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
-_NETWORK_FIELDS = ("hidden_dims", "activation", "observation_normalization", "action_bound", "value_range")
+_NETWORK_FIELDS = ("hidden_dims", "activation", "observation_normalization", "action_bound")
 """Fields of a recipe that must be equal for two networks to mean the same; not all algorithms have all of them."""
 _GROUP_SETTINGS = ("agent.obs_groups", "agent.params.env.obs_groups")
 """Settings that name the observation groups of each network, in order."""
@@ -129,9 +129,7 @@ def find_beginning(
     if differences := few_differences(_actions(env_cfg), _actions(then_env)):
         raise UserError(f"{what}: its actions would mean something else: {differences} (now != then)")
     names = adapter.dialect.overrides
-    atoms = read_setting(agent_cfg, names["value_atoms"]) if "value_atoms" in names else None
-    unused = () if atoms not in (None, 1) else ("value_range",)
-    own = (names[field] for field in _NETWORK_FIELDS if field in names and field not in unused)
+    own = (names[field] for field in _NETWORK_FIELDS if field in names)
     now_agent, then_agent = (with_defaults(cfg, adapter) for cfg in (agent_cfg, then_agent))
     for setting in (*own, *_ACTION_SETTINGS, *_GROUP_SETTINGS):
         now, then = read_setting(now_agent, setting), read_setting(then_agent, setting)

@@ -360,7 +360,7 @@ def _fit_batch(
     batch = plan_batch(adapter, agent_cfg)
     check_batch(num_envs, batch, by_flag=request.num_envs is not None)
     if batch.replay is not None:
-        batch.replay.require_update(batch.max_iterations * batch.horizon, overlaps=batch.overlaps)
+        batch.replay.require_update(batch.max_iterations * batch.horizon)
         if request.scale_lr or request.keep_minibatch_size:
             raise UserError(
                 "--scale_lr and --keep_minibatch_size adapt to the batch of an iteration, and an algorithm with a "

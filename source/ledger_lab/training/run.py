@@ -347,7 +347,6 @@ def _health_watch(
         dialect.adaptive,
         value_scale=dialect.value_scale(agent_cfg),
         entropy_target=trainer.entropy_target,
-        estimates_distributions=dialect.estimates_distributions(agent_cfg),
     )
     episode_iterations = math.ceil(episode_steps / plan.batch.horizon)
     batch, target = plan.batch, plan.panel.target_success

@@ -284,8 +284,6 @@ def test_an_algorithm_of_one_process_is_refused_before_it_waits_for_several_gpus
     assert planned_training(site, "t", sac, nodes=nodes).processes * nodes == 2
     with pytest.raises(UserError, match="--save_replay: .*, and this training has 2: train in one process"):
         planned_training(site, "t", [*sac, "--save_replay"], nodes=nodes)
-    with pytest.raises(UserError, match="agent.overlap=True: this training has 2 processes, .*: leave it out, or"):
-        planned_training(site, "t", [*sac, "agent.overlap=True"], nodes=nodes)
 
 
 def test_trainings_end_with_the_process_that_makes_them(asked: Callable[[int], list[str]], tmp_path: Path) -> None:

@@ -192,12 +192,6 @@ def test_a_loss_that_diverges_is_an_explosion_with_a_replay_memory() -> None:
     )
 
 
-def test_the_loss_of_distributions_is_not_compared_with_returns() -> None:
-    """It is a cross-entropy, in another unit."""
-    diverging = changed(healthy(100), value_loss=lambda n, _: 1.5**n)
-    assert detections(diverging, off_policy(replace(SAC, estimates_distributions=True))) == []
-
-
 def test_the_scale_of_the_rewards_counts() -> None:
     def scaled(stream: Iterator[Iteration]) -> Iterator[Iteration]:
         return changed(stream, value_loss=lambda *_: 1e5, mean_return=lambda *_: 0.5)

@@ -84,17 +84,6 @@ def test_learning_that_begins_late_is_no_slowdown() -> None:
     assert told(warming_up()) == []
 
 
-def test_a_slowdown_is_found_where_gradient_steps_run_beside_the_simulation() -> None:
-    def beside(stream: Iterator[Iteration]) -> Iterator[Iteration]:
-        for seen in stream:
-            phase_ns = {name: spent_ns for name, spent_ns in seen.phase_ns.items() if name != "replay_sample"}
-            yield replace(seen, phase_ns=phase_ns, figures={**seen.figures, "overlapped_s": 1.0})
-
-    late = slower(filling(lambda fill: 1e8, 500), lambda n, phase: 10.0 if phase == "learn" and n > 300 else 1.0)
-    ((_, found),) = detections(beside(late))
-    assert found.event is Event.SLOWDOWN and "most of it is learn" in found.evidence
-
-
 def held(memory: Callable[[int], float], iterations: int = 400) -> Iterator[Iteration]:
     """Yield a training that holds so much host memory."""
     return (replace(seen, host_memory_bytes=round(memory(seen.iterations))) for seen in healthy(iterations))

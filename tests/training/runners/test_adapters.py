@@ -152,7 +152,7 @@ def test_every_iteration_is_reported_by_the_ledgers_names(library: str, tmp_path
     training.train()
     assert list(training.heard.figures) == [1, 2, 3]
     for figures in training.heard.figures.values():
-        known = {name for name in FIGURES if not name.startswith(("replay_", "overlapped_", "policy_lag_"))}
+        known = {name for name in FIGURES if not name.startswith("replay_")}
         assert set(figures) == known, "episodes of 16 steps end in every iteration of 32"
         assert all(isinstance(value, float) for value in figures.values())
     last = training.heard.figures[3]

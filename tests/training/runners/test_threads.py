@@ -28,13 +28,6 @@ def test_the_threads_grow_with_the_work_up_to_those_available() -> None:
     assert threads_for(3, [64, 64], num_envs=256, minibatch=512, device="cuda:0") == Threads(act=3, learn=3)
 
 
-def test_beside_the_simulation_the_learner_has_at_most_half_of_the_threads() -> None:
-    for available, learn in ((1, 1), (2, 1), (4, 2), (16, 7)):
-        found = threads_for(available, [128, 128, 128], num_envs=1024, minibatch=3072, device="cpu", overlaps=True)
-        assert found.learn == learn
-    assert threads_for(16, [64, 64], num_envs=256, minibatch=512, device="cpu", overlaps=True).learn == 1
-
-
 @pytest.mark.parametrize(
     ("task", "learn"),
     [("LedgerLab-Cartpole", 1), ("LedgerLab-Reach-Franka", 1), ("LedgerLab-Ant", 2), ("LedgerLab-Humanoid", 8)],

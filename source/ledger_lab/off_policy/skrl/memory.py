@@ -9,16 +9,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import gymnasium as gym
 import torch
-from skrl.utils.spaces.torch import compute_space_size
 
 from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
 
 _NEXT = "next_"
 """Prefix of the library's names of next observations."""
-
-DISCOUNTS, WEIGHTS = "discounts", "weights"
-"""Names of what is computed with a minibatch: factors of the values of next observations, and of losses."""
 
 
 def columns_of(group: torch.Tensor | Mapping[str, Any]) -> list[Column]:
@@ -47,7 +44,6 @@ class SkrlMemory:
         num_envs: int,
         device: torch.device,
         replacement: bool = True,
-        prioritized: bool = False,
         on_host: bool = False,
         columns: Mapping[str, Sequence[Column]] | None = None,
     ) -> None:
@@ -58,19 +54,19 @@ class SkrlMemory:
             num_envs: Number of environments.
             device: Where the learner computes.
             replacement: Always true: a transition can be drawn twice.
-            prioritized: Whether transitions are drawn by their priorities.
             on_host: Whether it is held by the host, and not by the device.
             columns: Columns side by side that hold observations, by the agent's names of these. What is not named is
                 one column, of the type that the agent asks for.
         """
         self._steps, self._num_envs, self._device = memory_size, num_envs, torch.device(device)
-        self._prioritized = prioritized
         self._held_by = torch.device("cpu") if on_host else self._device
         self._given_columns = dict(columns or {})
         self._stored: dict[str, dict[str, Column]] = {}
         """Columns that hold what the agent has named, by its names, also those of next observations."""
         self._dtypes: dict[str, torch.dtype] = {}
         """Types that the agent has asked for."""
+        self._n_step, self._discount = 1, 1.0
+        self._learner: Any = None
 
     def __len__(self) -> int:
         """Return the number of transitions."""
@@ -99,7 +95,6 @@ class SkrlMemory:
             self._num_envs,
             self._columns,
             self._held_by,
-            prioritized=self._prioritized,
             pins=self._held_by.type == "cpu" and self._device.type == "cuda",
         )
 
@@ -108,7 +103,8 @@ class SkrlMemory:
         if size is None:
             return False
         own = name.removeprefix(_NEXT)
-        columns = self._given_columns.get(own) or [Column(compute_space_size(size, occupied_size=True), dtype)]
+        numbers = size if isinstance(size, int) else gym.spaces.flatdim(size)
+        columns = self._given_columns.get(own) or [Column(numbers, dtype)]
         names = [own] if len(columns) == 1 else [f"{own}.{number}" for number in range(len(columns))]
         self._stored[name], self._dtypes[name] = dict(zip(names, columns, strict=True)), dtype
         return True
@@ -126,38 +122,48 @@ class SkrlMemory:
                     added[column] = part.to(kind.dtype).to(self._held_by)
         self.replay.add(values, following)
 
-    def sample(
-        self, names: Sequence[str], *, batch_size: int, n_step: int = 1, discount: float = 1.0
-    ) -> list[list[torch.Tensor | None]]:
-        """Draw transitions with replacement.
+    def sum_rewards(self, n_step: int, learner: Any) -> None:  # noqa: ANN401 - the library's own type
+        """Let samples hold sums of several discounted rewards.
 
-        With several steps, ``rewards`` are sums of discounted rewards, and next observations, and whether the episode
-        was terminated, are those after the last reward of each sum.
+        A sum ends early where an episode ends, so what follows is discounted differently in each transition. The agent
+        multiplies it by the discount factor of its configuration, which becomes a tensor for each batch.
 
         Args:
-            names: What to return of them; besides what a transition holds, :data:`DISCOUNTS` and :data:`WEIGHTS`.
-            batch_size: Number of transitions.
             n_step: Most rewards in a sum.
-            discount: Discount factor per step.
+            learner: The agent's configuration, with its ``discount_factor``.
+        """
+        self._n_step, self._learner, self._discount = n_step, learner, learner.discount_factor
+
+    def sample(self, names: Sequence[str], *, batch_size: int) -> list[list[torch.Tensor | None]]:
+        """Draw transitions with replacement.
+
+        With sums of rewards, next observations, and whether the episode was terminated, are those after the last reward
+        of each sum.
+
+        Args:
+            names: What to return of them.
+            batch_size: Number of transitions.
 
         Returns:
             One minibatch on the learner's device: a tensor of shape (batch_size, size) for each name; ``None`` for what
-            the task does not have, and for weights of transitions that were drawn uniformly.
+            the task does not have.
         """
         index, after = self.replay.draw(batch_size)
-        ahead = self.replay.look_ahead(index, after, n_step, discount)
-        computed = {"rewards": ahead.rewards, DISCOUNTS: ahead.discounts, WEIGHTS: self.replay.weights()}
+        last, rewards = index, None
+        if self._n_step > 1:
+            ahead = self.replay.look_ahead(index, after, self._n_step, self._discount)
+            last, after, rewards = ahead.last, ahead.after, self._to_learner(ahead.rewards)
+            self._learner.discount_factor = self._to_learner(ahead.discounts)
 
         def values(name: str) -> torch.Tensor | None:
             """Return what the minibatch holds under a name."""
-            if name in computed:
-                value = computed[name]
-                return None if value is None else self._to_learner(value)
+            if name == "rewards" and rewards is not None:
+                return rewards
             if name not in self._stored:
                 return None
             if name.startswith(_NEXT):
-                return self._read(name, ahead.after)
-            return self._read(name, ahead.last if name == "terminated" else index)
+                return self._read(name, after)
+            return self._read(name, last if name == "terminated" else index)
 
         return [[values(name) for name in names]]
 
@@ -170,11 +176,3 @@ class SkrlMemory:
     def _to_learner(self, value: torch.Tensor) -> torch.Tensor:
         """Return values on the learner's device. The host waits for the copy, unless it is from pinned memory."""
         return value.to(self._device, non_blocking=True)
-
-    def prioritize(self, errors: torch.Tensor) -> None:
-        """Set the priorities of the transitions that were drawn last.
-
-        Args:
-            errors: Absolute errors of their values, of shape (batch_size, 1).
-        """
-        self.replay.prioritize(errors.to(self._held_by))

@@ -1,9 +1,15 @@
-"""What SKRL's descriptions of networks do not have: further layers, a view of observations, and a check of shapes."""
+"""What SKRL's networks lack for SAC and TD3: bounded policies, normalized layers, and a check of their shapes.
+
+The outputs of SKRL's own policies are unbounded. Clipping them at the bound would leave no gradient beyond it, and
+would give a Gaussian the wrong probabilities. Here, tanh squashes them.
+"""
 
 from __future__ import annotations
 
+import math
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,22 +17,117 @@ from typing import Any
 import gymnasium as gym
 import torch
 from torch.nn import LayerNorm, Linear, Sequential
+from torch.nn.functional import softplus
 
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.endings import is_device_fault, status_of
 
-_SYMLOG = "observation_symlog"
-"""Mark among the weights of a network that sees symmetric logarithms."""
-
-_OBSERVED = ("observations", "states")
-"""Inputs of the library's networks that are observations; the other one is actions."""
+LOG_STD = (-5.0, 2.0)
+"""Smallest and largest logarithm of the standard deviation before squashing."""
 
 _MISFITS = (AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
 """Errors of networks that read other observations than the task has."""
 
 _PACKAGE = Path(__file__).parents[2]
 """LedgerLab's code."""
+
+
+class SquashedPolicy(ABC):
+    """Functions that replace those of a model of SKRL. Its parameters stay where they are."""
+
+    def __init__(self, model: Any, bound: float) -> None:  # noqa: ANN401 - the library generates its class
+        """Replace the functions with which the library's agent acts.
+
+        Args:
+            model: The library's model.
+            bound: Largest absolute value of an action.
+        """
+        self._model, self._bound = model, bound
+        model.act, model.random_act = self.act, self.random_act
+
+    @abstractmethod
+    def act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Return actions of shape (n, actions), and further outputs that the library's agent needs.
+
+        Args:
+            inputs: Inputs of the network, of shape (n, ...).
+            role: Role of the model.
+        """
+
+    def random_act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Draw actions uniformly within the bound."""
+        like = inputs["observations"]
+        shares = torch.rand(len(like), self._model.num_actions, device=like.device)
+        return self._bound * (2.0 * shares - 1.0), {}
+
+
+class SquashedGaussian(SquashedPolicy):
+    """The stochastic policy of SAC, a squashed Gaussian (Haarnoja et al. 2018, arXiv:1812.05905, appendix C)."""
+
+    def act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Sample actions.
+
+        Args:
+            inputs: Inputs of the network, of shape (n, ...).
+            role: Role of the model.
+
+        Returns:
+            Actions of shape (n, actions), and ``log_prob``, the logarithm of the density of the actions as shares of
+            the bound, of shape (n, 1).
+        """
+        mean, outputs = self._model.compute(inputs, role)
+        gaussian = torch.distributions.Normal(mean, outputs["log_std"].clamp(*LOG_STD).exp())
+        raw = gaussian.rsample()
+        # log(1 - tanh²(x)), without loss of precision where tanh is close to ±1
+        narrowing = 2.0 * (math.log(2.0) - raw - softplus(-2.0 * raw))
+        log_prob = (gaussian.log_prob(raw) - narrowing).sum(dim=-1, keepdim=True)
+        self._log_prob = log_prob.detach()
+        return squashed(raw, self._bound), {"log_prob": log_prob, "mean_actions": squashed(mean, self._bound)}
+
+    def std(self) -> float:
+        """Return the mean standard deviation of the actions before they are squashed, as shares of the bound."""
+        return float(self._model.log_std_parameter.detach().clamp(*LOG_STD).exp().mean())
+
+    def entropy_of_last(self) -> float:
+        """Return the entropy of the last sampled actions, as shares of the bound [nat], estimated from the samples."""
+        return -float(self._log_prob.mean())
+
+
+class SquashedDeterministic(SquashedPolicy):
+    """The deterministic policy of TD3 (Fujimoto et al. 2018, arXiv:1802.09477)."""
+
+    def act(self, inputs: dict[str, Any], *, role: str = "") -> tuple[torch.Tensor, dict[str, Any]]:
+        """Return the policy's actions, in full precision also if the network computes in half precision."""
+        raw, outputs = self._model.compute(inputs, role)
+        return squashed(raw.float(), self._bound), outputs
+
+
+def squashed(raw: torch.Tensor, bound: torch.Tensor | float) -> torch.Tensor:
+    """Return the deterministic actions of a squashed policy.
+
+    Args:
+        raw: Output of its network.
+        bound: Largest absolute value of an action.
+    """
+    return bound * torch.tanh(raw)
+
+
+def normalize_layers(model: torch.nn.Module) -> None:
+    """Let a model normalize what each hidden layer passes to its activation. Its weights stay as they were drawn.
+
+    Args:
+        model: A model of the library, whose last linear layer gives its output.
+    """
+    *_, last = (module for module in model.modules() if isinstance(module, Linear))
+    for name, network in model.named_children():
+        if isinstance(network, Sequential):
+            layers: list[torch.nn.Module] = []
+            for layer in network:
+                layers.append(layer)
+                if isinstance(layer, Linear) and layer is not last:
+                    layers.append(LayerNorm(layer.out_features, device=layer.weight.device))
+            setattr(model, name, Sequential(*layers))
 
 
 @contextmanager
@@ -42,7 +143,9 @@ def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the libr
     try:
         yield
     except _MISFITS as error:
-        if is_device_fault(str(error)) or status_of(error) is Status.OUT_OF_MEMORY or _raised_here(error):
+        *_, last = traceback.walk_tb(error.__traceback__)
+        ours = Path(last[0].f_code.co_filename).is_relative_to(_PACKAGE)
+        if ours or is_device_fault(str(error)) or status_of(error) is Status.OUT_OF_MEMORY:
             raise
         spaces = [space for space in (wrapper.observation_space, wrapper.state_space) if space is not None]
         shapes = " and ".join(str(_shape(space)) for space in spaces)
@@ -50,20 +153,6 @@ def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the libr
             f"agent.models: the networks can't read observations of shape {shapes} "
             f"({first_line(error)}): {_way_out(*spaces)}"
         ) from error
-
-
-def _raised_here(error: Exception) -> bool:
-    """Tell whether an error was raised by a line of LedgerLab."""
-    *_, last = traceback.walk_tb(error.__traceback__)
-    return Path(last[0].f_code.co_filename).is_relative_to(_PACKAGE)
-
-
-def _way_out(*spaces: gym.Space) -> str:
-    """Return what to do about networks that can't read some observations."""
-    images = any(_has_images(_shape(space)) for space in spaces)
-    return "describe networks for these observations" + (
-        "; those of images begin with layers like conv2d and flatten" if images else ""
-    )
 
 
 def require_outputs(model: Any, role: str, outputs: int) -> None:  # noqa: ANN401 - the library generates its class
@@ -88,6 +177,14 @@ def require_outputs(model: Any, role: str, outputs: int) -> None:  # noqa: ANN40
         )
 
 
+def _way_out(*spaces: gym.Space) -> str:
+    """Return what to do about networks that can't read some observations."""
+    images = any(_has_images(_shape(space)) for space in spaces)
+    return "describe networks for these observations" + (
+        "; those of images begin with layers like conv2d and flatten" if images else ""
+    )
+
+
 def _shape(space: gym.Space) -> Any:  # noqa: ANN401 - a tuple, or nested dictionaries of them
     """Return the shape of a space, or the shapes of what it contains by their names."""
     return {name: _shape(each) for name, each in space.items()} if isinstance(space, gym.spaces.Dict) else space.shape
@@ -96,64 +193,3 @@ def _shape(space: gym.Space) -> Any:  # noqa: ANN401 - a tuple, or nested dictio
 def _has_images(shape: Any) -> bool:  # noqa: ANN401 - see above
     """Tell whether a shape is that of an image, or contains one."""
     return any(map(_has_images, shape.values())) if isinstance(shape, dict) else len(shape) > 1
-
-
-def extend(model: torch.nn.Module, *, layer_norm: bool = False, outputs: int = 1) -> None:
-    """Change the layers of a model in place. Its other weights stay as they were drawn.
-
-    Args:
-        model: A model of the library, whose last linear layer gives its output.
-        layer_norm: Whether to normalize what each hidden layer passes to its activation.
-        outputs: Numbers that the model gives; 1 to keep its output layer.
-    """
-    if not layer_norm and outputs == 1:
-        return
-    *_, last = (module for module in model.modules() if isinstance(module, Linear))
-    for name, network in model.named_children():
-        if not isinstance(network, Sequential):
-            continue
-        layers: list[torch.nn.Module] = []
-        for layer in network:
-            if layer is last and outputs > 1:
-                layers.append(Linear(last.in_features, outputs, device=last.weight.device))
-            else:
-                layers.append(layer)
-            if layer_norm and isinstance(layer, Linear) and layer is not last:
-                layers.append(LayerNorm(layer.out_features, device=layer.weight.device))
-        setattr(model, name, Sequential(*layers))
-
-
-def see_symlog(model: Any) -> None:  # noqa: ANN401 - the library generates its class
-    """Let a model see the symmetric logarithms of observations; actions stay as they are.
-
-    A mark among its weights keeps them out of networks that see plain observations, and the other way round.
-
-    Args:
-        model: A model of the library.
-    """
-    model.register_buffer(_SYMLOG, torch.tensor(True, device=next(model.parameters()).device))
-    model.compute = _OfSymlog(model.compute)
-
-
-class _OfSymlog:
-    """Replaces the function with which a model of the library computes its output."""
-
-    def __init__(self, compute: Callable[..., Any]) -> None:
-        """Remember the model's own function."""
-        self._compute = compute
-
-    def __call__(self, inputs: Mapping[str, torch.Tensor | None], role: str = "") -> Any:  # noqa: ANN401 - passes through
-        """Return the model's output for the symmetric logarithms of observations."""
-        seen = {
-            name: symlog(value) if name in _OBSERVED and value is not None else value for name, value in inputs.items()
-        }
-        return self._compute(seen, role)
-
-
-def symlog(values: torch.Tensor) -> torch.Tensor:
-    """Return symmetric logarithms: sign(x) · ln(1 + abs(x)) (Hafner et al. 2023, arXiv:2301.04104).
-
-    Args:
-        values: Any shape.
-    """
-    return values.sign() * values.abs().log1p()

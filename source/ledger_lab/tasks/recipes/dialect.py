@@ -145,21 +145,10 @@ class Dialect:
             agent_cfg: The library's configuration.
 
         Returns:
-            The scale of the rewards; 1 if the learner normalizes values or rewards.
+            The scale of the rewards; 1 if the learner normalizes values.
         """
         known = {name: read_setting(agent_cfg, override) for name, override in self.overrides.items()}
-        normalizes = known.get("value_normalization") or known.get("reward_normalization")
-        return 1.0 if normalizes else float(known.get("reward_scale") or 1.0)
-
-    def estimates_distributions(self, agent_cfg: Any) -> bool:
-        """Tell whether the critics estimate distributions of returns, and not only their means.
-
-        Args:
-            agent_cfg: The library's configuration.
-        """
-        setting = self.settings.get("value_atoms")
-        atoms = None if setting is None else read_setting(agent_cfg, setting.override)
-        return atoms is not None and atoms > 1
+        return 1.0 if known.get("value_normalization") else float(known.get("reward_scale") or 1.0)
 
     def config(self, recipe: Recipe, **choices: Any) -> Any:
         """Return a recipe as the configuration that Isaac Lab's own commands take, too.

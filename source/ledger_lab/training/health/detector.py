@@ -41,8 +41,6 @@ class Settings:
     entropy_target: float | None = None
     """Entropy per action that the learner aims at, of actions as shares of their bound [nat], as SAC does; ``None`` if
     it aims at none."""
-    estimates_distributions: bool = False
-    """Whether the value loss compares distributions of returns, and not returns."""
 
     def __getitem__(self, field_name: str) -> str:
         """Return the override on the command line, or a description if the library has none.

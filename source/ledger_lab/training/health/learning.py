@@ -78,7 +78,7 @@ class ValueLossExplosion(Detector):
         """Examine an iteration."""
         self._note_return(seen.figures.get("mean_return"))
         loss = seen.figures.get("value_loss")
-        if loss is None or self.settings.estimates_distributions:
+        if loss is None:
             return None
         usual = median(self._recent) if len(self._recent) >= _WARM_UP else math.inf
         self._recent.append(loss)

@@ -66,8 +66,7 @@ class Slowdown(Detector):
 
     def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
-        uses = seen.phase_ns.get(Phase.REPLAY_SAMPLE, 0) or "overlapped_s" in seen.figures
-        fills = seen.phase_ns.get(Phase.REPLAY_WRITE, 0) and not uses
+        fills = seen.phase_ns.get(Phase.REPLAY_WRITE, 0) and not seen.phase_ns.get(Phase.REPLAY_SAMPLE, 0)
         if not self._warm or fills:
             self._warm = True
             return None

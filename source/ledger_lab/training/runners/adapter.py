@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
-from ledger_lab.ledger.libraries import algorithm_of, module_of, require_library
+from ledger_lab.ledger.libraries import algorithm_of, part_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 from ledger_lab.training.runners.lean_imports import functions_compiled_later, postpone_compiler
-from ledger_lab.training.runners.replay_plan import ReplayPlan
 from ledger_lab.training.runners.threads import Threads, in_threads
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from ledger_lab.ledger.meters import PhaseClock
     from ledger_lab.ledger.meters.probes import Part
     from ledger_lab.off_policy.replay_memory import ReplayMemory
+    from ledger_lab.off_policy.replay_plan import ReplayPlan
     from ledger_lab.tasks.recipes import Dialect
     from ledger_lab.training.runners.acting_module import ActingModule
     from ledger_lab.training.runners.gradient_norms import GradientAveraging
@@ -52,8 +52,6 @@ class BatchPlan:
     replay: ReplayPlan | None = None
     """The replay memory. With one, an iteration has one epoch, and a minibatch for each gradient step; ``None`` if the
     learner uses only the samples of the iteration."""
-    overlaps: bool = False
-    """Whether gradient steps run beside the simulation."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -414,5 +412,5 @@ def load_adapter(library: str, agent: str | None = None) -> Adapter:
     require_library(library)
     postpone_compiler()
     with functions_compiled_later():
-        adapter: Adapter = module_of(library, algorithm_of(library, agent), "adapter").ADAPTER
+        adapter: Adapter = part_of(library, algorithm_of(library, agent), "adapter")
     return adapter

@@ -29,10 +29,6 @@ from ledger_lab.training.runners.plain_config import plain_config
 from ledger_lab.wings import required_part, wing_part
 
 _SELECTORS = ("physics", "renderer", "presets")
-_ELSEWHERE = {
-    "agent.overlap": "only SAC and TD3 of SKRL learn beside the simulation: use --algorithm sac --rl_library skrl",
-}
-"""Settings that only some agents have, with the way to one of them."""
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -217,7 +213,7 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
         parent = follow(resolved[root], path[:depth])
         if name not in children(parent):
             where = ".".join([root, *path[:depth]])
-            known = _ELSEWHERE.get(key) or nearest(name, children(parent))
+            known = nearest(name, children(parent))
             raise UserError(f"override {override!r} matches nothing: {where} has no {name!r}: {known}")
     node = follow(resolved[root], path)
     if type(node) is int and isinstance(parent, Mapping):

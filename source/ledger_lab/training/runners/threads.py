@@ -42,8 +42,6 @@ def threads_for(
     num_envs: int,
     minibatch: int,
     device: str,
-    *,
-    overlaps: bool = False,
 ) -> Threads:
     """Return the threads of a training.
 
@@ -56,13 +54,12 @@ def threads_for(
         num_envs: Rows of a forward pass of the rollout.
         minibatch: Rows of a gradient step.
         device: Device of the networks; on a GPU, torch keeps all available threads.
-        overlaps: Whether gradient steps run beside the simulation. They then have at most half of the threads.
     """
     act = learn = available
     if device == "cpu" and hidden_dims is not None:
         weights = sum(width**2 for width in hidden_dims)
         act, learn = (max(1, min(available, rows * weights // WORK_PER_THREAD)) for rows in (num_envs, minibatch))
-    return Threads(act=act, learn=max(1, min(learn, available // 2)) if overlaps else learn)
+    return Threads(act=act, learn=learn)
 
 
 @contextmanager

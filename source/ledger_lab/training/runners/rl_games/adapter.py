@@ -251,23 +251,20 @@ class RlGamesAdapter(Adapter):
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic; the minibatch size is for all environments together, or per environment."""
         config = agent_cfg["params"]["config"]
-        try:
-            horizon, max_iterations = config["horizon_length"], config["max_epochs"]
-            size, per_env = config.get("minibatch_size"), config.get("minibatch_size_per_env")
-            if size is None and (not per_env or horizon % per_env):
-                raise ValueError(f"horizon_length {horizon} is no multiple of minibatch_size_per_env {per_env}")
-            return BatchPlan(
-                max_iterations=max_iterations,
-                horizon=horizon,
-                epochs=config["mini_epochs"],
-                minibatches=None if size is not None else horizon // per_env,
-                minibatch_size=size,
-                minibatch_setting=f"agent.params.config.minibatch_size{'_per_env' if size is None else ''}",
-                save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: only at the end
-                rows_per_env=size is None,
-            )
-        except KeyError as error:
-            raise ValueError(f"params.config.{error.args[0]} is missing") from error
+        horizon, max_iterations = config["horizon_length"], config["max_epochs"]
+        size, per_env = config.get("minibatch_size"), config.get("minibatch_size_per_env")
+        if size is None and (not per_env or horizon % per_env):
+            raise ValueError(f"horizon_length {horizon} is no multiple of minibatch_size_per_env {per_env}")
+        return BatchPlan(
+            max_iterations=max_iterations,
+            horizon=horizon,
+            epochs=config["mini_epochs"],
+            minibatches=None if size is not None else horizon // per_env,
+            minibatch_size=size,
+            minibatch_setting=f"agent.params.config.minibatch_size{'_per_env' if size is None else ''}",
+            save_interval=config.get("save_frequency", 0) or max_iterations,  # 0: only at the end
+            rows_per_env=size is None,
+        )
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the network of a checkpoint. Its actions equal those of the library's own player."""

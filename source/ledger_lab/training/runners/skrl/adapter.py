@@ -13,12 +13,13 @@ import contextlib
 import copy
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.training.runners.acting_module import ActingModule
@@ -33,7 +34,7 @@ from ledger_lab.training.runners.recorded_calls import (
     recorded_calls,
     replaced,
 )
-from ledger_lab.training.runners.skrl.configuration import refuse_activation, require_counts, require_trainable
+from ledger_lab.training.runners.skrl.configuration import refuse_activation, require_trainable
 from ledger_lab.training.runners.skrl.dialect import DIALECT
 
 # In one of several processes, SKRL would start NCCL on import.
@@ -56,7 +57,7 @@ config.torch._is_distributed = config.torch._world_size > 1
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-__all__ = ["ADAPTER", "Components", "IsaacLabWrapper", "SkrlAdapter", "SkrlTrainer", "config", "inputs_of"]
+__all__ = ["ADAPTER", "Components", "SkrlAdapter", "SkrlTrainer", "config", "save_interval"]
 
 _EPISODES = 100
 """Number of recent episodes in the mean return."""
@@ -180,9 +181,8 @@ class SkrlTrainer(Trainer):
         """Run the library's loop."""
         self._on_iteration = on_iteration
         self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
-        scheduler = self._schedule()
         divergences: contextlib.AbstractContextManager[list[float]] = contextlib.nullcontext([])
-        if scheduler is not None:
+        if (scheduler := getattr(self._agent, "scheduler", None)) is not None:
             divergences = recorded_calls(scheduler, "step", lambda _, divergence: divergence)
         with (
             contextlib.suppress(Stop),
@@ -194,15 +194,6 @@ class SkrlTrainer(Trainer):
         self.save()
         if hasattr(self._agent, "writer"):  # only the first process has a writer
             self._agent.writer.close()
-
-    def _schedule(self) -> Any:  # noqa: ANN401 - the library's own type
-        """Return the library's learning-rate schedule; ``None`` if it has none."""
-        return self._agent.scheduler
-
-    def _bootstraps(self) -> bool:
-        """Tell whether the value after a timeout is estimated."""
-        bootstraps: bool = self._agent.cfg.time_limit_bootstrap
-        return bootstraps
 
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, and the completed iterations; the schedule is part of the optimizer."""
@@ -263,7 +254,7 @@ class SkrlTrainer(Trainer):
         truncated = transition["truncated"]
         if self._finite_horizon:
             transition |= {"terminated": transition["terminated"] | truncated, "truncated": truncated & False}
-        elif self._bootstraps():
+        elif getattr(self._agent.cfg, "time_limit_bootstrap", True):  # SAC and TD3 always do
             for seen in ("observations", "states"):
                 if transition[seen] is not None:
                     after = transition[f"next_{seen}"]
@@ -320,7 +311,9 @@ class SkrlAdapter(Adapter):
     """SKRL (skrl 2, torch)."""
 
     dialect = DIALECT
-    trainer_type = SkrlTrainer
+    trainer_type: type[SkrlTrainer] = SkrlTrainer
+    only_here: ClassVar[tuple[str, ...]] = ()
+    """Parts of a checkpoint that checkpoints of other algorithms lack."""
     circumstances = ("seed", "trainer", "agent.experiment")
 
     def prepare(
@@ -332,12 +325,14 @@ class SkrlAdapter(Adapter):
         agent = cfg["agent"]
         for name in ("rollouts", "learning_epochs", "mini_batches"):
             agent.setdefault(name, getattr(ppo.PPO_CFG, name))
-        agent.setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
         if seed is not None:
             cfg["seed"] = seed
         if max_iterations is not None:
             cfg["trainer"]["timesteps"] = max_iterations * (agent["rollouts"] or 0)
-        require_counts(cfg)
+        if (kept := cfg["memory"].get("memory_size")) not in (-1, agent["rollouts"]):
+            raise UserError(
+                f"agent.memory.memory_size {kept!r}: must be -1, or equal to agent.agent.rollouts, {agent['rollouts']}"
+            )
         return cfg
 
     def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
@@ -346,31 +341,33 @@ class SkrlAdapter(Adapter):
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic of the agent. SKRL counts environment steps instead of iterations."""
-        agent, timesteps = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"]
-        horizon, interval = agent["rollouts"], agent["experiment"]["checkpoint_interval"]
-        steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
+        agent, horizon = agent_cfg["agent"], agent_cfg["agent"]["rollouts"]
         return BatchPlan(
-            max_iterations=timesteps // horizon,
+            max_iterations=agent_cfg["trainer"]["timesteps"] // horizon,
             horizon=horizon,
+            save_interval=save_interval(agent_cfg, horizon),
             epochs=agent["learning_epochs"],
             minibatches=agent["mini_batches"],
             minibatch_setting=self.dialect.overrides["minibatches"],
-            save_interval=max(1, steps // horizon),
         )
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the policy of a checkpoint, and the normalizers of its inputs."""
         wrapper = IsaacLabWrapper(env)
-        components = Components(wrapper, agent_cfg)
+        components = self.trainer_type.components(wrapper, agent_cfg)
         drawing = [] if wrapper.device.type == "cpu" else [wrapper.device]
         with torch.random.fork_rng(drawing):  # drawing weights must not advance the learner's random stream
             policy = components.models()["agent"]["policy"]
         scalers = components.scalers()
-        with loading_policy(checkpoint, DIALECT.title, wrapper.device) as content:
-            policy.load_state_dict(content["policy"])
+        learner = f"{self.dialect.title}'s {self.dialect.algorithm.upper()}"
+        with loading_policy(checkpoint, learner, wrapper.device) as content:
+            policy.load_state_dict(content["policy"])  # that of another algorithm may have other parameters
+            for name in self.only_here:
+                content[name]
             for name, scaler in scalers.items():
                 scaler.load_state_dict(content[f"{name}_preprocessor"])
         policy.eval()
+        limited, limits = self._limits(policy, agent_cfg)
 
         def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
             inputs = {
@@ -378,17 +375,34 @@ class SkrlAdapter(Adapter):
             }
             # policy.act() would also draw a sample, which advances the learner's random stream.
             actions, _ = policy.compute({f"{name}s": value for name, value in inputs.items()}, role="policy")
-            limited: torch.Tensor = (
-                actions.clamp(policy._g_min_actions, policy._g_max_actions) if policy._g_clip_mean_actions else actions
-            )
-            return limited
+            return limited(actions)
 
-        limits = {"low": policy._g_min_actions, "high": policy._g_max_actions} if policy._g_clip_mean_actions else {}
         return ActingModule(act, policy=policy, **scalers, **limits)
+
+    def _limits(
+        self, policy: Any, agent_cfg: dict[str, Any]
+    ) -> tuple[Callable[[torch.Tensor], torch.Tensor], dict[str, torch.Tensor]]:
+        """Return a function that limits the outputs of a policy's network, and the constants that it uses."""
+        if not policy._g_clip_mean_actions:
+            return lambda actions: actions, {}
+        low, high = policy._g_min_actions, policy._g_max_actions
+        return lambda actions: actions.clamp(low, high), {"low": low, "high": high}
 
 
 ADAPTER = SkrlAdapter()
 """What :func:`ledger_lab.training.runners.adapter.load_adapter` returns."""
+
+
+def save_interval(agent_cfg: dict[str, Any], horizon: int) -> int:
+    """Return the iterations between two checkpoints, which SKRL counts in environment steps.
+
+    Args:
+        agent_cfg: The library's configuration.
+        horizon: Steps of an iteration.
+    """
+    timesteps, interval = agent_cfg["trainer"]["timesteps"], agent_cfg["agent"]["experiment"]["checkpoint_interval"]
+    steps = timesteps // 10 if interval == "auto" else interval if interval > 0 else timesteps
+    return max(1, steps // horizon)
 
 
 def _set_device(device: torch.device) -> None:

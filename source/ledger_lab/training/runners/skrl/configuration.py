@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes.rules import count, one_of
+from ledger_lab.tasks.recipes.rules import one_of
 
 _GROUPS = ("models", "memory", "agent", "trainer")
 
@@ -38,12 +38,6 @@ _LAYERS = ".layers."
 
 _COMPONENTS = ("KLAdaptiveLR", "RunningStandardScaler")
 
-REPLAY_CLASS = "RandomMemory"
-"""Class of a replay memory in a configuration."""
-
-_REPLAY = {"class": REPLAY_CLASS, "memory_size": None, "replacement": True}
-"""Settings of a replay memory, and the only values that LedgerLab supports; ``None`` for any."""
-
 _ALLOWED = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Subscript, ast.Slice),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub, ast.Call, ast.keyword),
@@ -52,12 +46,12 @@ _ALLOWED = (
 
 
 def require_trainable(
-    cfg: Mapping[str, Any], agent: str, *, policy: str = "GaussianMixin", several_processes: bool
+    cfg: dict[str, Any], agent: str, *, policy: str = "GaussianMixin", several_processes: bool
 ) -> None:
     """Check that LedgerLab can train a configuration, and that nothing in it runs a program.
 
     Args:
-        cfg: The configuration.
+        cfg: The configuration; it gets the library's default of the interval between checkpoints.
         agent: Class of the agent.
         policy: Class of the policy's network.
         several_processes: Whether several processes train together.
@@ -83,69 +77,12 @@ def require_trainable(
             f"agent.agent.kl_threshold {threshold}: a process that ends its update early would let the other processes "
             "wait forever: set it to 0"
         )
-    require_harmless(cfg)
-
-
-def require_counts(cfg: Mapping[str, Any]) -> None:
-    """Check the settings that SKRL counts in environment steps.
-
-    Args:
-        cfg: The complete configuration.
-
-    Raises:
-        UserError: If a setting is not a valid number of steps.
-    """
-    for path in ("agent.rollouts", "trainer.timesteps"):
-        group, name = path.split(".")
-        if wrong := count(value := cfg[group].get(name)):
-            raise UserError(f"agent.{path} {value!r}: {wrong}")
-    _require_interval(cfg)
-    rollouts, kept = cfg["agent"]["rollouts"], cfg["memory"].get("memory_size")
-    if kept not in (-1, rollouts):
-        raise UserError(f"agent.memory.memory_size {kept!r}: must be -1, or equal to agent.agent.rollouts, {rollouts}")
-
-
-def require_replay(cfg: Mapping[str, Any]) -> None:
-    """Check the settings of the replay memory, and those that SKRL counts in environment steps or transitions.
-
-    Args:
-        cfg: The complete configuration.
-
-    Raises:
-        UserError: If a setting is not a valid number, or LedgerLab's replay memory does not have it.
-    """
-    agent, memory = cfg["agent"], {"replacement": True, **cfg["memory"]}
-    for name, value in memory.items():
-        if name not in _REPLAY:
-            raise UserError(
-                f"agent.memory.{name} {value!r}: LedgerLab's replay memory has no such setting: leave it out"
-            )
-    for name, only in _REPLAY.items():
-        if only is not None and (value := memory.get(name)) != only:
-            raise UserError(f"agent.memory.{name} {value!r}: LedgerLab supports only {only}")
-    for path, least in (("learning_starts", 0), ("random_timesteps", 0)):
-        if type(value := agent.get(path)) is not int or value < least:
-            raise UserError(f"agent.agent.{path} {value!r}: must be a whole number of at least {least}")
-    required = {
-        "trainer.timesteps": cfg["trainer"].get("timesteps"),
-        "memory.memory_size": cfg["memory"].get("memory_size"),
-        "agent.experiment.write_interval": agent["experiment"].get("write_interval"),
-        "agent.batch_size": agent.get("batch_size"),
-        "agent.gradient_steps": agent.get("gradient_steps"),
-    }
-    for path, value in required.items():
-        if wrong := count(value):
-            raise UserError(f"agent.{path} {value!r}: {wrong}")
-    _require_interval(cfg)
-
-
-def _require_interval(cfg: Mapping[str, Any]) -> None:
-    """Check the number of steps between two checkpoints."""
-    interval = cfg["agent"]["experiment"]["checkpoint_interval"]
+    interval = cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
     if interval != "auto" and not isinstance(interval, int):
         raise UserError(
             f"agent.agent.experiment.checkpoint_interval {interval!r}: must be 'auto' or a whole number of steps"
         )
+    require_harmless(cfg)
 
 
 def refuse_activation(value: Any, find: Callable[[str], str | None]) -> str | None:  # noqa: ANN401 - from a configuration

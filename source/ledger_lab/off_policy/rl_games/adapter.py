@@ -14,6 +14,7 @@ import contextlib
 import functools
 import io
 import operator
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,26 +28,16 @@ from rl_games.algos_torch.running_mean_std import RunningMeanStd
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.probes import Part
-from ledger_lab.off_policy.off_policy import (
-    FIRST_UPDATE,
-    RANDOM_STEPS,
-    first_update,
-    require_bound,
-    require_continuous,
-    require_one_process,
-    require_room,
-    short_refill,
-)
-from ledger_lab.off_policy.rl_games.memory import RlGamesMemory
-from ledger_lab.off_policy.rl_games.sac_dialect import DIALECT, LOG_STD_BOUNDS, STEPS
+from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
+from ledger_lab.off_policy.replay_plan import FLOAT_BYTES, ReplayPlan, ReplayTrainer, require_bound
+from ledger_lab.off_policy.rl_games.dialect import LOG_STD_BOUNDS
+from ledger_lab.off_policy.rl_games.dialect import SAC as DIALECT
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
-from ledger_lab.tasks.recipes.rules import finite
 from ledger_lab.tasks.recipes.settings import read_setting
 from ledger_lab.training.runners.acting_module import ActingModule
 from ledger_lab.training.runners.adapter import BatchPlan, OnIteration
 from ledger_lab.training.runners.checkpoint_file import load_networks, loading_policy
 from ledger_lab.training.runners.recorded_calls import recorded_calls
-from ledger_lab.training.runners.replay_plan import FLOAT_BYTES, ReplayPlan
 from ledger_lab.training.runners.rl_games.adapter import RlGamesAdapter
 from ledger_lab.training.runners.rl_games.loop import RlGamesLoop
 
@@ -63,22 +54,69 @@ _TEMPERATURE = "log_alpha"
 """Part of a state that holds the logarithm of the entropy coefficient."""
 
 
-class SacTrainer(RlGamesLoop):
+_COLUMNS = ("observations", "actions", "rewards", "terminated")
+"""What a transition holds besides its next observation, in the library's order."""
+
+
+class RlGamesMemory:
+    """What rl_games' SAC calls of a replay buffer. The library's own buffer stores every observation twice."""
+
+    def __init__(self, steps: int, num_envs: int, observations: int, actions: int, device: torch.device) -> None:
+        """Allocate the memory.
+
+        Args:
+            steps: Steps of each environment.
+            num_envs: Number of environments.
+            observations: Numbers in an observation.
+            actions: Numbers in an action.
+            device: Where it is held.
+        """
+        columns = (Column(observations, observed=True), Column(actions), Column(1), Column(1, torch.bool))
+        self.replay = ReplayMemory(steps, num_envs, dict(zip(_COLUMNS, columns, strict=True)), device)
+
+    def add(
+        self,
+        observations: torch.Tensor,
+        actions: torch.Tensor,
+        rewards: torch.Tensor,
+        next_observations: torch.Tensor,
+        terminated: torch.Tensor,
+    ) -> None:
+        """Add a step of all environments, of shape (num_envs, size) each."""
+        values = dict(zip(_COLUMNS, (observations, actions, rewards, terminated), strict=True))
+        self.replay.add(values, {"observations": next_observations})
+
+    def sample(self, batch_size: int) -> tuple[torch.Tensor, ...]:
+        """Draw transitions uniformly, with replacement.
+
+        Args:
+            batch_size: Number of transitions.
+
+        Returns:
+            Observations, actions, rewards, next observations, and whether the episode was terminated, of shape
+            (batch_size, size) each.
+        """
+        index, after = self.replay.draw(batch_size)
+        observations, actions, rewards, terminated = (self.replay.read(name, index) for name in _COLUMNS)
+        return observations, actions, rewards, self.replay.read("observations", after), terminated
+
+
+class SacTrainer(ReplayTrainer, RlGamesLoop):
     """rl_games' own training loop for SAC.
 
     An iteration is one call of the library's ``train_epoch``, in ``num_steps_per_episode`` environment steps.
     """
 
+    dialect = DIALECT
+
     def _build(self) -> list[tuple[object, str, Phase]]:
         """Check that the replay memory fits, and build the algorithm."""
-        replay, cfg = self._batch.replay, self._agent_cfg
-        assert replay is not None
         env = self._env.unwrapped
-        require_continuous(DIALECT, env)
-        require_room(self._batch, env, FLOAT_BYTES * _vector_size(env.single_observation_space["policy"]))
+        self._require_continuous()
+        self._require_memory(FLOAT_BYTES * _vector_size(env.single_observation_space["policy"]))
         algo = self._make_algorithm(replay_buffer_size=1)
         sizes = (algo.obs_shape[0], algo.actions_num)
-        algo.replay_buffer = memory = RlGamesMemory(replay.steps, env.num_envs, *sizes, torch.device(env.device))
+        algo.replay_buffer = memory = RlGamesMemory(self._plan.steps, env.num_envs, *sizes, torch.device(env.device))
         self.replay = memory.replay
         self._wrapper.env = self._endings = _Endings(self._env)
         algo.vec_env = self._wrapper  # the library leaves it out if it is given the spaces of the environment
@@ -89,8 +127,7 @@ class SacTrainer(RlGamesLoop):
         network.actor.register_forward_hook(self._keep_noise)
         algo.min_alpha = torch.zeros_like(algo.min_alpha)
         self.entropy_target = algo.target_entropy / algo.actions_num
-        self._random_steps, self._first_update = cfg["random_steps"], cfg["warm_up_steps"]
-        self._updates = replay.updates_per_step
+        self._random_steps, self._first_update = self._agent_cfg["random_steps"], self._plan.warm_up_steps
         self._scale_rewards, algo.rewards_shaper = algo.rewards_shaper, _unscaled
         self._library_act, self._add = algo.act, memory.add
         algo.train_epoch, algo.act, memory.add = self._train_epoch, self._act, self._store  # type: ignore[method-assign]
@@ -120,8 +157,7 @@ class SacTrainer(RlGamesLoop):
         """Return the algorithm's own state, the entropy coefficient, and when random acting ends and updates begin."""
         with contextlib.redirect_stdout(io.StringIO()):  # the library says that it loads weights
             state: dict[str, Any] = self._algo.get_full_state_weights()
-        begins = {FIRST_UPDATE: self._first_update, RANDOM_STEPS: self._random_steps}
-        return {**state, **begins, _TEMPERATURE: self._algo.log_alpha.detach().clone()}
+        return {**state, **self._beginnings(), _TEMPERATURE: self._algo.log_alpha.detach().clone()}
 
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizer. The critics also get the actions, behind the observations."""
@@ -133,24 +169,11 @@ class SacTrainer(RlGamesLoop):
         load_networks(parts, checkpoint, DIALECT.title, behind)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load a state. If the replay memory is empty, the policy acts until the first update, as before it."""
-        algo = self._algo
-        algo.set_full_state_weights(dict(state))
+        """Load a state, and the entropy coefficient in it."""
+        self._algo.set_full_state_weights(dict(state))
         with torch.no_grad():
-            algo.log_alpha.copy_(state[_TEMPERATURE])
-        if len(algo.replay_buffer.replay):
-            self._random_steps = state.get(RANDOM_STEPS, self._random_steps)
-            self._first_update = state.get(FIRST_UPDATE, self._first_update)  # later, if the memory has refilled
-        else:
-            done = self.iterations * self._batch.horizon
-            steps = self._batch.max_iterations * self._batch.horizon
-            self._random_steps = 0
-            self._first_update = first_update(self._first_update, done, steps)
-
-    def short_refill(self, iterations: int) -> str | None:
-        """Tell why the empty memory refills for fewer steps than usual."""
-        filled = len(self._algo.replay_buffer.replay) > 0
-        return None if filled else short_refill(DIALECT, self._agent_cfg, self._batch, iterations)
+            self._algo.log_alpha.copy_(state[_TEMPERATURE])
+        self._restore_beginnings(state)
 
     def parts(self) -> list[Part]:
         """Return the callables of the library's loop."""
@@ -186,7 +209,7 @@ class SacTrainer(RlGamesLoop):
         last, parts = first + horizon, []
         for end in sorted({last, *(step for step in (self._random_steps, self._first_update) if first < step < last)}):
             self._acts_randomly = first < self._random_steps
-            algo.num_updates_per_step = self._updates if first >= self._first_update else 0
+            algo.num_updates_per_step = self._plan.updates_per_step if first >= self._first_update else 0
             algo.num_steps_per_episode = end - first
             parts.append(algo.play_steps())
             first = end
@@ -222,12 +245,11 @@ class SacTrainer(RlGamesLoop):
     def _update_figures(self, trained: tuple[Any, ...]) -> dict[str, Any]:
         """Return the figures of the replay memory, and of the updates of an iteration if there were any."""
         *_, policy_losses, entropies, _, _, first_losses, second_losses = trained
-        replay = self._algo.replay_buffer.replay
         if not policy_losses:
-            return {"replay_fill": replay.fill}
+            return {"replay_fill": self.replay.fill}
         return {
-            "replay_fill": replay.fill,
-            "replay_age": replay.mean_age(),
+            "replay_fill": self.replay.fill,
+            "replay_age": self.replay.mean_age(),
             "policy_loss": torch.stack(policy_losses).mean(),
             "value_loss": 0.5 * (torch.stack(first_losses).mean() + torch.stack(second_losses).mean()),
             "entropy": torch.stack(entropies).mean(),
@@ -321,7 +343,11 @@ class SacAdapter(RlGamesAdapter):
 
     def _require(self, agent_cfg: dict[str, Any]) -> None:
         """Refuse settings that the library misreads or ignores, and values that cannot be trained with."""
-        require_one_process(DIALECT)
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            raise UserError(
+                f"{DIALECT.learner} trains in one process only, {DIALECT.one_process_reason}: leave out --nproc and "
+                "--distributed, or use --rl_library skrl"
+            )
         params = agent_cfg["params"]
         for path, known, reason in (
             ("params.model.name", "soft_actor_critic", "SAC of rl_games needs this model"),
@@ -340,22 +366,9 @@ class SacAdapter(RlGamesAdapter):
                 "agent.params.env.obs_groups: SAC of rl_games learns from the observation group policy only: leave "
                 "obs_groups and concate_obs_groups out"
             )
-        bounds = params["network"]["log_std_bounds"]
-        if (
-            not isinstance(bounds, list | tuple)
-            or len(bounds) != 2
-            or any(map(finite, bounds))
-            or bounds[0] > bounds[1]
-        ):
-            raise UserError(
-                f"agent.params.network.log_std_bounds {bounds!r}: must be two finite numbers, the smaller one first"
-            )
         settings = DIALECT.overrides
         require_bound(DIALECT, params["env"].get("clip_actions"))
-        for name in (*STEPS, "max_iterations", "horizon", "batch_size", "updates_per_step"):
-            if wrong := DIALECT.recipe.rules[name](value := read_setting(agent_cfg, settings[name])):
-                raise UserError(f"{settings[name]} {value!r}: {wrong}")
-        for name in ("hidden_dims", "activation", "learning_rate", "initial_entropy_coef"):
+        for name in ("random_steps", "hidden_dims", "activation", "learning_rate", "initial_entropy_coef"):
             for override in (settings[name], *DIALECT.settings[name].also):
                 if read_setting(agent_cfg, override) is None:
                     raise UserError(f"{override} is missing: SAC of rl_games needs it")
@@ -419,5 +432,5 @@ class SacAdapter(RlGamesAdapter):
         return ActingModule(act, **parts, bound=bound)
 
 
-ADAPTER = SacAdapter()
+SAC = SacAdapter()
 """What :func:`ledger_lab.training.runners.adapter.load_adapter` returns."""

@@ -53,7 +53,7 @@ def _reachable_with_opposite_sign(value: Any) -> str | None:  # noqa: ANN401 - w
     return wrong and f"with the opposite sign, it {wrong}"
 
 
-DIALECT = Dialect(
+SAC = Dialect(
     library=PPO_DIALECT.library,
     title=PPO_DIALECT.title,
     seed=PPO_DIALECT.seed,

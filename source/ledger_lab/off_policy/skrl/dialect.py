@@ -1,38 +1,28 @@
-"""SKRL's settings for the fields that all off-policy recipes have (skrl 2)."""
+"""SKRL's settings for the fields of recipes of SAC and TD3 (skrl 2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ledger_lab.off_policy.recipe import OPTIONS, OffPolicyRecipe
+from ledger_lab.off_policy.recipe import OPTIONS, OffPolicyRecipe, SacRecipe, Td3Recipe
 from ledger_lab.tasks.recipes.dialect import Dialect, Setting
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
 from ledger_lab.tasks.recipes.rules import one_of, or_none, positive
 from ledger_lab.training.runners.skrl.dialect import DIALECT as PPO_DIALECT
 from ledger_lab.training.runners.skrl.dialect import layers
 
-TARGET = "target_"
-"""Prefix of the role of a target network, before that of the network that it follows."""
-
-
-def critic_roles(critics: int) -> tuple[str, ...]:
-    """Return the roles of the networks that estimate values: of all critics, then of their target networks.
-
-    Args:
-        critics: Number of critics.
-    """
-    roles = [f"critic_{number}" for number in range(1, critics + 1)]
-    return (*roles, *(f"{TARGET}{role}" for role in roles))
-
-
-CRITICS = critic_roles(2)
-"""Roles of the library's own networks that estimate values."""
+CRITICS = ("critic_1", "critic_2", "target_critic_1", "target_critic_2")
+"""Roles of the networks that estimate values."""
+POLICIES = ("policy", "target_policy")
+"""Roles of the networks that choose actions; the second one belongs to TD3."""
+NOISE = ("exploration_noise", "target_noise", "target_noise_clip")
+"""Fields of noise. LedgerLab keeps them, because the library's own settings do not follow the bound of the actions."""
 
 _NORMALIZER = "RunningStandardScaler"
 
 
-def off_policy_dialect(
+def _dialect(
     recipe: type[OffPolicyRecipe],
     *,
     policies: tuple[str, ...],
@@ -104,7 +94,7 @@ def off_policy_dialect(
             "discount": Setting("agent.agent.discount_factor"),
             "polyak": Setting("agent.agent.polyak"),
             "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
-            **{name: own_setting(name) for name in OPTIONS},
+            **{name: _own_setting(name) for name in OPTIONS},
             **settings,
         },
         only={},
@@ -119,7 +109,7 @@ def off_policy_dialect(
     )
 
 
-def own_setting(name: str) -> Setting:
+def _own_setting(name: str) -> Setting:
     """Return the setting of a field that the library does not have."""
     return Setting(f"agent.{name}", "LedgerLab's own", optional=True)
 
@@ -127,3 +117,35 @@ def own_setting(name: str) -> Setting:
 def _network(inputs: str) -> list[dict[str, Any]]:
     """Return the description of a network, without its layers."""
     return [{"name": "net", "input": inputs}]
+
+
+SAC = _dialect(
+    SacRecipe,
+    policies=POLICIES[:1],
+    policy={"class": "GaussianMixin", "initial_log_std": 0.0},
+    agent={"learn_entropy": True},
+    settings={
+        "initial_entropy_coef": Setting("agent.agent.initial_entropy_value"),
+        "entropy_target": _own_setting("entropy_target"),
+    },
+    differences={
+        "action_bound": "the library samples from an unbounded Gaussian; LedgerLab squashes it with tanh",
+        "polyak": "applied at each gradient step",
+        "noise of the actions": "one learned standard deviation per action, the same in all states",
+    },
+)
+TD3 = _dialect(
+    Td3Recipe,
+    policies=POLICIES,
+    policy={"class": "DeterministicMixin"},
+    agent={},
+    settings={
+        **{name: Setting(f"agent.{name}", "LedgerLab's own") for name in NOISE},
+        "policy_delay": Setting("agent.agent.policy_delay"),
+    },
+    differences={
+        "action_bound": "the library's policy is unbounded; LedgerLab squashes it with tanh",
+        "noise of the actions": "the library adds the same noise in all environments; LedgerLab spreads it over them",
+        "polyak": "applied at each gradient step of the policy",
+    },
+)
