@@ -12,7 +12,7 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.reports.compare import LEVEL, Outcome, RatioEstimate, compare_outcomes, correct_for_all, p_values_of
+from ledger_lab.reports.compare import LEVEL, Outcome, RatioEstimate, compare_outcomes, holm
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import percent
@@ -107,15 +107,14 @@ def _count(scenario: Scenario, studies: int, generator: Generator) -> Claims:
     claiming = by_intervals = 0
     for _ in range(studies):
         first, *others = (scenario.draw(generator, factor) for factor in factors)
-        estimates = [compare_outcomes(first, other, paired=True) for other in others]
-        if not any(map(_excludes_1, itertools.chain(*estimates))):
+        untested = itertools.chain(*(compare_outcomes(first, other, paired=True, tested=False) for other in others))
+        if not any(map(_excludes_1, untested)):
             continue  # nothing can be claimed, whatever the tests say
         by_intervals += 1
-        corrected = correct_for_all([p_values_of(first, other) for other in others])
+        tested = [*itertools.chain(*(compare_outcomes(first, other, paired=True) for other in others))]
         claiming += any(
             _excludes_1(estimate) and (p_value is None or p_value <= LEVEL)
-            for pair, tests in zip(estimates, corrected, strict=True)
-            for estimate, p_value in zip(pair, (tests.time, tests.cost), strict=True)
+            for estimate, p_value in zip(tested, holm([each.p_value for each in tested]), strict=True)
         )
     return Claims(scenario=scenario, studies=studies, claiming=claiming, claiming_by_intervals=by_intervals)
 
@@ -125,4 +124,4 @@ def _excludes_1(estimate: RatioEstimate) -> bool:
     if estimate.interval is None:
         return False
     low, high = estimate.interval
-    return low > 1 or (high is not None and high < 1)
+    return low > 1 or high < 1

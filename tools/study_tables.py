@@ -63,7 +63,7 @@ def fields_table(records: Path, name: str) -> str:
     recipe, *changed = sorted(arms, key=lambda runs: not runs[0]["cohort"].endswith("-recipe"))
     pairs = [(_outcomes(runs), _outcomes(recipe)) for runs in changed]
     paired = all([run.seed for run in runs] == [run.seed for run in own] for runs, own in pairs)
-    ratios = [_ratio_words(compare_outcomes(runs, own, paired=paired)[0]) for runs, own in pairs]
+    ratios = [_ratio_words(compare_outcomes(runs, own, paired=paired, tested=False)[0]) for runs, own in pairs]
     rows = [
         (f"`{runs[0]['cohort'].partition('-')[2]}`", *_cells(runs)[:3], ratio)
         for runs, ratio in zip((recipe, *changed), ("–", *ratios), strict=True)
@@ -164,7 +164,7 @@ def _ratio_words(estimate: RatioEstimate) -> str:
     if estimate.interval is None:
         return ratio
     low, high = estimate.interval
-    return f"{ratio} [{low:.2f}, {'∞' if high is None else f'{high:.2f}'}]"
+    return f"{ratio} [{low:.2f}, {'∞' if math.isinf(high) else f'{high:.2f}'}]"
 
 
 def _range(figures: Sequence[float], written: Callable[[float], str]) -> str:

@@ -56,8 +56,8 @@ def _ratio(
             ]
             for most in (limit, np.inf)
         ]
-        interval = compare_outcomes(sides[0], sides[1], paired=paired)[0].interval
-        return None if interval is None else is_within(1.0, (interval[0], interval[1] or np.inf))
+        interval = compare_outcomes(sides[0], sides[1], paired=paired, tested=False)[0].interval
+        return None if interval is None else is_within(1.0, interval)
 
     return one_by_one(report)
 

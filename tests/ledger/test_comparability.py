@@ -102,7 +102,7 @@ def test_runs_that_measure_different_things_are_pooled_nowhere(
     assert all(name in each.rules for each, _ in yardsticks) or name == "panel_id"
     assert [cohort.runs for cohort in summarize_cohorts(summaries)] == [1, 1]
     with pytest.raises(UserError, match=rf"runs of c do not measure the same thing: {name} differs"):
-        require_pooled(select_side("c", runs, summarize_run))
+        require_pooled(select_side("c", runs))
     points = scaled_runs(runs, summaries)
     assert len(find_studies(points)) == 2
     what = "panel" if name == "panel_id" else "version of the verdict's rule, --stop_at_target or --timing"

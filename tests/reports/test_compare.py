@@ -20,8 +20,14 @@ from ledger_lab.ledger.costs import cost_ratio_interval, load_prices
 from ledger_lab.panels import ConfirmedShare, PanelIdentity
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.compare import Finding, compare, refusals, select_side
-from ledger_lab.reports.comparing import finding_notes, finding_sentence
+from ledger_lab.reports.compare import (
+    Finding,
+    compare_runs,
+    correct_for_all,
+    finding_notes,
+    finding_sentence,
+    holm,
+)
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, write_run
 
 A_DOLLAR_A_SECOND = {
@@ -88,10 +94,7 @@ def cohort_of(root: Path, name: str, seconds: list[int], first_seed: int = 1, **
 
 
 def finding_of(root: Path, a: str = "a", b: str = "b") -> Finding:
-    runs = read_ledger(root).runs
-    sides = [select_side(name, runs, summarize_run) for name in (a, b)]
-    assert refusals(*sides) == []
-    return compare(*sides)
+    return compare_runs(a, b, read_ledger(root).runs)
 
 
 def test_paired_ratios_match_a_calculation_by_hand(tmp_path: Path) -> None:
@@ -139,7 +142,7 @@ def test_the_ratio_of_costs_has_the_interval_that_draws_the_chance_of_failures(t
     spends += [[(10.0, True), (11.0, True), (12.0, True), (13.0, True), (40.0, False)]]
     assert cost.interval == pytest.approx(cost_ratio_interval(*spends))
     low, high = cost.interval or (0, 0)
-    assert high is not None and low < 0.6 and high > 1.6, "one failure of five says little about the rate of failures"
+    assert low < 0.6 and high > 1.6, "one failure of five says little about the rate of failures"
     assert "no difference in cost shown: the interval includes 1" in finding_sentence(finding_of(tmp_path))
 
 
@@ -148,7 +151,7 @@ def test_a_side_without_success_has_a_cost_without_an_upper_end(tmp_path: Path) 
     cohort_of(tmp_path, "b", [10, 10, 11, 11, 12])
     cost = finding_of(tmp_path).cost
     assert cost.bound == "at_least" and cost.ratio == pytest.approx(290 / (54 / 5))
-    assert cost.interval is not None and cost.interval[1] is None
+    assert cost.interval is not None and cost.interval[1] == math.inf
     assert 0 < cost.interval[0] < cost.ratio
 
 
@@ -158,7 +161,7 @@ def test_different_seeds_are_not_paired_and_no_run_is_dropped(tmp_path: Path) ->
     finding = finding_of(tmp_path)
     assert not finding.paired
     assert "1 only in A" in finding.pairing and "4, 5 only in B" in finding.pairing
-    assert (finding.n_a, finding.n_b) == (3, 4)
+    assert (len(finding.a.runs), len(finding.b.runs)) == (3, 4)
     assert finding.time.ratio == pytest.approx(40 / (10 * 20**3) ** (1 / 4))
     assert finding_sentence(finding).endswith(
         "n = 3 (A) and 4 (B): no claim beyond these runs, because each side needs at least 5 runs"
@@ -178,7 +181,7 @@ def test_a_run_that_missed_the_target_makes_the_ratio_a_bound(tmp_path: Path) ->
     cohort_of(tmp_path, "b", [10, 20, 20, 20, 20])
     finding = finding_of(tmp_path)
     reach = 2.776 * statistics.stdev([1, 1, 2, 1, 2]) / math.sqrt(5)
-    assert finding.time.interval == (pytest.approx(2 ** (1.4 - reach), rel=1e-3), None)
+    assert finding.time.interval == (pytest.approx(2 ** (1.4 - reach), rel=1e-3), math.inf)
     assert finding.time.bound == "at_least"
     assert finding_sentence(finding).startswith("B reaches the target at least 2.6 × [1.6, ∞) sooner")
     assert finding.cost.ratio == pytest.approx((260 / 4) / (90 / 5))  # the run that failed is paid for all the same
@@ -415,7 +418,8 @@ def test_different_prices_are_named_unless_both_sides_are_repriced(
     build_report([*arguments, "--usd_per_hour", "7200", "--json", "-"])
     report = json.loads(capsys.readouterr().out)
     assert report["asked_price"]["usd_per_hour"] == 7200.0
-    assert {price["usd_per_hour"] for price in report["declared_prices"].values()} == {3600.0, 1800.0}
+    prices = report["a"]["declared_prices"] | report["b"]["declared_prices"]
+    assert {price["usd_per_hour"] for price in prices.values()} == {3600.0, 1800.0}
 
 
 def test_an_unpriced_side_is_compared_by_time_only(tmp_path: Path) -> None:
@@ -434,19 +438,15 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     run_of(tmp_path, "b", 3, 500, reached=False, lost=True)
     cohort_of(tmp_path, "b", [10, 20, 20])
     finding = finding_of(tmp_path)
-    assert finding.paired and (finding.n_b, finding.reached_b, finding.repeated_a, finding.repeated_b) == (
-        3,
-        3,
-        0,
-        1,
-    )
+    assert finding.paired and (len(finding.b.runs), finding.b.reached) == (3, 3)
+    assert (finding.a.repeated_runs, finding.b.repeated_runs) == (0, 1)
     assert finding.time.ratio == pytest.approx((2 * 2 * 4) ** (1 / 3))
     assert finding.cost.ratio == pytest.approx((140 / 3) / (550 / 3)), "the lost 500 s are paid"
     assert any(
         "further runs of the same trainings: 1 (only their cost counts)" in note for note in finding_notes(finding)
     )
     run_of(tmp_path, "a", 4, 500, reached=False, lost=True)
-    assert finding_of(tmp_path).n_a == 4, "a run that nobody repeated has missed its target"
+    assert len(finding_of(tmp_path).a.runs) == 4, "a run that nobody repeated has missed its target"
 
 
 def test_a_repeated_run_may_have_ended_before_its_first_attempt(tmp_path: Path) -> None:
@@ -456,25 +456,21 @@ def test_a_repeated_run_may_have_ended_before_its_first_attempt(tmp_path: Path) 
     lost.write_bytes(first)  # the declaration alone
     cohort_of(tmp_path, "b", [10, 20])
     finding = finding_of(tmp_path)
-    assert (finding.n_b, finding.repeated_b) == (2, 1)
+    assert (len(finding.b.runs), finding.b.repeated_runs) == (2, 1)
 
 
 def test_a_repeated_run_of_one_side_is_no_other_side(tmp_path: Path) -> None:
     run_of(tmp_path, "a", 1, 500, reached=False, lost=True)
     cohort_of(tmp_path, "a", [20, 40])
-    runs = read_ledger(tmp_path).runs
-    sides = [select_side(name, runs, summarize_run) for name in ("a", "a001lost")]
     with pytest.raises(UserError, match="run a001lost is on both sides"):
-        refusals(*sides)
+        finding_of(tmp_path, "a", "a001lost")
 
 
 def test_missing_runs_are_named(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [20, 40])
     cohort_of(tmp_path, "b", [10, 20])
-    runs = read_ledger(tmp_path).runs
-    sides = [select_side(name, runs, summarize_run, {"a": 5}) for name in ("a", "b")]
-    finding = compare(*sides)
-    assert (finding.missing_a, finding.missing_b) == (3, 0)
+    finding = compare_runs("a", "b", read_ledger(tmp_path).runs, declared_sizes={"a": 5})
+    assert (finding.a.missing, finding.b.missing) == (3, 0)
     assert any("3 declared runs are missing" in note for note in finding_notes(finding))
 
 
@@ -485,17 +481,17 @@ def test_a_difference_is_claimed_once_all_declared_runs_were_made(tmp_path: Path
 
     def found(size: int | None) -> Finding:
         sizes = {} if size is None else {"a": size, "b": size}
-        return compare(*(select_side(name, runs, summarize_run, sizes) for name in ("a", "b")))
+        return compare_runs("a", "b", runs, declared_sizes=sizes)
 
     early, whole, unplanned = found(6), found(5), found(None)
     assert finding_sentence(early).endswith("no claim beyond these runs, because 2 declared runs are missing")
-    assert (early.time_p_value, early.cost_p_value) == (None, None)
-    assert finding_sentence(whole).endswith("cheaper; n = 5 each") and whole.time_p_value == pytest.approx(2 / 252)
+    assert (early.time.p_value, early.cost.p_value) == (None, None)
+    assert finding_sentence(whole).endswith("cheaper; n = 5 each") and whole.time.p_value == pytest.approx(2 / 252)
     said = "the number of runs of A and B was not declared in advance (--cohort_size)"
     assert [any(said in note for note in finding_notes(each)) for each in (early, whole, unplanned)] == [
         False, False, True,
     ]  # fmt: skip
-    assert (found(4).unplanned_a, found(4).unplanned_b) == (1, 1), "added later"
+    assert (found(4).a.unplanned, found(4).b.unplanned) == (1, 1), "added later"
 
 
 def test_an_uneven_mix_of_versions_of_the_code_claims_nothing(tmp_path: Path) -> None:
@@ -506,7 +502,7 @@ def test_an_uneven_mix_of_versions_of_the_code_claims_nothing(tmp_path: Path) ->
     cohort_of(tmp_path, "b", [90, 91, 92, 93, 94, 95], **old)
     cohort_of(tmp_path, "b", [15, 16], first_seed=7, **new)
     finding = finding_of(tmp_path)
-    assert finding.mixes_code and finding.time_p_value is None
+    assert finding.mixes_code and finding.time.p_value is None
     assert "no claim beyond these runs, because several versions of the code trained" in finding_sentence(finding)
 
 
@@ -527,7 +523,7 @@ def test_the_comparison_as_json_and_as_text(tmp_path: Path, capsys: pytest.Captu
     assert build_report(["compare", "a", "b", "--log_root", str(tmp_path), "--json", "-"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["time"]["interval"] == [pytest.approx(1.647, rel=0.001), None]
-    assert report["outcomes_a"][1] == {
+    assert report["a"]["outcomes"][1] == {
         "run_id": "a002", "seed": 2, "reached_target": False, "seconds": 40.0, "usd": 40.0,
     }  # fmt: skip
     assert build_report(["compare", "a", "b", "--log_root", str(tmp_path)]) == 0
@@ -540,21 +536,21 @@ def test_with_five_runs_on_a_side_a_difference_needs_interval_and_test(tmp_path:
     cohort_of(tmp_path, "b", [10, 12, 14, 16, 18])
     cohort_of(tmp_path, "c", [54, 62, 71, 82, 90])
     finding = finding_of(tmp_path)
-    assert (finding.time_p_value, finding.cost_p_value) == (pytest.approx(2 / 252), pytest.approx(2 / 252))
+    assert (finding.time.p_value, finding.cost.p_value) == (pytest.approx(2 / 252), pytest.approx(2 / 252))
     assert "shown" not in finding_sentence(finding)
-    assert "log-rank test of the times to target: p = 0.0079, by permutation of the runs" in finding_notes(finding)
+    assert "log-rank test of the time to target: p = 0.0079, by permutation of the runs" in finding_notes(finding)
     # Each run is a little faster than its partner, so the interval excludes 1. Such wide cohorts may differ by chance.
     near = finding_of(tmp_path, "a", "c")
     assert near.time.interval is not None and near.time.interval[0] > 1
-    assert near.time_p_value is not None and near.time_p_value > 0.05
-    assert f"sooner (no difference in time to target shown: p = {near.time_p_value:.2g})" in finding_sentence(near)
+    assert near.time.p_value is not None and near.time.p_value > 0.05
+    assert f"sooner (no difference in time to target shown: p = {near.time.p_value:.2g})" in finding_sentence(near)
 
 
 def test_fewer_than_five_runs_on_a_side_are_not_tested(tmp_path: Path) -> None:
     cohort_of(tmp_path, "a", [60, 70, 80, 90])
     cohort_of(tmp_path, "b", [10, 12, 14, 16, 18])
     finding = finding_of(tmp_path)
-    assert (finding.time_p_value, finding.cost_p_value) == (None, None)
+    assert (finding.time.p_value, finding.cost.p_value) == (None, None)
     assert finding_sentence(finding).endswith(
         "n = 4 (A) and 5 (B): no claim beyond these runs, because each side needs at least 5 runs"
     )
@@ -564,6 +560,41 @@ def test_equal_arms_of_one_seed_each_are_no_five_runs(tmp_path: Path) -> None:
     for number, cohort in itertools.product(range(5), "ab"):
         write_run(tmp_path, f"{cohort}{number}", confirmation=9, status=Status.TARGET_REACHED, cohort=cohort, seed=42)
     finding = finding_of(tmp_path)
-    assert (finding.n_a, finding.n_b, finding.repeated_a, finding.repeated_b) == (1, 1, 4, 4)
-    assert (finding.time.interval, finding.time_p_value, finding.cost_p_value) == (None, None, None)
+    assert (len(finding.a.runs), len(finding.b.runs), finding.a.repeated_runs, finding.b.repeated_runs) == (1, 1, 4, 4)
+    assert (finding.time.interval, finding.time.p_value, finding.cost.p_value) == (None, None, None)
     assert "no interval, and no claim beyond these runs" in finding_sentence(finding)
+
+
+def test_holm_multiplies_the_smallest_p_value_by_the_number_of_tests() -> None:
+    # Holm 1979: compare p(1) with 0.05 / 4, p(2) with 0.05 / 3, …; stop at the first that is larger.
+    assert holm([0.01, 0.04, None, 0.03, 0.005]) == [0.03, pytest.approx(0.06), None, pytest.approx(0.06), 0.02]
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([None]) == [None]
+
+
+def test_a_difference_that_the_correction_removes_is_not_claimed(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [60, 70, 80, 90, 100])
+    cohort_of(tmp_path, "b", [10, 12, 14, 16, 18])
+    corrected, *_ = correct_for_all([finding_of(tmp_path)] * 6)
+    assert corrected.tests == 12 and corrected.time.corrected == pytest.approx(12 * 2 / 252)
+    sentence = finding_sentence(corrected)
+    assert "cheaper (no difference in cost shown: p = 0.095 with Holm's correction for 12 tests)" in sentence
+    assert "no difference in time to target shown: p = 0.095" in sentence
+    assert (
+        "log-rank test of the time to target: p = 0.0079, by permutation of the runs; 0.095 with Holm's correction for "
+        "12 tests" in finding_notes(corrected)
+    )
+
+
+def test_arms_of_fewer_than_five_runs_are_not_compared(tmp_path: Path) -> None:
+    cohort_of(tmp_path, "a", [60, 70, -80])
+    cohort_of(tmp_path, "b", [10, 12, 14])
+    (corrected,) = correct_for_all([finding_of(tmp_path)])
+    assert finding_sentence(corrected) == (
+        "no claim about a difference; n = 3 each, and each side needs at least 5 runs"
+    )
+    assert finding_notes(corrected) == [
+        "paired by training seed (1, 2, 3)",
+        "A: 2 of 3 runs reached the target",
+        "B: 3 of 3 runs reached the target",
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.reports.comparing import compare_runs, comparison_json, show_comparison
+from ledger_lab.reports.compare import compare_runs, show_finding
 from ledger_lab.reports.selection import PricedRequest, json_flag, whole_ledger
 from ledger_lab.reports.terminal.console import write_json
 from ledger_lab.reports.terminal.flags import Program
@@ -52,9 +52,9 @@ def compare_sides(argv: Sequence[str]) -> int:
     request.require_priced()
     ledger = whole_ledger(request.log_root)
     sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
-    comparison = compare_runs(request.a, request.b, ledger.runs, request.price(), declared_sizes=sizes)
+    finding = compare_runs(request.a, request.b, ledger.runs, request.price(), sizes)
     if request.json is None:
-        show_comparison(comparison)
+        show_finding(finding)
     else:
-        write_json(request.json, comparison_json(comparison))
+        write_json(request.json, finding.to_json())
     return 1 if ledger.damage else 0

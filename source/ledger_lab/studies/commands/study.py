@@ -14,9 +14,15 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, Status
 from ledger_lab.ledger.costs import FEWEST_RUNS, least_p_value
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.reports import summarize_run
-from ledger_lab.reports.compare import LEVEL, correct_for_all, require_pooled, select_side
-from ledger_lab.reports.comparing import RunComparison, compare_runs, show_comparison
+from ledger_lab.reports.compare import (
+    LEVEL,
+    Finding,
+    compare_runs,
+    correct_for_all,
+    require_pooled,
+    select_side,
+    show_finding,
+)
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.terminal.flags import Program
@@ -312,19 +318,18 @@ def _compare(study: Study, runs: Sequence[Run]) -> None:
     """Compare each arm with the first arm of its task, as ``report.py compare`` does, corrected for their number."""
     console = make_console()
     sizes = {arm.cohort: len(study.seeds) for arm in study.arms}
-    comparisons: list[RunComparison] = []
+    findings: list[Finding] = []
     refused = False
     for first, *others in study.arms_by_task():
         for arm in others:
             try:
-                comparisons.append(compare_runs(first.cohort, arm.cohort, runs, None, declared_sizes=sizes))
+                findings.append(compare_runs(first.cohort, arm.cohort, runs, declared_sizes=sizes))
             except UserError as error:
                 refused = True
                 console.print("", f"A = {first.cohort} · B = {arm.cohort}: {error}", sep="\n", soft_wrap=True)
-    raw = [(each.finding.time_p_value, each.finding.cost_p_value) for each in comparisons]
-    for comparison, corrected in zip(comparisons, correct_for_all(raw), strict=True):
+    for finding in correct_for_all(findings):
         console.print()
-        show_comparison(comparison, corrected)
+        show_finding(finding)
     if len(study.arms_by_task()) > 1 and not refused:
         _aggregate(study, runs)
 
@@ -335,7 +340,7 @@ def _aggregate(study: Study, runs: Sequence[Run]) -> None:
     times: dict[str, list[list[float | None]]] = {}
     for arm in (arm for arms in tasks for arm in arms):
         try:
-            side = select_side(arm.cohort, runs, summarize_run)  # as in the comparisons
+            side = select_side(arm.cohort, runs)  # as in the comparisons
             require_pooled(side)
         except UserError as error:
             console.print("", f"no figures over all tasks: {error}", sep="\n", markup=False, soft_wrap=True)
