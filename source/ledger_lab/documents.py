@@ -1,7 +1,4 @@
-"""Readers of TOML and JSON files that users or others write, and writers of TOML and YAML.
-
-A wrong file ends in a ``ValueError``, whatever it is.
-"""
+"""Readers of TOML and JSON files, and writers of TOML and YAML. A wrong file ends in a ``ValueError`` of one line."""
 
 from __future__ import annotations
 
@@ -13,17 +10,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 __all__ = ["read_file", "read_json", "read_toml", "toml_value", "yaml_text"]
 
-DEEPEST = 64
-"""Levels of tables and lists that a file may nest."""
 LARGEST_BYTES = 1 << 26
 """Size of the largest file [B]."""
-_LARGEST_INTEGER = 2**63 - 1
-"""TOML asks for integers of 64 bits."""
-_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
-"""A dotted key of too many parts; Python's parser takes minutes for one of 100,000."""
-_TOO_LARGE = "an integer has more than 64 bits"
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 """A text that YAML reads as itself without quotes, unless it is one of :data:`_NOT_TEXT`."""
 _NOT_TEXT = frozenset(["false", "n", "no", "null", "off", "on", "true", "y", "yes"])
@@ -39,9 +31,8 @@ def read_file(path: Path) -> bytes:
     Raises:
         OSError: If it can't be read.
         ValueError: If it is no regular file, has more than :data:`LARGEST_BYTES`, or the path can't be that of a file.
-            The message is one line.
     """
-    with open(path, "rb", opener=_open_without_waiting) as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("it is a pipe or a device: name a regular file")
         data = file.read(LARGEST_BYTES + 1)
@@ -50,62 +41,33 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file; of a pipe, do not wait for its writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
+    """Read a TOML file, which the user has written.
 
     Args:
         path: The file.
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it is no regular file or not TOML in UTF-8, has more than :data:`LARGEST_BYTES`, nests too deep,
-            holds an integer of more than 64 bits or a character NUL, or the path can't be that of a file. The message
-            is one line.
+        ValueError: If it can't be read as a file (:func:`read_file`), or is not TOML in UTF-8.
     """
-    text = read_file(path).decode("utf-8-sig")  # some editors begin a file with a byte order mark
-    if _LONG_KEY.search(text):
-        raise ValueError(_too_deep())
-    try:
-        content = tomllib.loads(text)
-    except RecursionError:
-        raise ValueError(_too_deep()) from None
-    except tomllib.TOMLDecodeError:
-        raise
-    except ValueError:  # Python converts no text of thousands of digits
-        raise ValueError(_TOO_LARGE) from None
-    _require_sane(content)
-    return content
+    return tomllib.loads(read_file(path).decode("utf-8-sig"))  # some editors begin a file with a byte order mark
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object.
+    """Read a JSON file that holds an object, and that others may have written.
 
     Args:
         path: The file.
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it is no regular file or no JSON object in UTF-8, has more than :data:`LARGEST_BYTES`, nests too
-            deep, holds an integer of more than 64 bits or a character NUL, or the path can't be that of a file. The
-            message is one line.
+        ValueError: If it can't be read as a file (:func:`read_file`), is no JSON object in UTF-8, nests too deep, or
+            holds half a character.
     """
-    data = read_file(path)
-    try:
-        content = json.loads(data)
-    except RecursionError:
-        raise ValueError(_too_deep()) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise
-    except ValueError:
-        raise ValueError(_TOO_LARGE) from None
+    content = orjson.loads(read_file(path))
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
-    _require_sane(content)
     return content
 
 
@@ -138,7 +100,7 @@ def _yaml_lines(value: Any) -> list[str]:
         lines = []
         for key, item in value.items():
             first, *rest = _yaml_lines(item)
-            if _nests(item) and item:
+            if isinstance(item, dict | list) and item:
                 lines += [f"{_yaml_scalar(key)}:", *(f"  {line}" if line else "" for line in (first, *rest))]
             else:
                 lines += [f"{_yaml_scalar(key)}: {first}", *rest]
@@ -174,42 +136,3 @@ def _escaped(character: str) -> str:
 def _toml_key(key: str) -> str:
     """Return a key, quoted if necessary."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml_value(key)
-
-
-def _too_deep() -> str:
-    """Return what is said of a file that nests too deep."""
-    return f"tables and lists nest deeper than {DEEPEST} levels"
-
-
-def _require_sane(content: Any) -> None:
-    """Refuse what would overflow later, where it is not expected.
-
-    Raises:
-        ValueError: If values nest too deep, an integer has more than 64 bits, or a text holds NUL or half a character.
-    """
-    level = [content]
-    for _ in range(DEEPEST):
-        for value in level:
-            if isinstance(value, int) and not -_LARGEST_INTEGER - 1 <= value <= _LARGEST_INTEGER:
-                raise ValueError(_TOO_LARGE)
-            if isinstance(value, str) and ("\0" in value or not _is_utf8(value)):
-                raise ValueError(f"the text {value[:40]!r} holds NUL, or half a character")
-        nested = ([*value, *value.values()] if isinstance(value, dict) else value for value in level if _nests(value))
-        level = [value for values in nested for value in values]
-        if not level:
-            return
-    raise ValueError(_too_deep())
-
-
-def _nests(value: Any) -> bool:
-    """Tell whether a value holds others."""
-    return isinstance(value, dict | list)
-
-
-def _is_utf8(text: str) -> bool:
-    """Tell whether a text can be written in UTF-8; JSON can escape half a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

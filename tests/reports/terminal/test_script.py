@@ -46,7 +46,7 @@ def test_a_reader_that_goes_early_ends_a_program_quietly(arguments: list[str]) -
 
 @pytest.mark.parametrize(
     "command",
-    [["--help"], ["train", "--help"], ["watch", "--help"], ["report", "--schema"], ["doctor"], ["watch", *RECORDS]],
+    [["--help"], ["train", "--help"], ["watch", "--help"], ["report", "query"], ["doctor"], ["watch", *RECORDS]],
 )
 def test_no_command_complains_of_a_reader_that_has_gone(command: list[str]) -> None:
     ended = run_unread("-m", "ledger_lab", *command)
