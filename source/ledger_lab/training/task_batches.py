@@ -1,4 +1,4 @@
-"""``python -m ledger_lab.training.task_batches WHAT QUESTIONS ANSWERS``: what trainings are, from their settings.
+"""``python -m ledger_lab.training.task_batches QUESTIONS ANSWERS``: the batches of trainings, from their settings.
 
 ``study.py`` and ``search.py`` work without torch and Isaac Lab. For what only a task's configuration tells, they ask
 this program, which reads the configurations as a training does. No simulation starts.
@@ -6,7 +6,6 @@ this program, which reads the configurations as a training does. No simulation s
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.names import visible
 from ledger_lab.reports.terminal.script import run_script
 from ledger_lab.training.minibatches import TaskBatch
@@ -27,9 +25,7 @@ class _Answer(msgspec.Struct, kw_only=True):
     """What the program answers."""
 
     batches: list[TaskBatch] = []
-    """One per training, if WHAT is ``batches``."""
-    simulations: list[str] = []
-    """One per training, if WHAT is ``simulations``."""
+    """One per training."""
     refused: str | None = None
     """Why a training would be refused."""
 
@@ -46,35 +42,12 @@ def ask_task_batches(trainings: Sequence[Sequence[str]]) -> list[TaskBatch] | No
     Raises:
         UserError: If a training would be refused, or a configuration can't be read.
     """
-    answer = _ask("batches", trainings)
-    return None if answer is None else answer.batches
-
-
-def ask_simulations(trainings: Sequence[Sequence[str]]) -> list[str] | None:
-    """Return hashes of the simulations that trainings score their policies in, as :func:`ask_task_batches` does.
-
-    Args:
-        trainings: Arguments of ``train.py`` for each training.
-
-    Returns:
-        One hash per training: with the same panel, equal hashes give the same panel id. ``None`` if Isaac Lab is not
-        installed here.
-
-    Raises:
-        UserError: If a training would be refused, or a configuration can't be read.
-    """
-    answer = _ask("simulations", trainings)
-    return None if answer is None else answer.simulations
-
-
-def _ask(what: str, trainings: Sequence[Sequence[str]]) -> _Answer | None:
-    """Start the program, and return its answer; ``None`` if Isaac Lab is not installed here."""
     if importlib.util.find_spec("isaaclab") is None:
         return None
     with tempfile.TemporaryDirectory(prefix="ledger_lab_") as folder:
         questions, answers = Path(folder, "questions.json"), Path(folder, "answers.json")
         questions.write_bytes(msgspec.json.encode([list(training) for training in trainings]))
-        command = [sys.executable, "-P", "-m", "ledger_lab.training.task_batches", what, str(questions), str(answers)]
+        command = [sys.executable, "-P", "-m", "ledger_lab.training.task_batches", str(questions), str(answers)]
         finished = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
         if finished.returncode:
             (*_, last) = ["", *finished.stderr.strip().splitlines()]
@@ -85,26 +58,22 @@ def _ask(what: str, trainings: Sequence[Sequence[str]]) -> _Answer | None:
         answer = msgspec.json.decode(answers.read_bytes(), type=_Answer)
     if answer.refused is not None:
         raise UserError(answer.refused)
-    return answer
+    return answer.batches
 
 
 def tell_task_batches(argv: Sequence[str]) -> int:
-    """Write what trainings are to a file, or why one would be refused.
+    """Write the batches of trainings to a file, or why one would be refused.
 
     Args:
-        argv: ``batches`` or ``simulations``; file with the arguments of ``train.py`` for each training, as JSON; file
-            for the answer.
+        argv: File with the arguments of ``train.py`` for each training, as JSON; file for the answer.
 
     Returns:
         The exit status.
     """
-    questions, answers = (Path(name) for name in argv[1:])
+    questions, answers = (Path(name) for name in argv)
     trainings = msgspec.json.decode(questions.read_bytes(), type=list[list[str]])
     try:
-        if argv[0] == "simulations":
-            answer = _Answer(simulations=[_simulation_of(training) for training in trainings])
-        else:
-            answer = _Answer(batches=[_batch_of(training) for training in trainings])
+        answer = _Answer(batches=[_batch_of(training) for training in trainings])
     except UserError as error:
         answer = _Answer(refused=str(error))
     answers.write_bytes(msgspec.json.encode(answer))
@@ -131,20 +100,6 @@ def _batch_of(arguments: Sequence[str]) -> TaskBatch:
         raise UserError("a replay memory has no batch that sizes of a study could keep: compare sizes with PPO")
     own, own_num_envs = own_batch(request, adapter)
     return TaskBatch(library=library, plan=batch, own=own, own_num_envs=own_num_envs)
-
-
-def _simulation_of(arguments: Sequence[str]) -> str:
-    """Return the hash of the simulation that a training scores its policies in."""
-    from ledger_lab.training.plan import with_agent
-    from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
-    from ledger_lab.training.runners.configs import resolve_configs
-    from ledger_lab.training.runners.description import describe_simulation
-    from ledger_lab.training.runners.session import held_out_config
-
-    library, request = with_agent(parse(TrainRequest, arguments))
-    env_cfg, _ = resolve_configs(request.task, library, list(request.overrides), request.agent)
-    return hashlib.sha256(canonical_json(describe_simulation(held_out_config(env_cfg, 1)))).hexdigest()
 
 
 if __name__ == "__main__":

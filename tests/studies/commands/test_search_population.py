@@ -93,18 +93,14 @@ def test_a_refused_member_stops_the_search(tmp_path: Path, trainings: list[Train
         searched(path, log_root)
 
 
-def test_status_page_and_figures_show_the_population(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path, log_root, page = population_file(tmp_path), tmp_path / "logs", tmp_path / "page.html"
+def test_status_and_figures_show_the_population(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path, log_root = population_file(tmp_path), tmp_path / "logs"
     searched(path, log_root)
     capfd.readouterr()
     searched(path, log_root, "--status")
     said = capfd.readouterr().out
     assert "population: " in said and " generations of 4 members" in said
     assert "held-out success" in said and "generation 1: member" in said and "--all shows all" in said
-    searched(path, log_root, "--status", "--html", str(page))
-    written = page.read_text()
-    assert written.count("data:image/svg+xml;base64,") == 1
-    assert "Which schedule reaches" in written and "Importance" not in written
     searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))
     names = {each.name.rpartition("-")[2] for each in (tmp_path / "figures").iterdir()}
     assert names == {f"{name}.{kind}" for name in ("population",) for kind in ("png", "svg")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,7 +44,6 @@ def test_costs_need_a_price(tmp_path: Path) -> None:
         ("[stock]\nclip = -1\n", "clip -1: must be positive"),
         ("[space.num_env]\ntype = 'int'\nlow = 1\nhigh = 2\n", "a recipe has no 'num_env'"),
         ("[stock]\n'env.a.func' = 'os:system'\n", "may load code"),
-        ("[stock]\n'env.session_token' = 'fixed'\n", "looks like a secret"),
         ("[space.'env.a.func']\ntype = 'choice'\nchoices = ['os:system', 'os:kill']\n", "may load code"),
         ("[space.'env.x']\ntype = 'float'\nlow = -1.7e308\nhigh = 1.7e308\n", "both finite"),
     ],
@@ -78,27 +76,6 @@ def test_arguments_that_fail_after_the_stock_recipe_are_refused_before_it(
         searched(path, log_root)
     assert complaint in str(refused.value) and "\n" not in str(refused.value)
     assert not log_root.exists()
-
-
-@pytest.mark.parametrize(
-    ("setting", "complaint"),
-    [
-        pytest.param(
-            "type = 'float'\nlow = 3.0\nhigh = 6.0",
-            "env.episode_length_s is of type int (5), and '3.0' is not",
-            marks=pytest.mark.thorough,
-        ),
-        ("type = 'int'\nlow = 3\nhigh = 6", "env.episode_length_s changes the environment that policies are scored in"),
-    ],
-)
-def test_settings_that_no_trial_can_have_are_refused_before_the_stock_recipe(
-    tmp_path: Path, setting: str, complaint: str
-) -> None:
-    path = search_file(tmp_path)
-    path.write_text(f"{path.read_text()}[space.'env.episode_length_s']\n{setting}\n")
-    with pytest.raises(UserError, match=re.escape(complaint)):
-        searched(path, tmp_path / "logs")
-    assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.parametrize("change", [{"panel_id": "p1-other", "panel_fields": {"hold_s": 2.0}}, {"target_success": 0.5}])

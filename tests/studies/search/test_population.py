@@ -92,7 +92,7 @@ def test_a_stored_stage_that_was_not_started_is_started() -> None:
     known = nothing()
     start = decide_population(known)
     assert isinstance(start, Start)
-    (stored,) = known.store.stored().values()
+    (stored,) = known.store.stored()
     again = replace(known, trials=[*known.trials, Trial(number=1, values=stored.values)])
     assert decide_population(again) == start and len(known.store.stored()) == 1
 

@@ -26,7 +26,7 @@ def situation(trials: Sequence[Trial], declaration: SearchDeclaration = DECLARAT
     """Return how a search stands whose trials are stored."""
     store = TrialStore(declaration)
     for trial in trials[1:]:
-        assert store.add(trial.values, None) == trial.number
+        assert store.add(trial.values, None).number == trial.number
     return Situation(declaration=declaration, trials=trials, store=store)
 
 
@@ -140,18 +140,18 @@ def test_refused_proposals_leave_gaps_in_the_numbers() -> None:
 
     start = decide_race(replace(known, refuses=refuses))
     assert isinstance(start, Start) and start.trial == 3 and len(set(seen)) == 3
-    assert [*known.store.stored()] == [3]
+    assert [each.number for each in known.store.stored()] == [3]
     with pytest.raises(UserError, match=r"none of 200 proposals can be trained with \(no\)"):
         decide_race(replace(situation([stock(100, 110, 120)]), refuses=lambda _: "no"))
 
 
 def test_stored_trials_are_read_back(tmp_path: Path) -> None:
     store = TrialStore(DECLARATION, tmp_path / "trials.log")
-    number = store.propose()
-    other_number = store.add(VALUES, number)
-    store.refuse(number)
-    again = TrialStore(DECLARATION, tmp_path / "trials.log").stored()
-    assert [*again] == [other_number] == [2] and again[2].values == VALUES and again[2].parent == 1
+    first = store.propose()
+    second = store.add(VALUES, first.number)
+    store.refuse(first.number)
+    assert TrialStore(DECLARATION, tmp_path / "trials.log").stored() == [second]
+    assert (second.number, second.values, second.parent) == (2, VALUES, 1)
 
 
 def test_the_same_results_give_the_same_trials() -> None:
@@ -177,5 +177,5 @@ def test_the_parameter_that_decides_is_the_important_one() -> None:
         for number in range(1, FEWEST_TRIALS + 5)
     ]  # fmt: skip
     found = SearchResult(situation([stock(100, 110, 120), *trials])).importances
-    assert found[0].parameter == "learning_rate" and found[0].low <= found[0].share <= found[0].high
+    assert next(iter(found)) == "learning_rate" and sum(found.values()) == pytest.approx(1.0)
     assert not SearchResult(situation([stock(100, 110, 120), *trials[:5]])).importances

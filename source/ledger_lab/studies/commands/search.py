@@ -21,22 +21,14 @@ from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.studies.commands.study import run_study
-from ledger_lab.studies.figures.search_page import write_search_page
-from ledger_lab.studies.figures.searches import draw_search
 from ledger_lab.studies.search.declaration import load_search
+from ledger_lab.studies.search.figures import draw_search
 from ledger_lab.studies.search.recipe import recipe_arguments, search_folder, written
 from ledger_lab.studies.search.result import SearchResult
 from ledger_lab.studies.search.search import Search
 from ledger_lab.studies.search.situation import End, Situation, Start
 from ledger_lab.studies.search.trials import STOCK, Outcome, values_words
-from ledger_lab.studies.search.view import (
-    importance_table,
-    search_json,
-    search_lines,
-    spend_line,
-    trial_notes,
-    trials_table,
-)
+from ledger_lab.studies.search.view import importance_table, search_json, search_lines, spend_line, trials_table
 from ledger_lab.studies.trainings import only_program
 from ledger_lab.units import counted, duration
 
@@ -59,7 +51,7 @@ class SearchRequest(Request):
         usage=(
             "search.py [-h] [--log_root LOG_ROOT | --on CLUSTER [--at_once N]] [--dry_run] SEARCH\n"
             "       search.py [--log_root LOG_ROOT | --on CLUSTER] --status [--all]\n"
-            "                 [--json FILE | --html FILE | --figures DIR] SEARCH\n"
+            "                 [--json FILE | --figures DIR] SEARCH\n"
             "       search.py --on CLUSTER --cancel SEARCH"
         ),
         description=(
@@ -96,7 +88,6 @@ class SearchRequest(Request):
     json: str | None = flag(
         None, "With --status: write the results to a JSON file; - means standard output.", metavar="FILE"
     )
-    html: Path | None = flag(None, "With --status: write the search, with figures, as an HTML page.", metavar="FILE")
     figures: Path | None = flag(
         None, "With --status: write the figures of the search into a folder, as SVG and PNG files.", metavar="DIR"
     )
@@ -127,10 +118,10 @@ class SearchRequest(Request):
             raise UserError(f"--at_once {self.at_once}: must be at least 1")
         if self.on is None and (self.at_once > 1 or self.cancel):
             raise UserError(f"--{'cancel' if self.cancel else 'at_once'} needs --on CLUSTER")
-        for name in ("json", "html", "figures"):
+        for name in ("json", "figures"):
             if getattr(self, name) is not None and not self.status:
                 raise UserError(f"--{name} {getattr(self, name)}: add --status")
-        self.require_at_most_one("json", "html", "figures")
+        self.require_at_most_one("json", "figures")
         if self.on is not None and self.log_root != Path("logs"):
             raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
 
@@ -297,17 +288,14 @@ def _show(search: Search, situation: Situation, request: SearchRequest, console:
     if request.json is not None:
         write_json(request.json, search_json(result))
         return
-    if request.html is not None:
-        write_search_page(request.html, result, str(search.log_root))
-        console.print(f"wrote {request.html}", soft_wrap=True)
-        return
     if request.figures is not None:
         console.print(*(f"wrote {path}" for path in save_drawings(request.figures, draw_search(result))), sep="\n")
         return
     console.print(*search_lines(result), sep="\n", soft_wrap=True)
     if not situation.runs:
         return
-    console.print(trials_table(result, every=request.all))
-    console.print(*trial_notes(result, every=request.all), sep="\n", soft_wrap=True)
+    table, note = trials_table(result, every=request.all)
+    console.print(table)
+    console.print(*note.split("\n"), sep="\n", soft_wrap=True)
     if result.importances:
         console.print("", importance_table(result), sep="\n")

@@ -208,8 +208,7 @@ def _new_trial(situation: Situation, before: Sequence[Trial]) -> Trial:
     else:
         proposals = _proposals(declaration, {} if parent is None else parent.values, number)
         values = first_accepted(declaration, proposals, situation.refuses)
-    parent_number = None if parent is None else parent.number
-    return Trial(number=situation.store.add(values, parent_number), values=values, parent=parent_number)
+    return situation.store.add(values, None if parent is None else parent.number)
 
 
 def heir_of(declaration: SearchDeclaration, before: Sequence[Trial], member: int) -> Trial:

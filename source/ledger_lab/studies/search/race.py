@@ -42,8 +42,7 @@ def decide_race(situation: Situation) -> Decision:
         cap_s = situation.seconds(_cap(situation, best, {}, situation.declaration.file.search_seeds[0]))
         if (refused := situation.cannot_pay(cap_s)) is None:
             situation.store.tell(situation.positions())
-            number = situation.store.propose(situation.refuses)
-            new = Trial(number=number, values=situation.store.stored()[number].values)
+            new = situation.store.propose(situation.refuses)
             return _next_seed(replace(situation, trials=[*situation.trials, new]), best) or Wait("nothing to start")
     else:
         refused = situation.cannot_pay(start.cap_s or 0.0)

@@ -16,20 +16,6 @@ from ledger_lab.studies.search.trials import SeedRun, Trial
 FEWEST_TRIALS: Final = 20
 """Smallest number of ended trials from which importance is computed."""
 _MOST_FINALISTS: Final = 3
-_RESAMPLES: Final = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class Importance:
-    """How much a parameter decides whether a trial is among the best tenth."""
-
-    parameter: str
-    share: float
-    """Its share of the importance of all parameters, in [0, 1]."""
-    low: float
-    high: float
-    """Interval with the middle 95 % of the shares in resampled trials. It shows how much the result depends on single
-    trials; it is not known how often it contains the true importance."""
 
 
 @dataclass(frozen=True)
@@ -110,28 +96,18 @@ class SearchResult:
         ]
 
     @cached_property
-    def importances(self) -> list[Importance]:
-        """Importance of the parameters, largest first; empty with too few trials, or for a population."""
+    def importances(self) -> dict[str, float]:
+        """Share of each parameter in what decides whether a trial is among the best tenth, the largest first.
+
+        Empty with too few trials, or for a population.
+        """
         positions = self.situation.positions() if self.declaration.is_race else {}
         if len(positions) < FEWEST_TRIALS:
-            return []
-        import numpy as np
-
+            return {}
         values = {trial.number: trial.values for trial in self.trials}
         ranked = [values[number] for number in sorted(positions, key=lambda each: (positions[each], each))]
-        store, generator = self.situation.store, np.random.default_rng(0)
-        own = store.importance(ranked)
-        drawn = []
-        for _ in range(_RESAMPLES):
-            places = np.sort(generator.integers(len(ranked), size=len(ranked)))
-            shares = store.importance([ranked[place] for place in places])
-            drawn.append([shares[name] for name in own])
-        ends = np.quantile(drawn, (0.025, 0.975), axis=0)
-        found = [
-            Importance(parameter=name, share=share, low=float(low), high=float(high))
-            for (name, share), low, high in zip(own.items(), *ends, strict=True)
-        ]
-        return sorted(found, key=lambda each: (-each.share, each.parameter))
+        found = self.situation.store.importance(ranked)
+        return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
 
     @cached_property
     def ended(self) -> list[EndedRun]:
@@ -146,8 +122,10 @@ class SearchResult:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The changes of the best trial of a race, oldest first."""
+        """The changes of the best trial of a race, oldest first; none of a population."""
         steps: list[Step] = []
+        if not self.declaration.is_race:
+            return steps
         so_far = {trial.number: replace(trial, runs=()) for trial in self.trials}
         for each in self.ended:
             so_far[each.trial] = replace(so_far[each.trial], runs=(*so_far[each.trial].runs, each.run))

@@ -11,7 +11,7 @@ from ledger_lab.panels import VerdictRule
 from ledger_lab.panels.carried import left_budget
 from ledger_lab.reports import summarize_run
 from ledger_lab.studies.search.declaration import SearchDeclaration
-from ledger_lab.studies.search.store import Stored, TrialStore
+from ledger_lab.studies.search.store import TrialStore
 from ledger_lab.studies.search.trials import STOCK, Outcome, SeedRun, Trial, cohort_of, outcome_of, seeds_of
 from ledger_lab.studies.trainings import Submitted, Trainings
 from ledger_lab.training.request import TrainRequest
@@ -29,20 +29,13 @@ def read_trials(declaration: SearchDeclaration, store: TrialStore, trainings: Tr
         UserError: If runs were not trained to the same target on the same panel.
     """
     _require_one_panel(declaration, trainings)
-    stock = Stored(values={}, parent=None)
-    return [
-        Trial(
-            number=number,
-            values=stored.values,
-            parent=stored.parent,
-            runs=tuple(
-                run
-                for seed in seeds_of(declaration, number)
-                if (run := _seed_run(declaration, trainings, number, seed)) is not None
-            ),
-        )
-        for number, stored in ({STOCK: stock} | store.stored()).items()
-    ]
+
+    def with_runs(trial: Trial) -> Trial:
+        seeds = seeds_of(declaration, trial.number)
+        found = (_seed_run(declaration, trainings, trial.number, seed) for seed in seeds)
+        return replace(trial, runs=tuple(run for run in found if run is not None))
+
+    return [with_runs(trial) for trial in (Trial(number=STOCK, values={}), *store.stored())]
 
 
 def _require_one_panel(declaration: SearchDeclaration, trainings: Trainings) -> None:

@@ -19,17 +19,16 @@ from ledger_lab.clusters.submit import hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs import billable_usd, load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, algorithm_of, dialect_of, require_library
-from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
-from ledger_lab.studies.batches import batches_of, configuration_of
+from ledger_lab.studies.batches import batches_of
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.population import decide_population
 from ledger_lab.studies.search.race import decide_race
 from ledger_lab.studies.search.recipe import recipe_arguments, recipe_text, search_folder
 from ledger_lab.studies.search.runs import read_trials
 from ledger_lab.studies.search.situation import Decision, Situation, Start
-from ledger_lab.studies.search.space import LIBRARY, Values, is_override, overrides_of
+from ledger_lab.studies.search.space import LIBRARY, Values
 from ledger_lab.studies.search.store import TrialStore
 from ledger_lab.studies.search.trials import MOST_ATTEMPTS, STOCK, Trial, cohort_of, trial_words
 from ledger_lab.studies.train_here import train_command, train_here
@@ -39,7 +38,6 @@ from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import cannot_split
 from ledger_lab.training.recipe import library_of, with_recipe
 from ledger_lab.training.request import TrainRequest
-from ledger_lab.training.task_batches import ask_simulations
 
 _PATIENCE, _LEAST_PATIENCE_S = 1.5, 120.0
 """A training on this machine that runs for so many times its cap hangs, and is asked to end; but not before so many
@@ -129,40 +127,6 @@ class Search:
             in_memory.propose(self.refuses)
         else:
             decide_population(self._situation([Trial(number=STOCK, values={})], in_memory))
-        self._require_settings()
-
-    def _require_settings(self) -> None:
-        """Refuse settings that the task does not have, that are of another type, or that change the panel.
-
-        Of each parameter, the first and the last value are tried; only where Isaac Lab is installed.
-
-        Raises:
-            UserError: If there is one.
-        """
-        tried: dict[tuple[str, ...], str] = {}
-        for each in self.declaration.parameters:
-            if is_override(each.name):
-                values = each.choices or (each.low, each.high)
-                for value in (values[0], values[-1]):
-                    tried.setdefault(self._configuration({each.name: value}), each.name)
-        if not tried and not overrides_of(self.declaration.file.stock):
-            return
-        name = self.declaration.name
-        try:
-            simulations = ask_simulations([self._configuration({}), *tried])
-        except UserError as error:
-            raise UserError(f"search {name}: a trial can't be trained: {error}") from error
-        stock, *others = simulations or [""]
-        if changed := [name for name, other in zip(tried.values(), others, strict=False) if other != stock]:
-            raise UserError(
-                f"search {name}: {changed[0]} changes the environment that policies are scored in, so its values can't "
-                "be compared: leave it out"
-            )
-
-    def _configuration(self, values: Values) -> tuple[str, ...]:
-        """Return the arguments that configure a task with some values of a trial."""
-        overrides = overrides_of(self.declaration.recipe(values))
-        return configuration_of(replace(self._request, overrides=(*self._request.overrides, *overrides)))
 
     def refuses(self, values: Values) -> str | None:
         """Return why the values of a trial can't be trained with; ``None`` if they can."""
@@ -170,9 +134,7 @@ class Search:
         try:
             require_library(library_of(asked))
             file = check_recipe(Path("the recipe"), tomllib.loads(recipe_text(self.declaration.recipe(values), "")))
-            if (data := file.to_data()) != {"fields": {}, "num_envs": None, "overrides": []}:
-                if Redactor().value(data) != data:
-                    return f"the ledger would replace a value by [redacted], because it looks like a secret: {data}"
+            if file.to_data() != {"fields": {}, "num_envs": None, "overrides": []}:
                 asked = with_recipe(asked, file, dialect_of(library_of(asked)))
             batch = batches_of({"trial": asked}).get("trial")
         except UserError as error:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ledger_lab.errors import UserError
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.space import Parameter, Value, Values, text_of
+from ledger_lab.studies.search.trials import Trial
 
 if TYPE_CHECKING:
     import optuna
@@ -29,15 +29,6 @@ RANDOM_TRIALS: Final = 10
 _MOST_DRAWS: Final = 200
 """Largest number of proposals for a new trial."""
 _PARENT = "parent"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stored:
-    """What is stored of a trial."""
-
-    values: Values
-    parent: int | None
-    """As in :class:`~ledger_lab.studies.search.trials.Trial`."""
 
 
 def first_accepted(declaration: SearchDeclaration, proposals: Iterator[Values], refuses: Refuses | None) -> Values:
@@ -87,18 +78,18 @@ class TrialStore:
         opened = optuna.create_study if is_new else optuna.load_study
         self._study = opened(storage=storage, study_name=declaration.cohort_stem)
 
-    def stored(self) -> dict[int, Stored]:
-        """Return the trials that were not refused, by number."""
+    def stored(self) -> list[Trial]:
+        """Return the trials that were not refused, by number, without their runs."""
         from optuna.trial import TrialState
 
-        return {
-            trial.number + 1: Stored(values=self._values(trial.params), parent=trial.user_attrs.get(_PARENT))
-            for trial in self._study.get_trials(deepcopy=False)
-            if trial.state is not TrialState.FAIL
-        }
+        return [
+            Trial(number=each.number + 1, values=self._values(each.params), parent=each.user_attrs.get(_PARENT))
+            for each in self._study.get_trials(deepcopy=False)
+            if each.state is not TrialState.FAIL
+        ]
 
-    def propose(self, refuses: Refuses | None = None) -> int:
-        """Ask Optuna for a new trial, and return its number. Proposals that are refused stay as failed trials.
+    def propose(self, refuses: Refuses | None = None) -> Trial:
+        """Ask Optuna for a new trial. Proposals that are refused stay as failed trials.
 
         TPE takes a trial under way for a poor one, so that trials that run at the same time differ.
 
@@ -117,11 +108,11 @@ class TrialStore:
                 yield self._suggested(asked[-1])
                 self.refuse(asked[-1].number + 1)
 
-        first_accepted(self._declaration, proposals(), refuses)
-        return asked[-1].number + 1
+        values = first_accepted(self._declaration, proposals(), refuses)
+        return Trial(number=asked[-1].number + 1, values=values)
 
-    def add(self, values: Values, parent: int | None) -> int:
-        """Store a trial of a population, and return its number.
+    def add(self, values: Values, parent: int | None) -> Trial:
+        """Store a trial of a population.
 
         Args:
             values: Its values.
@@ -134,7 +125,7 @@ class TrialStore:
         self._study.add_trial(
             create_trial(state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes)
         )
-        return len(self._study.get_trials(deepcopy=False))
+        return Trial(number=len(self._study.get_trials(deepcopy=False)), values=values, parent=parent)
 
     def refuse(self, number: int) -> None:
         """Leave a trial out: ``train.py`` refuses its values."""

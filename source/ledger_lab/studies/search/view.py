@@ -26,9 +26,14 @@ from ledger_lab.units import MISSING, counted, duration, percent, usd
 
 _MOST_SHOWN = 12
 """Number of the best trials in the table without --all. The stock recipe and those under way are there in any case."""
-IMPORTANCE_TITLES = ("parameter", "importance", "in 95 % of resamples")
-"""Titles of the columns of the table of importances."""
-_MEMBER_TITLES = ("generation", "member", "policy of", "held-out success", "time", "cost", "values")
+_RACE_NOTE = (
+    "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed counts as in "
+    "the race · cost: of all trainings of the trial"
+)
+_POPULATION_NOTE = (
+    "policy of: member whose last policy the stage began with · held-out success: of the last policy on the panel · "
+    "time, cost: of the stage"
+)
 
 
 def search_lines(result: SearchResult) -> list[str]:
@@ -50,14 +55,16 @@ def search_lines(result: SearchResult) -> list[str]:
     name = trial_words(declaration, best.number)
     if declaration.is_race:
         return [*lines, f"best so far: {name}, {_amount(result, result.situation.mean(best))} per seed in the race"]
-    time = duration(lineage_s(result.trials, best))
     how = "reached the target" if best.reached else f"{percent(score(best))} held-out success"
-    stages = [
-        f"generation {generation_of(declaration, trial.number)}: member {member_of(declaration, trial.number)}"
-        f"{_copied(result, trial)}: {values_words(trial.values)}"
-        for trial in lineage(result.trials, best)
-    ]
-    return [*lines, f"best so far: {name}, {how} after {time} in its lineage:", *stages]
+    lines.append(f"best so far: {name}, {how} after {duration(lineage_s(result.trials, best))} in its lineage:")
+    for trial in lineage(result.trials, best):
+        member, parent = (
+            None if each is None else member_of(declaration, each) for each in (trial.number, trial.parent)
+        )
+        copied = "" if parent in (None, member) else f", a copy of member {parent}"
+        generation = generation_of(declaration, trial.number)
+        lines.append(f"generation {generation}: member {member}{copied}: {values_words(trial.values)}")
+    return lines
 
 
 def spend_line(situation: Situation) -> str:
@@ -68,134 +75,50 @@ def spend_line(situation: Situation) -> str:
     """
     declaration = situation.declaration
     started = [trial for trial in situation.trials if trial.runs]
-    made = f"race: {counted(len(situation.runs), 'training')} of {counted(len(started), 'trial')}"
+    trained = counted(len(situation.runs), "training")
+    made = f"race: {trained} of {counted(len(started), 'trial')}"
     if not declaration.is_race:
         generations = counted(len(by_generation(declaration, started)), "generation")
-        trained = counted(len(situation.runs), "training")
         made = f"population: {trained} in {generations} of {declaration.members} members"
     if declaration.unit == "USD":
         return f"{made}, {usd(situation.spent)} of {usd(declaration.budget)}"
     return f"{made}, {situation.spent:.2f} h of {declaration.budget:g} h"
 
 
-def trial_titles(result: SearchResult) -> list[str]:
-    """Return the titles of the columns of :func:`trial_rows`."""
-    if not result.declaration.is_race:
-        return [*_MEMBER_TITLES]
-    return ["trial", *(f"seed {seed}" for seed in result.declaration.file.search_seeds), "mean", "cost", "values"]
-
-
-def trial_rows(result: SearchResult, *, every: bool = False, caps: bool = False) -> list[list[str]]:
-    """Return the rows of the table of trials, best first; for a population, those of its members.
+def trials_table(result: SearchResult, *, every: bool = False) -> tuple[Table, str]:
+    """Return the trials as a table, best first, and what its columns mean; of a population, its members.
 
     Args:
         result: The search.
-        every: Whether to return all trials, and not only the best ones and those under way, or the newest generations.
-        caps: Whether the time of a training is followed by its cap.
+        every: Whether to show all trials, and not only the best ones and those under way, or the newest generations.
     """
-    if not result.declaration.is_race:
-        return [_member_row(result, trial) for trial in _shown(result, every=every)]
-    rows = []
-    for trial in _shown(result, every=every):
-        runs = {run.seed: run for run in trial.runs}
-        seeds = result.declaration.file.search_seeds
-        times = [_run_cell(runs[seed], caps=caps) if seed in runs else "" for seed in seeds]
-        is_whole = result.situation.charges(trial).keys() == {*seeds}
-        mean = result.situation.mean(trial) if is_whole else None
-        amount = MISSING if mean is None else _amount(result, mean)
-        rows.append([str(trial.number), *times, amount, _cost(trial), values_words(trial.values) or "the stock recipe"])
-    return rows
-
-
-def trials_table(result: SearchResult, *, every: bool = False) -> Table:
-    """Return the trials as a table for the terminal, best first.
-
-    Args:
-        result: The search.
-        every: As for :func:`trial_rows`.
-    """
-    *narrow, last = trial_titles(result)
-    return _table([*(("right", title) for title in narrow), ("left", last)], trial_rows(result, every=every))
-
-
-def trial_notes(result: SearchResult, *, every: bool = False) -> list[str]:
-    """Return notes on the table of trials, one line each.
-
-    Args:
-        result: The search.
-        every: Whether the table shows all trials.
-    """
-    left_out = len(_shown(result, every=True)) - len(_shown(result, every=every))
-    if result.declaration.is_race:
-        note = (
-            "seeds: wall-clock time of the training; after >, it was ended without the target · mean: what a seed "
-            "counts as in the race · cost: of all trainings of the trial"
-        )
+    is_race, shown = result.declaration.is_race, _shown(result, every=every)
+    if is_race:
+        seeds = [f"seed {seed}" for seed in result.declaration.file.search_seeds]
+        titles, rows, note = ["trial", *seeds, "mean", "cost"], [_race_row(result, each) for each in shown], _RACE_NOTE
     else:
-        note = (
-            "policy of: member whose last policy the stage began with · held-out success: of the last policy on the "
-            "panel · time, cost: of the stage"
-        )
-    what = "trial" if result.declaration.is_race else "stage"
-    return [note, *([f"{counted(left_out, f'more {what}')}: --all shows all"] if left_out else [])]
+        titles = ["generation", "member", "policy of", "held-out success", "time", "cost"]
+        rows, note = [_member_row(result, each) for each in shown], _POPULATION_NOTE
+    if left_out := len(_shown(result, every=True)) - len(shown):
+        note = f"{note}\n{counted(left_out, 'more trial' if is_race else 'more stage')}: --all shows all"
+    return _table(titles, rows, last="values"), note
 
 
 def importance_table(result: SearchResult) -> Table:
-    """Return the importance of the parameters as a table for the terminal."""
-    first, *others = IMPORTANCE_TITLES
-    return _table([("left", first), *(("right", title) for title in others)], importance_rows(result))
+    """Return the importance of the parameters of a race as a table."""
+    rows = [[percent(share, 0), name] for name, share in result.importances.items()]
+    return _table(["importance"], rows, last="parameter")
 
 
-def importance_rows(result: SearchResult) -> list[list[str]]:
-    """Return the rows of the table of importances, with the columns of :data:`IMPORTANCE_TITLES`."""
-    return [
-        [each.parameter, percent(each.share, 0), f"{percent(each.low, 0)} to {percent(each.high, 0)}"]
-        for each in result.importances
-    ]
-
-
-def search_json(result: SearchResult) -> dict[str, Any]:
-    """Return a search as JSON values.
-
-    Args:
-        result: The search.
-    """
-    declaration = result.declaration
-    file = declaration.file
-    return {
-        "search": declaration.name,
-        "digest": declaration.digest,
-        "task": file.task,
-        "objective": file.objective,
-        "strategy": file.strategy,
-        "budget_h": file.budget_h,
-        "budget_usd": file.budget_usd,
-        "search_seeds": list(file.search_seeds),
-        "sealed_seeds": list(file.sealed_seeds),
-        "spent": result.situation.spent,
-        "best": None if result.best is None else result.best.number,
-        "finalists": [trial.number for trial in result.finalists],
-        "importances": [asdict(each) for each in result.importances],
-        "steps": [asdict(each) for each in result.steps] if declaration.is_race else [],
-        "trials": [
-            {
-                "trial": trial.number,
-                **_place_in_population(result, trial),
-                "values": dict(trial.values),
-                "charges": result.situation.charges(trial),
-                "runs": [asdict(run) for run in trial.runs],
-            }
-            for trial in result.trials
-        ],
-    }
-
-
-def _place_in_population(result: SearchResult, trial: Trial) -> dict[str, Any]:
-    """Return where a trial is in a population, and the trial whose policy it began with; nothing for a race."""
-    if result.declaration.is_race:
-        return {}
-    generation, member = (of(result.declaration, trial.number) for of in (generation_of, member_of))
-    return {"generation": generation, "member": member, "parent": trial.parent}
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, last: str) -> Table:
+    """Return a table whose columns but the last one are aligned at the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column(last)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _shown(result: SearchResult, *, every: bool) -> Sequence[Trial]:
@@ -219,6 +142,15 @@ def _shown(result: SearchResult, *, every: bool) -> Sequence[Trial]:
     return [trial for trial in ranked if every or trial.number in kept or not trial.has_ended]
 
 
+def _race_row(result: SearchResult, trial: Trial) -> list[str]:
+    """Return the row of a trial of a race."""
+    runs, seeds = {run.seed: run for run in trial.runs}, result.declaration.file.search_seeds
+    is_whole = result.situation.charges(trial).keys() == {*seeds}
+    mean = _amount(result, result.situation.mean(trial)) if is_whole else MISSING
+    times = [_time(runs[seed]) if seed in runs else "" for seed in seeds]
+    return [str(trial.number), *times, mean, _cost(trial), values_words(trial.values) or "the stock recipe"]
+
+
 def _member_row(result: SearchResult, trial: Trial) -> list[str]:
     """Return the row of a stage of a population."""
     declaration, run = result.declaration, trial.runs[0]
@@ -234,20 +166,11 @@ def _member_row(result: SearchResult, trial: Trial) -> list[str]:
     ]
 
 
-def _copied(result: SearchResult, trial: Trial) -> str:
-    """Say whose policy a stage began with, if it is that of another member."""
-    if trial.parent is None:
-        return ""
-    parent, own = (member_of(result.declaration, number) for number in (trial.parent, trial.number))
-    return "" if parent == own else f", a copy of member {parent}"
-
-
-def _run_cell(run: SeedRun, *, caps: bool) -> str:
-    """Return the cell of a training: its time, or why it has none; and its cap, if the time is not the cap."""
+def _time(run: SeedRun) -> str:
+    """Return the time of a training, or why it has none."""
     if run.outcome is Outcome.CAPPED:
         return f"> {duration(run.wall_s)}"
-    cap = f" (cap {duration(run.cap_s)})" if caps and run.cap_s is not None else ""
-    return f"{duration(run.wall_s) if run.outcome is Outcome.REACHED else run.outcome.value}{cap}"
+    return duration(run.wall_s) if run.outcome is Outcome.REACHED else run.outcome.value
 
 
 def _amount(result: SearchResult, charge: float) -> str:
@@ -261,11 +184,41 @@ def _cost(trial: Trial) -> str:
     return usd(math.fsum(paid)) if paid and len(paid) == len(trial.runs) else MISSING
 
 
-def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table for the terminal; each column has a side and a title."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for side, title in columns:
-        table.add_column(title, justify="right" if side == "right" else "left", no_wrap=side == "right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+def search_json(result: SearchResult) -> dict[str, Any]:
+    """Return a search as JSON values.
+
+    Args:
+        result: The search.
+    """
+    declaration = result.declaration
+    return {
+        "search": declaration.name,
+        "digest": declaration.digest,
+        **{
+            name: getattr(declaration.file, name)
+            for name in ("task", "objective", "strategy", "budget_h", "budget_usd", "search_seeds", "sealed_seeds")
+        },
+        "spent": result.situation.spent,
+        "best": None if result.best is None else result.best.number,
+        "finalists": [trial.number for trial in result.finalists],
+        "importances": result.importances,
+        "steps": [asdict(each) for each in result.steps],
+        "trials": [
+            {
+                "trial": trial.number,
+                **_place_in_population(result, trial),
+                "values": dict(trial.values),
+                "charges": result.situation.charges(trial),
+                "runs": [asdict(run) for run in trial.runs],
+            }
+            for trial in result.trials
+        ],
+    }
+
+
+def _place_in_population(result: SearchResult, trial: Trial) -> dict[str, Any]:
+    """Return where a trial is in a population, and the trial whose policy it began with; nothing for a race."""
+    if result.declaration.is_race:
+        return {}
+    generation, member = (of(result.declaration, trial.number) for of in (generation_of, member_of))
+    return {"generation": generation, "member": member, "parent": trial.parent}

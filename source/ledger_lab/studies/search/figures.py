@@ -1,4 +1,4 @@
-"""Figures of searches: the race or the population, and the importance of the parameters."""
+"""Figures of searches: of a race, or of a population."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ledger_lab.reports.figures.look import (
 from ledger_lab.studies.search.population import by_generation, lineage, score
 from ledger_lab.studies.search.result import SearchResult
 from ledger_lab.studies.search.trials import STOCK, Outcome, Trial, generation_of
-from ledger_lab.units import percent, quantity
+from ledger_lab.units import quantity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,8 +42,6 @@ def draw_search(result: SearchResult) -> list[Drawing]:
         drawings.append(_race(result))
     elif result.trials and not result.declaration.is_race:
         drawings.append(_population(result))
-    if result.importances:
-        drawings.append(_importance(result))
     return drawings
 
 
@@ -137,32 +135,4 @@ def _population(result: SearchResult) -> Drawing:
         title=title,
         description=f"{title}. {declaration.members} members, {generations} generations",
         paint=paint,
-    )
-
-
-def _importance(result: SearchResult) -> Drawing:
-    """Draw the importance of the parameters."""
-    found = result.importances
-    title = f"{shown(result.declaration.name)}: which parameters decide whether a trial is among the best tenth"
-
-    def paint(canvas: Figure) -> None:
-        axes = canvas.subplots()
-        places = range(len(found))
-        axes.barh(places, [each.share for each in found], color=hue(0), alpha=0.45, height=0.6)
-        for place, each in zip(places, found, strict=True):
-            axes.plot([each.low, each.high], [place, place], color=INK, linewidth=1.4, marker="|", zorder=4)
-        axes.set_yticks(places, [shown(each.parameter) for each in found])
-        axes.invert_yaxis()
-        axes.set_xlim(0, 1)
-        axes.xaxis.set_major_formatter(lambda value, _: percent(value, 0))
-        axes.set_xlabel("share of the importance of all parameters; line: 95 % of resampled trials")
-        head(canvas, title)
-
-    words = ", ".join(f"{shown(each.parameter)} {percent(each.share, 0)}" for each in found)
-    return Drawing(
-        name=f"{result.declaration.cohort_stem}-importance",
-        title=title,
-        description=f"{title}: {words}",
-        paint=paint,
-        size_in=(9.0, 1.6 + 0.32 * len(found)),
     )

@@ -1,1 +1,0 @@
-"""Figures of scaling studies and searches, as files and on pages."""
