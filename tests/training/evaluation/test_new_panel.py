@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -54,19 +53,6 @@ def test_the_program_writes_a_panel_file_and_prints_the_next_steps(tmp_path: Pat
     assert then.endswith("scripts/train.py --task LedgerLab-Cartpole --panel ledgerlab_cartpole.toml")
 
 
-def test_a_robot_whose_usd_file_cannot_be_read_has_the_joints_of_its_actuators(tmp_path: Path) -> None:
-    from isaaclab.assets import ArticulationCfg
-
-    from ledger_lab.training.evaluation.new_panel import _assets
-
-    pointer = tmp_path / "robot.usd"
-    pointer.write_text("version https://git-lfs.github.com/spec/v1\n")
-    group = SimpleNamespace(joint_names_expr=["knee.*", "hip"])
-    robot = ArticulationCfg(spawn=SimpleNamespace(usd_path=str(pointer)), actuators={"legs": group})
-    (found,) = _assets(SimpleNamespace(scene=SimpleNamespace(robot=robot)))
-    assert (found.name, found.joints, found.bodies) == ("robot", ("knee.*", "hip"), ())
-
-
 def test_arguments_are_written_to_the_panel_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     function = "ledger_lab.tasks.cartpole.success:pole_upright"
     arguments = ["--task", "LedgerLab-Cartpole", "--seeds", "40", "--target", "0.75", "--success", function]
@@ -95,7 +81,7 @@ def test_the_examples_cover_every_perturbation(tmp_path: Path) -> None:
     [
         (
             "LedgerLab-Cartpole",
-            ["joints slider_to_cart, cart_to_pole; bodies rail, cart, pole", "ends it: cart_out_of_bounds", "hold_s"],
+            ["joints slider_to_cart, cart_to_pole", "ends it: cart_out_of_bounds", "hold_s"],
         ),
         ("LedgerLab-Ant", ["ends it: torso_height", 'env.scene["joint_wrench"]', "base_height = 0.01"]),
         (
@@ -119,16 +105,6 @@ def test_the_panel_file_lists_the_terms_of_the_task(task: str, offered: Sequence
     assert max(map(len, prose.splitlines())) <= 120
 
 
-def test_examples_fit_the_robot(tmp_path: Path) -> None:
-    cells = {cell.name: cell for cell in load(tmp_path, with_all_cells(written(tmp_path, "--task", TASKS[0]))).cells}
-    assert "friction" not in cells, "the cart-pole touches nothing"
-    assert cells["push"].perturbations[0].joints == ".*", "its root is fixed to the world"
-    (tmp_path / "mine.toml").unlink()
-    cells = {cell.name: cell for cell in load(tmp_path, with_all_cells(written(tmp_path, "--task", TASKS[1]))).cells}
-    assert "friction" in cells
-    assert cells["push"].perturbations[0].joints == "", "the root of the ant is free"
-
-
 def test_any_text_is_written_as_valid_toml(tmp_path: Path) -> None:
     from ledger_lab.training.evaluation.new_panel import render_panel
     from ledger_lab.training.runners.configs import resolve_configs
@@ -146,10 +122,8 @@ def test_any_text_is_written_as_valid_toml(tmp_path: Path) -> None:
 
 def test_an_existing_panel_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("precious")
-    finished = script("new_panel", "--task", "LedgerLab-Cartpole", "--output", tmp_path / "mine.toml")
-    assert finished.returncode == 2
-    assert finished.stdout == ""
-    assert re.fullmatch(r"error: .*mine.toml exists already: name another file with --output\n", finished.stderr)
+    with pytest.raises(UserError, match=r"mine.toml exists already: name another file with --output"):
+        written(tmp_path, "--task", "LedgerLab-Cartpole")
     assert (tmp_path / "mine.toml").read_text() == "precious"
 
 
@@ -179,10 +153,3 @@ def test_an_unusable_panel_is_refused(
         new_panel(["--task", "LedgerLab-Cartpole", *arguments])
     assert "\n" not in str(raised.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_help_explains_the_program_with_examples() -> None:
-    finished = script("new_panel", "--help")
-    assert finished.returncode == 0, finished.stderr
-    for word in ("--task", "--output", "--seeds", "--target", "MODULE:FUNCTION", "does not start a simulation"):
-        assert word in finished.stdout.replace("\n", " ")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from isaaclab.managers import (
     TerminationTermCfg,
 )
 from isaaclab.sensors import SensorBaseCfg
-from pxr import Tf, Usd, UsdPhysics
 
 from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
@@ -105,7 +103,7 @@ def _next_steps(panel: Panel, file: Path) -> list[str]:
 
 
 def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
-    """Return the text of a panel file, with the task's terms, joints and bodies in comments.
+    """Return the text of a panel file, with the task's terms and joints in comments.
 
     Args:
         panel: The panel, with seeds that start at 0 and without perturbations.
@@ -113,8 +111,12 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
     """
     from jinja2 import Environment, StrictUndefined
 
-    assets = list(_assets(env_cfg))
     ends = _terms(env_cfg.terminations, TerminationTermCfg)
+    joints = {
+        name: [pattern for group in robot.actuators.values() for pattern in group.joint_names_expr]
+        for name, robot in _terms(env_cfg.scene, ArticulationCfg).items()
+    }
+    assets: dict[str, list[str]] = joints | {name: [] for name in _terms(env_cfg.scene, RigidObjectCfg)}
     templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     templates.filters |= {"comment": _comment, "toml": toml_value}
     template = (
@@ -130,29 +132,31 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
     )
 
 
-def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Sequence[_Asset]) -> dict[str, dict[str, Any]]:
-    """Return example perturbations that fit the task, by kind."""
+def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+    """Return example perturbations by kind, those of assets for the first robot or object.
+
+    Args:
+        env_cfg: Resolved configuration of the task.
+        assets: Names of robots and objects, with their joints.
+    """
     cells: dict[str, dict[str, Any]] = {}
     if any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()):
         cells["initial_state"] = {"scale": [1.0, 1.5]}
-    for asset in assets[:1]:
-        bodies = {"asset": asset.name, "bodies": ".*"}
-        joints = {"asset": asset.name, "joints": ".*"}
+    for name, joints in [*assets.items()][:1]:
+        bodies = {"asset": name, "bodies": ".*"}
         cells["mass"] = {**bodies, "scale": [0.8, 1.2]}
         cells["center_of_mass"] = {**bodies, "offset_m": [-0.02, 0.02]}
-        if [each.name for each in assets if each.touches] == [asset.name]:  # else, another asset may decide
-            cells["friction"] = {**bodies, "scale": [0.5, 1.0]}
-        if asset.joints:
-            cells["joint_friction"] = {**joints, "add": [0.0, 0.1]}
-            cells["actuator_strength"] = {**joints, "scale": [0.7, 1.0]}
-            cells["actuator_damping"] = {**joints, "scale": [0.5, 1.5]}
-        pushed = {"asset": asset.name} if asset.floats else joints
-        cells["push"] = {**pushed, "velocity": [-0.5, 0.5], "interval_s": [1.0, 2.0]}
+        cells["friction"] = {**bodies, "scale": [0.5, 1.0]}
+        if joints:
+            driven = {"asset": name, "joints": ".*"}
+            cells["joint_friction"] = {**driven, "add": [0.0, 0.1]}
+            cells["actuator_strength"] = {**driven, "scale": [0.7, 1.0]}
+            cells["actuator_damping"] = {**driven, "scale": [0.5, 1.5]}
+        cells["push"] = {"asset": name, "velocity": [-0.5, 0.5], "interval_s": [1.0, 2.0]}
     cells["action_delay"] = {"steps": [0, 2]}
     if env_cfg.decimation > 1:
         cells["control_latency"] = {"physics_steps": [0, env_cfg.decimation - 1]}
-    sensed = _sensed(env_cfg)
-    if sensed:
+    if sensed := _sensed(env_cfg):
         cells["observation_noise"] = {"std": dict.fromkeys(sensed, 0.01)}
         cells["observation_bias"] = {"range": dict.fromkeys(sensed, 0.01)}
     cells["gravity_tilt"] = {"angle_rad": [0.0, 0.05]}
@@ -164,49 +168,6 @@ def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:
     groups = _terms(env_cfg.observations, ObservationGroupCfg).values()
     terms = {name: term for group in groups for name, term in _terms(group, ObservationTermCfg).items()}
     return [name for name, term in terms.items() if term.noise is not None] or list(terms)
-
-
-@dataclass(frozen=True)
-class _Asset:
-    """An articulation or a rigid object, as far as it is known without a simulation."""
-
-    name: str
-    joints: tuple[str, ...]
-    """Names of joints, or regular expressions for them."""
-    bodies: tuple[str, ...] = ()
-    """Names of bodies; empty if unknown."""
-    touches: bool = True
-    """Whether it has collision shapes."""
-    floats: bool = False
-    """Whether it can move freely, as nothing fixes it to the world."""
-
-
-def _assets(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[_Asset]:
-    """Yield the assets of the scene: first articulations, from their USD files if possible, then rigid objects."""
-    for name, robot in _terms(env_cfg.scene, ArticulationCfg).items():
-        path = getattr(robot.spawn, "usd_path", None)
-        found = _look_into(name, path) if isinstance(path, str) and Path(path).is_file() else None
-        patterns = (pattern for group in robot.actuators.values() for pattern in group.joint_names_expr)
-        yield found or _Asset(name, joints=tuple(patterns))
-    for name in _terms(env_cfg.scene, RigidObjectCfg):
-        yield _Asset(name, joints=(), floats=True)
-
-
-def _look_into(name: str, usd_path: str) -> _Asset | None:
-    """Read the joints and bodies of an articulation from its USD file; ``None`` if it cannot be read."""
-    try:
-        stage = Usd.Stage.Open(usd_path)  # must be kept: its prims live only as long as the stage
-    except Tf.ErrorException:
-        return None  # such as a pointer of Git LFS
-    prims = list(stage.Traverse(Usd.TraverseInstanceProxies()))
-    joints = [UsdPhysics.Joint(prim) for prim in prims if prim.IsA(UsdPhysics.Joint)]
-    return _Asset(
-        name,
-        joints=tuple(joint.GetPrim().GetName() for joint in joints if not joint.GetPrim().IsA(UsdPhysics.FixedJoint)),
-        bodies=tuple(prim.GetName() for prim in prims if prim.HasAPI(UsdPhysics.RigidBodyAPI)),
-        touches=any(prim.HasAPI(UsdPhysics.CollisionAPI) for prim in prims),
-        floats=all(end.GetTargets() for joint in joints for end in (joint.GetBody0Rel(), joint.GetBody1Rel())),
-    )
 
 
 def _terms(group: Any, kind: type) -> dict[str, Any]:

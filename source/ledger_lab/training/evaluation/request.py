@@ -140,8 +140,8 @@ class NewPanelRequest(Request):
         description=(
             "Write a panel file for your manager-based task. The panel lets you train until a target is reached, and "
             "compare policies. You only have to write its success function. Comments in the file list the task's "
-            "terminations, commands, joints and observations. Other comments show an example of each perturbation "
-            "that fits the task. The program does not start a simulation."
+            "terminations, commands, joints and observations, and show an example of each perturbation. The program "
+            "does not start a simulation."
         ),
         terms=("held-out", "panel", "cell", "success function", "target"),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
