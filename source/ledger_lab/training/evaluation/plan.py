@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _GROUNDS: dict[str, Ground] = {"ground=held_out": "held_out", "ground=trained": "trained"}
 """Words of ``--sim`` that choose the ground of the episodes."""
+_SIMULATED = ("physics", "time_step", "environment_sha256", "order", "env_spacing_m", "ground")
+"""Fields of a panel's identity that describe the simulation of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,30 +82,28 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     """
     device = resolve_device(request.device)
     found = _named(request)
-    found_runs = list({checkpoint.run.declared.run_id: checkpoint.run for checkpoint in found}.values())
-    runs = [run.declared for run in found_runs]
-    _require_one_task(runs)
-    panel = _panel(request, runs)
+    runs = {checkpoint.run.declared.run_id: checkpoint.run for checkpoint in found}
+    declared = [run.declared for run in runs.values()]
+    first = declared[0]
+    _require_one_task(declared)
+    panel = _panel(request, declared)
     flags = request.launcher_args(device)
 
-    configs = {run.declared.run_id: declared_configs(run, trust_run=request.trust_run) for run in found_runs}
-    simulations = []
-    for run in runs:
-        env_cfg = copy.deepcopy(configs[run.run_id][0])  # candidates are compared with the configuration as declared
-        ground = declared_ground(run.panel_fields)
-        simulations.append(_simulation(run, "", env_cfg, ground, panel, flags, request))
-    for run, simulation in zip(runs, simulations, strict=True):
-        _require_declared_panel(run, panel, simulation.identity)
-        _require_same_episodes(runs[0], simulations[0].identity, run, simulation.identity)
-    simulations = simulations[:1]
+    configs = {run_id: declared_configs(run, trust_run=request.trust_run) for run_id, run in runs.items()}
+    # A copy, because candidates are compared with the configuration as declared.
+    env_cfg, ground = copy.deepcopy(configs[first.run_id][0]), declared_ground(first.panel_fields)
+    simulations = [_simulation(first, "", env_cfg, ground, panel, flags, request)]
+    for run in declared:
+        _require_same_episodes(first, run)
+        _require_declared_panel(run, panel, simulations[0].identity)
     for name in request.sim:
         ground, asked = _simulation_overrides(name, simulations[0].ground)
-        overrides = changed_overrides(runs[0].overrides, asked)
-        env_cfg, _ = resolve_configs(runs[0].task, runs[0].rl_library, overrides, runs[0].agent)
-        other = _simulation(runs[0], name, env_cfg, ground, panel, flags, request)
+        overrides = changed_overrides(first.overrides, asked)
+        env_cfg, _ = resolve_configs(first.task, first.rl_library, overrides, first.agent)
+        other = _simulation(first, name, env_cfg, ground, panel, flags, request)
         same = next((each for each in simulations if each.identity.id == other.identity.id), None)
         if same is not None:
-            known = f"--sim {same.name!r}" if same.name else f"the one that run {runs[0].run_id} declared"
+            known = f"--sim {same.name!r}" if same.name else f"the one that run {first.run_id} declared"
             raise UserError(
                 f"--sim {name!r} changes nothing about an episode: leave it out, because it is the same simulation as "
                 f"{known}"
@@ -117,7 +117,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,
-        runs={run.declared.run_id: run for run in found_runs},
+        runs=runs,
         versus=request.versus is not None,
         simulations=simulations,
         videos=request.video or 0,
@@ -189,24 +189,22 @@ def _candidates(
     checked: dict[str, Candidate] = {}
     candidates = []
     for checkpoint in found:
-        run_id = checkpoint.run.declared.run_id
+        run, saved = checkpoint.run, checkpoint.saved
+        run_id = run.declared.run_id
         if run_id not in checked:
-            declared = checkpoint.run.declared
-            # A panel of one's own may need code that the run did not declare.
-            scored = code if panel.source == declared.panel else None
             checked[run_id] = resolve_candidate(
                 checkpoint,
                 configs[run_id],
                 device,
                 request.log_root,
-                scored=scored,
+                # A panel of one's own may need code that the run did not declare.
+                scored=code if panel.source == run.declared.panel else None,
                 allow_changed_code=request.allow_changed_code,
             )
-        else:
-            require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, run_id)
+        require_recorded_hash(run.directory / saved.path, saved, run_id)
         agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it
-        source = checkpoint.run.directory  # a pretrained policy's run may also be outside of the package
-        candidates.append(replace(checked[run_id], source=source, saved=checkpoint.saved, agent_cfg=agent_cfg))
+        # A pretrained policy's run may also be outside of the package.
+        candidates.append(replace(checked[run_id], source=run.directory, saved=saved, agent_cfg=agent_cfg))
     return candidates
 
 
@@ -267,10 +265,10 @@ def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdent
         )
 
 
-def _require_same_episodes(first: RunDeclared, ours: PanelIdentity, other: RunDeclared, theirs: PanelIdentity) -> None:
+def _require_same_episodes(first: RunDeclared, other: RunDeclared) -> None:
     """Refuse runs that were trained in different simulations, because their held-out episodes differ."""
-    differences = few_differences(ours.fields, theirs.fields)
-    if differences:
+    ours, theirs = ({name: run.panel_fields.get(name) for name in _SIMULATED} for run in (first, other))
+    if differences := few_differences(ours, theirs):
         raise UserError(
             f"runs {first.run_id} and {other.run_id} were trained in different simulations, so the panel is not the "
             f"same for both: {differences}. Score the runs one by one"
