@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,14 +58,13 @@ class ProfileRequest(TaskRequest):
     )
     nsys: bool = flag(
         False,
-        "Record a timeline with NVIDIA Nsight Systems, which shows phases as NVTX ranges. The parts of an "
+        "Mark the iterations after the warm-up, and their phases, for NVIDIA Nsight Systems, under which you start "
+        "this program: nsys profile --trace=cuda,nvtx,osrt --capture-range=cudaProfilerApi. The parts of an "
         "iteration are then not timed.",
         group=_HOW,
     )
     json: Path | None = flag(None, "Also write all results to this JSON file.", group=_HOW, metavar="FILE")
     log_root: Path = log_root_flag("Folder to write the files of the profile to (default: logs).", group=_HOW)
-    into: Path | None = flag(None, argparse.SUPPRESS, group=_HOW)
-    """Set when Nsight Systems runs this program: the directory of the profile."""
 
     def __post_init__(self) -> None:
         """Refuse what can't be measured.

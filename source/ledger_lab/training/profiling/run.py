@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
-from ledger_lab.ledger.meters import PhaseClock, hardware_facts
+from ledger_lab.ledger.meters import PhaseClock
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
 from ledger_lab.ledger.meters.probes import Probes
 from ledger_lab.ledger.redaction import redact_files
@@ -32,10 +32,8 @@ from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
-from ledger_lab.training.profiling.nsys import find_nsys, run_under_nsys
-from ledger_lab.training.profiling.ranges import Ranges
 from ledger_lab.training.profiling.request import ProfileRequest
-from ledger_lab.training.profiling.stages import CHECKPOINT, Schedule, Stages
+from ledger_lab.training.profiling.stages import CHECKPOINT, Ranges, Schedule, Stages
 from ledger_lab.training.profiling.table import component_table, components, largest
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TaskRequest, TrainRequest
@@ -57,7 +55,7 @@ def profile_run(argv: Sequence[str]) -> int:
         argv: Command line without the program's name.
 
     Returns:
-        0, or the exit status of Nsight Systems if it runs the program.
+        0.
 
     Raises:
         UserError: If the request can't be carried out.
@@ -65,43 +63,28 @@ def profile_run(argv: Sequence[str]) -> int:
     request = parse(ProfileRequest, argv)
     if request.json is not None and not request.json.exists() and not request.json.absolute().parent.is_dir():
         raise UserError(f"--json {request.json}: its folder does not exist: make it, or name another file")
-    nsys = find_nsys() if request.nsys else None
-    if request.into:
+    if request.nsys:
         schedule = Schedule(warm_up=request.warm_up + request.iterations, pairs=0, traced=0)
     else:
         schedule = Schedule(warm_up=request.warm_up, pairs=request.iterations, traced=1 if request.trace else 0)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        plan = _plan(request, schedule)
+        plan = plan_training(
+            TrainRequest(
+                **{each.name: getattr(request, each.name) for each in fields(TaskRequest)},
+                panel=request.panel,
+                no_eval=True,
+                max_iterations=schedule.total,
+                log_root=request.log_root,
+            )
+        )
         make_run_dir(plan)
-        if nsys is None:
-            terminal.keep_log(plan.run_dir / f"console_{plan.declared.run_id}.log")
-            _carry_out(plan, schedule, request, terminal.console)
-            return 0
+        terminal.keep_log(plan.run_dir / f"console_{plan.declared.run_id}.log")
+        _carry_out(plan, schedule, request, terminal.console)
+        return 0
     finally:
         terminal.restore()
         redact_files([terminal.log] if terminal.log else [])
-    own = [argument for argument in argv if argument != "--nsys"]
-    report = plan.run_dir / f"nsys_{plan.declared.run_id}"
-    return run_under_nsys(nsys, [*own, "--into", str(plan.run_dir)], report, on_gpu=plan.device != "cpu")
-
-
-def _plan(request: ProfileRequest, schedule: Schedule) -> TrainPlan:
-    """Check the request like that of a training. Its directory is new, unless ``--into`` names one."""
-    plan = plan_training(
-        TrainRequest(
-            **{each.name: getattr(request, each.name) for each in fields(TaskRequest)},
-            panel=request.panel,
-            no_eval=True,
-            max_iterations=schedule.total,
-            log_root=request.log_root,
-        )
-    )
-    if request.into is None:
-        return plan
-    plan.env_cfg.log_dir = str(request.into)
-    run_id = request.into.name.rpartition("_")[2]
-    return replace(plan, run_dir=request.into, declared=replace(plan.declared, run_id=run_id))
 
 
 def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, console: Console) -> None:
@@ -109,8 +92,8 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
     on_gpu = plan.device != "cpu"
     synchronize = CudaTimer(plan.device).synchronize if on_gpu else None
     clock, probes = PhaseClock(time.perf_counter_ns()), Probes(synchronize)
-    ranges = Ranges(nvtx=request.into is not None)
-    if request.trace or request.into:
+    ranges = Ranges(nvtx=request.nsys)
+    if request.trace or request.nsys:
         clock.announce(ranges.opened, ranges.closed)
     declared = plan.declared
     console.print(
@@ -136,7 +119,7 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
             record = functools.partial(record_checkpoint, plan, writer)  # saving includes the work of a training
             trainer = plan.adapter.trainer(env, plan.agent_cfg, scratch, clock, record)
             trainer.compute_in(plan.threads)
-            if request.into:
+            if request.nsys:
                 _train_for_nsys(stages, trainer, ranges, request.warm_up, on_gpu=on_gpu)
                 return
             stages.train(trainer, [*trainer.parts(), *environment_parts(env)])
@@ -206,16 +189,11 @@ def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Con
         sep="\n",
         soft_wrap=True,
     )
+    told = ("run_id", "task", "rl_library", "physics", "device", "num_envs", "hardware")
     findings: dict[str, Any] = {
-        "run_id": plan.declared.run_id,
-        "task": plan.request.task,
-        "rl_library": plan.adapter.library,
-        "physics": plan.declared.physics,
-        "device": plan.device,
-        "num_envs": plan.env_cfg.scene.num_envs,
+        **{name: getattr(plan.declared, name) for name in told},
         "batch": asdict(plan.batch),
         "warm_up": stages.schedule.warm_up,
-        "hardware": hardware_facts(),
         "plain_iteration_us": [each / 1e3 for each in stages.plain_ns],
         "probed_iteration_us": [each / 1e3 for each in stages.probed_ns],
         "components": [asdict(each) for each in found],

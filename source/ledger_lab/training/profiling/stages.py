@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved
+from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.probes import Part, Probes
-from ledger_lab.training.profiling.ranges import Ranges
 from ledger_lab.training.runners import Trainer
 
 ITERATION, CHECKPOINT = "iteration", "checkpoint"
@@ -44,6 +47,39 @@ class Schedule:
     def is_probed(self, iteration: int) -> bool:
         """Tell whether an iteration, counted from 1, is the second one of a pair."""
         return self.warm_up < iteration <= self.measured_until and not self.is_plain(iteration)
+
+
+class Ranges:
+    """Marks a clock's windows while it is active; see :meth:`ledger_lab.ledger.meters.PhaseClock.announce`."""
+
+    def __init__(self, *, nvtx: bool) -> None:
+        """Start inactive.
+
+        Args:
+            nvtx: Whether to mark them for Nsight Systems, rather than for torch's profiler.
+
+        Raises:
+            UserError: If this build of torch does not support it.
+        """
+        self.active = False
+        self._range: Callable[[str], AbstractContextManager[Any]] = torch.profiler.record_function
+        self._open: list[ExitStack] = []
+        if nvtx:
+            self._range = torch.cuda.nvtx.range
+            try:
+                torch.cuda.nvtx.mark("LedgerLab")
+            except RuntimeError as error:
+                raise UserError("--nsys: this build of torch has no NVTX ranges: install one with CUDA") from error
+
+    def opened(self, phase: Phase) -> None:
+        """Start a range."""
+        self._open.append(window := ExitStack())
+        if self.active:
+            window.enter_context(self._range(str(phase)))
+
+    def closed(self) -> None:
+        """End the innermost range, if it was marked."""
+        self._open.pop().close()
 
 
 @dataclass
