@@ -18,7 +18,8 @@ from ledger_lab.ledger import (
     Telemetry,
     read_ledger,
 )
-from ledger_lab.reports import Advice, Bottleneck, find_bottlenecks, summarize_run
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.bottleneck import Advice, Bottleneck, find_bottlenecks
 from tests.fakes.ledgers import declared, result, sha256_of, window, write_further_rank
 
 MS = 1_000_000

@@ -12,7 +12,8 @@ from rich.console import Console
 from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.libraries import agent_key
-from ledger_lab.reports import find_bottlenecks, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports.bottleneck import find_bottlenecks
 from tests.fakes.bottlenecks import GPU, MS, advised, bottlenecks, step_ms, write_phases
 from tests.fakes.ledgers import write_run
 
@@ -136,20 +137,6 @@ def test_a_device_that_waits_for_one_thread_is_named(tmp_path: Path) -> None:
     found = bottlenecks(tmp_path)
     assert "one thread took 98% of a core, and the device, busy for 30% of the time, waited" in found["aa"].evidence
     assert all("thread" not in found[run_id].evidence for run_id in ("bb", "cc"))
-
-
-def test_larger_minibatches_of_other_runs_of_the_same_code_are_advised(tmp_path: Path) -> None:
-    def write(run_id: str, minibatches: int, ms: int, **changes: object) -> None:
-        overrides = [f"agent.algorithm.num_mini_batches={minibatches}"]
-        fields = {"epochs": 5, "minibatches": minibatches, "config_sha256": {"env": "0", "agent": run_id}, **changes}
-        phases = {"simulate": 50, "learn": ms}
-        write_phases(tmp_path, run_id, phases, num_envs=64, startup_ms=0, overrides=overrides, **fields)
-
-    write("aa", 4, 200)
-    write("bb", 2, 110)
-    write("cc", 1, 5, git={"commit": "other", "changes_sha256": None})
-    advice = advised(bottlenecks(tmp_path)["aa"], "2 minibatches instead of 4")
-    assert advice is not None and advice.gain == pytest.approx(90 / 250) and advice.caveat is not None
 
 
 def test_rarer_scoring_saves_the_time_outside_the_slots(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import datetime
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -13,9 +14,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports import (
-    Bottleneck,
     absent_cohort_lines,
-    find_bottlenecks,
     render_checkpoints,
     render_report,
     render_repricing,
@@ -27,6 +26,9 @@ from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import flag
 from ledger_lab.wings import PARTS, required_part
+
+if TYPE_CHECKING:
+    from ledger_lab.reports.bottleneck import Bottleneck
 
 VIEWS = {
     "compare": "ledger_lab.cli.compare:compare_sides",
@@ -169,6 +171,8 @@ def _alert_lines(found: Selection) -> list[Text]:
 
 def _bottlenecks(found: Selection) -> dict[str, Bottleneck]:
     """Find the bottlenecks of the shown runs; advice also uses the other runs of their tasks."""
+    from ledger_lab.reports.bottleneck import find_bottlenecks  # few reports need it
+
     contents = found.contents
     known = {each.run_id: each for each in contents.summaries}
     tasks = {each.task for each in contents.summaries}

@@ -26,7 +26,6 @@ from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
-from ledger_lab.tasks.pretrained import ROOT, shipped_tasks
 
 SHOWN_RUNS = 1000
 """Largest number of runs in the table or on a page. More runs take minutes to draw, and a browser long to show."""
@@ -224,11 +223,13 @@ def summarize_selected(
 
 def _begun_with(by_id: Mapping[str, Run], began: Mapping[str, Any]) -> Run | None:
     """Return the run whose checkpoint another run began with: a run of the ledger, or that of a pretrained policy."""
-    found, task = by_id.get(began["run_id"]), str(began["task"])
-    if found is None and task in shipped_tasks():
-        shipped = find_run(str(ROOT / task), ROOT)
-        return shipped if shipped.run_id == began["run_id"] else None
-    return found
+    if (found := by_id.get(began["run_id"])) is not None:
+        return found
+    from ledger_lab.tasks.pretrained import ROOT, shipped_tasks  # few runs begin with a pretrained policy
+
+    task = str(began["task"])
+    shipped = find_run(str(ROOT / task), ROOT) if task in shipped_tasks() else None
+    return shipped if shipped is not None and shipped.run_id == began["run_id"] else None
 
 
 def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:

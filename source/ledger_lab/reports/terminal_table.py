@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -11,8 +11,6 @@ from rich.text import Text
 
 from ledger_lab.ledger import Cohort, Status
 from ledger_lab.ledger.costs import OWNED, Price, sum_if_known
-from ledger_lab.reports.advice import Advice
-from ledger_lab.reports.bottleneck import Bottleneck
 from ledger_lab.reports.cells import (
     NO_INTERVAL,
     before_words,
@@ -32,6 +30,9 @@ from ledger_lab.reports.health_events import health_lines
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import duration, energy, gigabytes, percent, quantity, target_share, usd
+
+if TYPE_CHECKING:
+    from ledger_lab.reports.bottleneck import Advice, Bottleneck
 
 _ASSUMED = " · intervals of confirmed policies assume that they reach the target"
 _STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
