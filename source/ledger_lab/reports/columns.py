@@ -201,6 +201,8 @@ def _sql_type(hint: Any) -> Type | None:
     """Return the SQL type of an annotation; ``None`` for a nested value."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
     known = [option for option in options if option is not types.NoneType]
+    if len(known) == 1 and typing.get_origin(known[0]) is Literal:
+        known = [type(typing.get_args(known[0])[0])]
     return _SQL_TYPES.get(known[0]) if len(known) == 1 else None
 
 
