@@ -9,7 +9,6 @@ import json
 import os
 import types
 import typing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Row, Status, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.bundle import _iterations, training_bundle, why_not, write_bundles
+from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
 from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.export import export_tables
 from ledger_lab.reports.ledger_tables import TABLES
@@ -107,7 +106,8 @@ def test_isaac_labs_classes_accept_the_bundles(ledger: Contents, tmp_path: Path)
         strange: set[str] = set()
         bundle = build(schema.TrainingBundle, plain, "", missing, strange)
         assert bundle.schema_version == schema.SCHEMA_VERSION
-        assert missing == set(plain["extra"]["ledger_lab/not_measured"].split())
+        assert "runtime.startup_time_s.app_launch" in missing, "what was not recorded is null, and never 0"
+        assert not any(each.startswith("run.") for each in missing)
         assert strange == set(plain["extra"].get("ledger_lab/not_in_schema", "").split())
 
 
@@ -148,24 +148,9 @@ def test_the_end_of_an_attempt_is_no_iteration_of_a_bundle(tmp_path: Path) -> No
     assert bundle["runtime"]["total_fps"] == {"mean": 10.0, "std": 0.0, "peak": 10.0}
 
 
-def test_of_iterations_that_were_recorded_together_a_bundle_has_only_means(tmp_path: Path) -> None:
-    figures = {"mean_return": 3.0}
-    rows = [
-        replace(window(5, 200, {"simulate": 10 * SECOND}, 10 * SECOND), figures=figures),
-        replace(window(8, 320, {"simulate": 6 * SECOND}, 16 * SECOND), figures=figures),
-    ]
-    bundle = bundle_of(tmp_path, *rows)
-    assert bundle["runtime"]["iteration_time_s"] == {"mean": 2.0, "std": None, "peak": None}
-    assert bundle["runtime"]["total_fps"] == {"mean": 20.0, "std": None, "peak": None}
-    assert bundle["runtime"]["iterations_completed"] == 8
-    assert bundle["learning"]["reward"] == {"final_raw": 3.0, "final_ema": None, "series_per_iter": None}
-    assert "learning.reward.final_ema" in bundle["extra"]["ledger_lab/not_measured"]
-
-
-def test_an_excerpt_of_a_resumed_run_counts_its_iterations_from_where_it_was_resumed() -> None:
-    (run,) = read_ledger(PRETRAINED / "LedgerLab-Humanoid").runs
-    assert len(run.attempts) > 1
-    assert sum(each.count for each in _iterations(run)) == max(window.iteration or 0 for _, window in run.windows)
+def test_an_excerpt_has_no_bundle() -> None:
+    (run,) = read_ledger(PRETRAINED / "LedgerLab-Cartpole").runs
+    assert why_not(run, summarize_run(run)) == "it is an excerpt, which has no single iterations"
 
 
 @pytest.mark.parametrize("run_id", ["../../out", "/tmp/out", "..", ".", "a/b", ""])

@@ -1,18 +1,17 @@
 """Runs in the schema of Isaac Lab's own benchmark: ``training.json`` bundles, version 1.4.
 
 The bundle is built from plain values, so it does not need Isaac Lab; a test builds Isaac Lab's own classes from it. If
-the ledger lacks a figure that the schema asks for, the value is null and ``extra`` names its path. Isaac Lab's own
-producer writes 0.0 there, which looks like a measurement. If a value is not among those that the schema lists,
-``extra`` names its path, too.
+the ledger lacks a figure that the schema asks for, the value is null. Isaac Lab's own producer writes 0.0 there, which
+looks like a measurement.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +26,13 @@ from ledger_lab.units import in_gigabytes
 
 SCHEMA_VERSION = "1.4"
 
-FRAMEWORKS = {
-    "rsl_rl": "rsl_rl",
-    "rl_games": "rl_games",
-    "skrl": "skrl",
-    "sb3": "sb3",
-    "stable_baselines3": "sb3",
-}
+FRAMEWORKS = {"stable_baselines3": "sb3", **{name: name for name in ("rsl_rl", "rl_games", "skrl", "sb3")}}
 """Libraries that the schema knows, by the names that a run declares."""
 
-PHYSICS = {
-    "newton/mjwarp": "newton_mjwarp",
-    "newton/kamino": "newton_kamino",
-    "ovphysx": "ovphysx",
-    "physx": "physx",
-}
-"""Physics engines that the schema knows, by the names that a run declares."""
+PHYSICS = ("newton/mjwarp", "newton/kamino", "ovphysx", "physx")
+"""Physics engines that the schema knows, by the names that a run declares; the schema writes ``_`` for ``/``."""
 
-PHYSICS_OUTSIDE = {"newton/mujoco": "newton_mujoco"}
+PHYSICS_OUTSIDE = ("newton/mujoco",)
 """Physics engines of LedgerLab itself. The schema has no name for them, and Isaac Lab's classes accept any text, so a
 bundle has LedgerLab's name, and ``extra`` names the field."""
 
@@ -75,21 +63,23 @@ _VERSIONS = {
 }
 """Packages whose versions the schema and the ledger both record."""
 
-_NO_VERSIONS = (
-    "isaacsim",
-    "kit",
-    "isaaclab_newton",
-    "isaaclab_physx",
-    "isaaclab_ov",
-    "isaaclab_tasks",
-    "isaaclab_rl",
-    "ovrtx",
-    "cuda_bindings",
-    "usd_core",
-    "usd_exchange",
-    "isaaclab_release",
+_EXTRA = (
+    "status",
+    "panel_id",
+    "target_reached",
+    "heldout_successes",
+    "heldout_episodes",
+    "wall_to_target_s",
+    "billable_usd",
+    "evaluation_afterwards_s",
+    "evaluation_afterwards_usd",
+    "env_steps_per_s",
+    "env_steps_per_wall_s",
+    "updates_per_min",
+    "updates_per_wall_min",
+    "world_size",
 )
-"""Packages that only the schema records; they may be missing."""
+"""Figures of a run that the schema has no field for."""
 
 _EMA_ALPHA = 0.3
 """Smoothing factor of the learning curves' last value; also stored in the bundle."""
@@ -108,12 +98,15 @@ def why_not(run: Run, summary: RunSummary) -> str | None:
         return "its id cannot be the name of a folder"
     if run.declared.rl_library not in FRAMEWORKS:
         return f"the schema doesn't know the library {run.declared.rl_library!r}"
-    if run.declared.physics not in PHYSICS | PHYSICS_OUTSIDE:
+    if run.declared.physics not in PHYSICS + PHYSICS_OUTSIDE:
         return f"the schema doesn't know the physics {run.declared.physics!r}"
     if not run.attempts:
         return "it was declared, but never started"
     if summary.status == Status.RUNNING:
         return "it is still running"
+    done = [window.iteration or 0 for window in _iterations(run)]
+    if any(after - before > 1 for before, after in pairwise([0, *done])):
+        return "it is an excerpt, which has no single iterations"
     return None
 
 
@@ -125,14 +118,19 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
         summary: Its figures.
     """
     declared = run.declared
-    steps = _iterations(run)
+    windows = _iterations(run)
     last = run.attempts[-1]
-    bundle: dict[str, Any] = {
+    extra = {name: getattr(summary, name) for name in _EXTRA} | {
+        "attempts": len(run.attempts),
+        "accelerator": declared.hardware.get("accelerator"),
+        "not_in_schema": "run.config.physics_backend" if declared.physics in PHYSICS_OUTSIDE else None,
+    }
+    return {
         "run": {
             "run_id": declared.run_id,
             "framework": FRAMEWORKS[declared.rl_library],
             "config": {
-                "physics_backend": (PHYSICS | PHYSICS_OUTSIDE)[declared.physics],
+                "physics_backend": declared.physics.replace("/", "_"),
                 "rendering_backend": "none",
                 "presets": [],
             },
@@ -154,40 +152,20 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
             "cpu_count": declared.hardware.get("cpu_cores"),
             "ram_gb": in_gigabytes(declared.hardware.get("memory_bytes")),
         },
-        "runtime": _runtime(run, steps),
+        "runtime": _runtime(run, windows),
         "resources": _resources(run),
         "learning": {
             "ema_alpha": _EMA_ALPHA,
-            "reward": _curve(steps, "mean_return"),
-            "ep_length": _curve(steps, "mean_episode_steps"),
+            "reward": _curve(windows, "mean_return"),
+            "ep_length": _curve(windows, "mean_episode_steps"),
             "success_rate": None,  # a training metric per iteration in this schema; held-out success is in extra
         },
         "success_rate": summary.heldout_success,
         "checkpoint_path": str(run.directory / run.checkpoints[-1].path) if run.checkpoints else None,
         "video_path": None,
+        "extra": {f"ledger_lab/{name}": value for name, value in extra.items() if value is not None},
+        "schema_version": SCHEMA_VERSION,
     }
-    extra = {
-        "ledger_lab/status": summary.status,
-        "ledger_lab/panel_id": summary.panel_id,
-        "ledger_lab/target_reached": summary.target_reached,
-        "ledger_lab/heldout_successes": summary.heldout_successes,
-        "ledger_lab/heldout_episodes": summary.heldout_episodes,
-        "ledger_lab/wall_to_target_s": summary.wall_to_target_s,
-        "ledger_lab/billable_usd": summary.billable_usd,
-        "ledger_lab/evaluation_afterwards_s": summary.evaluation_afterwards_s,
-        "ledger_lab/evaluation_afterwards_usd": summary.evaluation_afterwards_usd,
-        "ledger_lab/env_steps_per_s": summary.env_steps_per_s,
-        "ledger_lab/env_steps_per_wall_s": summary.env_steps_per_wall_s,
-        "ledger_lab/updates_per_min": summary.updates_per_min,
-        "ledger_lab/updates_per_wall_min": summary.updates_per_wall_min,
-        "ledger_lab/attempts": len(run.attempts),
-        "ledger_lab/world_size": declared.world_size,
-        "ledger_lab/accelerator": declared.hardware.get("accelerator"),
-        "ledger_lab/not_measured": " ".join(_unknown(bundle)) or None,
-        "ledger_lab/not_in_schema": "run.config.physics_backend" if declared.physics in PHYSICS_OUTSIDE else None,
-    }
-    known = {key: value for key, value in extra.items() if value is not None}
-    return {**bundle, "extra": known, "schema_version": SCHEMA_VERSION}
 
 
 def write_bundles(
@@ -239,74 +217,51 @@ def _versions(run: Run) -> dict[str, Any]:
     recorded, git = run.declared.versions, run.declared.git
     return {
         **{name: recorded.get(package) for name, package in _VERSIONS.items()},
-        **dict.fromkeys(_NO_VERSIONS),
+        "isaacsim": None,
+        "kit": None,
         "git_commit": git.get("commit"),
         "git_branch": None,
         "git_dirty": None if git.get("commit") is None else git.get("changes_sha256") is not None,
     }
 
 
-@dataclass(frozen=True)
-class _Iterations:
-    """A phase window, and how many iterations it covers: several in the excerpt of a run that comes with a task."""
-
-    window: PhaseWindow
-    count: int
-
-
-def _iterations(run: Run) -> list[_Iterations]:
-    """Return the iterations of a run.
+def _iterations(run: Run) -> list[PhaseWindow]:
+    """Return the windows that end an iteration.
 
     If an attempt was interrupted, its last row repeats the number of the iteration before. That row is left out.
     """
-    found: list[_Iterations] = []
+    found: list[PhaseWindow] = []
     done: dict[int, int] = {}
     for attempt, window in run.windows:
         if window.iteration is None:
             continue
         if attempt.number not in done:
             done[attempt.number] = next((row.iteration for row in attempt.of(StateRestored)), 0)
-        before = done[attempt.number]
-        if window.iteration > before:
-            found.append(_Iterations(window, window.iteration - before))
+        if window.iteration > done[attempt.number]:
+            found.append(window)
             done[attempt.number] = window.iteration
     return found
 
 
-def _runtime(run: Run, windows: Sequence[_Iterations]) -> dict[str, Any]:
+def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
     """Return how fast a run was, over its iterations."""
-    declared = run.declared
-    steps = declared.env_steps_per_iteration
+    steps = run.declared.env_steps_per_iteration
+    spent_s, collecting_s = (
+        [sum(ns for phase, ns in window.phase_ns.items() if phase in phases) / 1e9 for window in windows]
+        for phases in (TRAINING_PHASES, _COLLECTING)
+    )
     return {
         # The ledger records only the whole start-up time, as a phase.
-        "startup_time_s": dict.fromkeys(["app_launch", "env_creation", "first_step", "python_imports", "task_config"]),
-        "iterations_completed": max((each.window.iteration or 0 for each in windows), default=0),
+        "startup_time_s": dict.fromkeys(["app_launch", "env_creation", "first_step"]),
+        "iterations_completed": max((window.iteration or 0 for window in windows), default=0),
         "total_wall_time_s": sum(attempt.wall_ns for attempt in run.attempts) / 1e9,
         "steps_per_iteration": steps,
         # Over the training phases, as in a training without held-out slots; extra has the figures of the whole loop.
-        "iteration_time_s": _times(windows),
-        "collection_fps": _rates(windows, steps, _COLLECTING),
-        "total_fps": _rates(windows, steps, TRAINING_PHASES),
-        "iterations_per_s": _rates(windows, 1, TRAINING_PHASES),
-        "environment_step_timing": None,
+        "iteration_time_s": _mean_std(spent_s),
+        "collection_fps": _mean_std([steps / each_s for each_s in collecting_s if each_s > 0]),
+        "total_fps": _mean_std([steps / each_s for each_s in spent_s if each_s > 0]),
+        "iterations_per_s": _mean_std([1 / each_s for each_s in spent_s if each_s > 0]),
     }
-
-
-def _times(windows: Sequence[_Iterations]) -> dict[str, float | None]:
-    """Return the times of the iterations [s]; of iterations that were recorded together, only the mean is known."""
-    spent_s = [_spent_s(each.window, TRAINING_PHASES) for each in windows]
-    if all(each.count == 1 for each in windows):
-        return _mean_std(spent_s, peak=True)
-    return {"mean": sum(spent_s) / sum(each.count for each in windows), "std": None, "peak": None}
-
-
-def _rates(windows: Sequence[_Iterations], amount: int, phases: frozenset[Phase]) -> dict[str, float | None]:
-    """Return an amount per iteration divided by the time of some phases [1/s]; as :func:`_times`."""
-    timed = [(each.count, spent_s) for each in windows if (spent_s := _spent_s(each.window, phases)) > 0]
-    if all(count == 1 for count, _ in timed):
-        return _mean_std([amount / spent_s for _, spent_s in timed], peak=True)
-    whole_s = sum(spent_s for _, spent_s in timed)
-    return {"mean": amount * sum(count for count, _ in timed) / whole_s, "std": None, "peak": None}
 
 
 def _resources(run: Run) -> dict[str, Any]:
@@ -328,27 +283,22 @@ def _resources(run: Run) -> dict[str, Any]:
                 if count and passed_s:
                     cores.append(100 * row.host.cpu_s / passed_s / count)
     devices = [
-        {"util_pct": _mean_std(shares, peak=False), "mem_gb": _mean_std(gigabytes, peak=True)}
+        {"util_pct": _mean_std(shares, peak=False), "mem_gb": _mean_std(gigabytes)}
         for shares, gigabytes in used.values()
     ]
-    own = devices[0] if devices else {"util_pct": _mean_std([], peak=False), "mem_gb": _mean_std([], peak=True)}
+    own = devices[0] if devices else {"util_pct": _mean_std([], peak=False), "mem_gb": _mean_std([])}
     return {
         "gpu_util_pct": own["util_pct"],
         "gpu_mem_gb": own["mem_gb"],
         "cpu_util_pct": _mean_std(cores, peak=False),
-        "ram_gb": _mean_std(memory, peak=True),
+        "ram_gb": _mean_std(memory),
         "devices": {str(index): device for index, device in enumerate(devices)},
     }
 
 
-def _curve(windows: Sequence[_Iterations], figure: str) -> dict[str, Any]:
-    """Return a figure over the iterations in which it was measured, and its final exponential moving average.
-
-    Of iterations that were recorded together, only the last value is known.
-    """
-    series = [each.window.figures[figure] for each in windows if figure in each.window.figures]
-    if any(each.count > 1 for each in windows):
-        return {"final_raw": series[-1] if series else None, "final_ema": None, "series_per_iter": None}
+def _curve(windows: Sequence[PhaseWindow], figure: str) -> dict[str, Any]:
+    """Return a figure over the iterations in which it was measured, and its final exponential moving average."""
+    series = [window.figures[figure] for window in windows if figure in window.figures]
     average: float | None = None
     for value in series:
         average = value if average is None else _EMA_ALPHA * value + (1 - _EMA_ALPHA) * average
@@ -359,41 +309,10 @@ def _curve(windows: Sequence[_Iterations], figure: str) -> dict[str, Any]:
     }
 
 
-def _mean_std(values: Sequence[float], *, peak: bool) -> dict[str, float | None]:
+def _mean_std(values: Sequence[float], *, peak: bool = True) -> dict[str, float | None]:
     """Return mean, sample standard deviation and largest value; ``None`` if not measured."""
     return {
         "mean": statistics.fmean(values) if values else None,
         "std": statistics.stdev(values) if len(values) > 1 else None,
         "peak": max(values) if values and peak else None,
     }
-
-
-def _spent_s(window: PhaseWindow, phases: frozenset[Phase]) -> float:
-    """Return the seconds of a window in some phases."""
-    return sum(spent_ns for phase, spent_ns in window.phase_ns.items() if phase in phases) / 1e9
-
-
-_MAY_BE_MISSING = {
-    "peak",
-    "python_imports",
-    "task_config",
-    "environment_step_timing",
-    "series_per_iter",
-    "success_rate",
-    "checkpoint_path",
-    "video_path",
-    *_NO_VERSIONS,
-    *(set(_VERSIONS) - {"isaaclab", "torch"}),
-    "git_commit",
-    "git_branch",
-}
-"""Fields that the schema lets be null."""
-
-
-def _unknown(value: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the paths of fields that are null although the schema asks for them."""
-    for key, each in value.items():
-        if isinstance(each, dict):
-            yield from _unknown(each, f"{prefix}{key}.")
-        elif each is None and key not in _MAY_BE_MISSING:
-            yield f"{prefix}{key}"
