@@ -58,7 +58,6 @@ def refused(name: str, arguments: list[str], cwd: Path) -> str:
         ("play", ["--pretrained"], "nothing to see: record a video with --video, or open a viewer with"),
         ("play", ["--video", "bb"], "no checkpoint, run directory or run id 'bb'"),
         ("export_policy", ["--pretrained", "--task", "LedgerLab-Cartpoel"], "no pretrained policy of LedgerLab-Cart"),
-        ("ship_policy", ["bb"], "no checkpoint, run directory or run id 'bb'"),
         ("new_panel", [], "the following arguments are required: --task; see --help"),
         ("new_panel", ["--task", "Isaac-Cartpoel"], "unknown task 'Isaac-Cartpoel'"),
         ("list_envs", ["--nonsense"], "unknown argument '--nonsense': see --help"),

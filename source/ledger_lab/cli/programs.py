@@ -80,11 +80,6 @@ COMMANDS = {
         "export a policy as TorchScript and ONNX, with the contract that a robot needs to run it",
         "ledger_lab.training.checkpoints.request:ExportRequest",
     ),
-    "ship_policy": Command(
-        "ledger_lab.training.evaluation.ship:ship_policy",
-        "put the policy of a run into the package, for --pretrained",
-        "ledger_lab.training.evaluation.request:ShipRequest",
-    ),
     "export": Command(
         "ledger_lab.cli.export:export_ledger",
         "write the ledger for other tools: Parquet, CSV, and the bundles of Isaac Lab's own benchmark",

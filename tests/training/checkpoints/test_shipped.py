@@ -37,17 +37,17 @@ def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     return plan_evaluation(parse(EvaluateRequest, [*map(str, arguments), "--device", "cpu"]))
 
 
-def shipped(*arguments: str | Path) -> int:
+def shipped(*arguments: str | Path) -> Path:
     """Ship a policy as the command line says."""
-    from ledger_lab.training.evaluation.ship import ship_policy
+    from tools.ship_policy import ship_policy
 
     return ship_policy([*map(str, arguments)])
 
 
 def move_root(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
     """Let the package's policies lie in another folder, which tests may spoil."""
-    for module in ("tasks.pretrained", "training.checkpoints.shipped", "training.evaluation.ship"):
-        monkeypatch.setattr(f"ledger_lab.{module}.ROOT", root)
+    for module in ("ledger_lab.tasks.pretrained", "ledger_lab.training.checkpoints.shipped", "tools.ship_policy"):
+        monkeypatch.setattr(f"{module}.ROOT", root)
     return root
 
 
@@ -307,7 +307,7 @@ def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(
     shutil.copytree(exported.folder, run_dir / "exported")
     (root / TASK).mkdir()
     (root / TASK / "older").touch()
-    assert shipped(run_dir, "--short_of_target") == 0
+    assert shipped(run_dir, "--short_of_target") == root / TASK
     names = {path.relative_to(root).as_posix() for path in contents(root)}
     journals = {path.name for attempt in run.attempts for path in (journal.path for journal in attempt.ranks)}
     assert names == {f"{TASK}/{name}" for name in (*journals, best.path, CONTRACT, POLICY)}

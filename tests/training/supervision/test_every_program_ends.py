@@ -15,7 +15,7 @@ from ledger_lab.cli.programs import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 SIMULATES = {
-    "evaluate", "export_policy", "list_envs", "new_panel", "play", "profile_run", "ship_policy", "train"
+    "evaluate", "export_policy", "list_envs", "new_panel", "play", "profile_run", "train"
 }  # fmt: skip
 DEAF = str(ROOT / "tests" / "fakes" / "deaf.py")
 

@@ -3,8 +3,7 @@
 A folder reads like the directory of the run that trained the policy. Its journals are excerpts of the run's journals:
 they prove the shipped checkpoint, and record its cost. They hold no telemetry, no other checkpoints and
 no stand-alone evaluations (see :mod:`ledger_lab.ledger.excerpt`). Beside them are the policy as TorchScript and its
-contract, written by ``scripts/export_policy.py``. Only ``scripts/ship_policy.py`` writes such folders; an installed
-package may be read-only.
+contract, written by ``scripts/export_policy.py``. Only ``tools.ship_policy`` of the repository writes such folders.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+import numpy as np
 import torch
 
 from ledger_lab.files import unused_path
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.tasks.registry import require_task
-from ledger_lab.training.checkpoints.action_range import ActionRange
 from ledger_lab.training.checkpoints.candidate import declared_configs, print_changed_code, resolve_candidate
 from ledger_lab.training.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
 from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
@@ -84,8 +84,8 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     ):
         observations, _ = env.reset()
         policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
-        asked = ActionRange() if request.action_range else None
-        last = request.video_length if video is not None or asked is not None else None
+        taken: list[torch.Tensor] = []
+        last = request.video_length if request.video or request.action_range else None
         if last is None:
             console.print("press Ctrl+C to stop")
         with (
@@ -99,16 +99,23 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
                     break
                 began_s = time.monotonic()
                 actions = policy(observations)
-                if asked is not None:
-                    asked.add(actions)
+                if request.action_range:
+                    taken.append(actions.abs().float().cpu())
                 observations, *_ = env.step(actions)
                 progress.advance(step)
                 if step == last:
                     break
                 if last is None:
                     time.sleep(max(0.0, env.unwrapped.step_dt - (time.monotonic() - began_s)))
-        if asked is not None:
-            asked.show(env.unwrapped, console)
+    if taken:
+        sizes = torch.cat(taken).numpy()
+        most, nearly_all, largest = np.percentile(sizes, (99, 99.9, 100))
+        console.print(
+            f"of the absolute values of all {sizes.size} actions, 99 % are at most {most:.2f}, 99.9 % at most "
+            f"{nearly_all:.2f}, and the largest is {largest:.2f}",
+            markup=False,
+            soft_wrap=True,
+        )
     if video is not None:
         console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
         console.print(f"picture: {picture_of(video)}", style="green", markup=False, soft_wrap=True)

@@ -6,30 +6,11 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ledger_lab.errors import UserError
 from ledger_lab.reports.terminal.flags import DEFAULT_TASK, Program
 from ledger_lab.reports.terminal.request import Named, SimulationRequest, flag, log_root_flag
 from ledger_lab.tasks.pretrained import shipped_checkpoint
-
-
-def trust_run_flag() -> Any:  # noqa: ANN401 - a field of a dataclass
-    """Return the flag ``--trust_run``."""
-    return flag(
-        False,
-        "Allow the program to run Python code that the run names: the success function of its panel file, and "
-        "functions, classes and files in its overrides. Use this flag only if you trust the authors of the run.",
-    )
-
-
-def allow_changed_code_flag() -> Any:  # noqa: ANN401 - a field of a dataclass
-    """Return the flag ``--allow_changed_code``."""
-    return flag(
-        False,
-        "Continue even if code of the task, of the agent or of the success function has changed since the run was "
-        "declared. Results record the changed modules.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +26,16 @@ class PolicyRequest(SimulationRequest):
         ),
     )
     task: str | None = flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
-    trust_run: bool = trust_run_flag()
-    allow_changed_code: bool = allow_changed_code_flag()
+    trust_run: bool = flag(
+        False,
+        "Allow the program to run Python code that the run names: the success function of its panel file, and "
+        "functions, classes and files in its overrides. Use this flag only if you trust the authors of the run.",
+    )
+    allow_changed_code: bool = flag(
+        False,
+        "Continue even if code of the task, of the agent or of the success function has changed since the run was "
+        "declared. Results record the changed modules.",
+    )
     log_root: Path = log_root_flag()
 
     def with_pretrained(self, *names: str) -> list[str]:
@@ -123,8 +112,7 @@ class PlayRequest(_CheckpointRequest):
     video: bool = flag(False, "Record an mp4 file, and a PNG with four moments of the first episode, then exit.")
     action_range: bool = flag(
         False,
-        "Print percentiles of the policy's actions, and the limits of the joints in the same units, for the bound of "
-        "algorithms that need one, then exit.",
+        "Print how large the policy's actions are, for the bound of algorithms that need one, then exit.",
     )
     video_length: int = flag(300, "Environment steps of the video, or of --action_range (default: 300).")
 

@@ -1,4 +1,4 @@
-"""What a user asks of ``scripts/evaluate.py``, ``scripts/new_panel.py`` and ``scripts/ship_policy.py``."""
+"""What a user asks of ``scripts/evaluate.py`` and ``scripts/new_panel.py``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.panels.panel import require_target
 from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import Named, Request, flag, log_root_flag
-from ledger_lab.training.checkpoints.request import PolicyRequest, allow_changed_code_flag, trust_run_flag
+from ledger_lab.reports.terminal.request import Named, Request, flag
+from ledger_lab.training.checkpoints.request import PolicyRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,38 +97,6 @@ class EvaluateRequest(PolicyRequest):
         """Return the panel, and all runs and checkpoints."""
         others = () if self.versus is None else (self.versus,)
         return Named(panel=self.panel, runs=(*self.sources(), *others), log_root=self.log_root)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShipRequest(Request):
-    """What a user asks of ``scripts/ship_policy.py``: each field is an argument or a flag of the same name."""
-
-    program = Program(
-        name="ship_policy.py",
-        description=(
-            "Put the policy of a run into the package, as the pretrained policy of its task. The program copies the "
-            "confirmed checkpoint, a short journal that proves its success, and the files that "
-            "scripts/export_policy.py wrote for this checkpoint. The short journal has no telemetry, no scores of "
-            "other checkpoints and no scores by scripts/evaluate.py. First, the program checks all hashes, and that "
-            "the present code can score the policy."
-        ),
-        terms=("run", "confirmed", "journal", "telemetry"),
-        examples=("export_policy.py RUN", "ship_policy.py RUN"),
-    )
-
-    run: str = flag(MISSING, "Run id or run directory.", metavar="RUN", positional=True)
-    short_of_target: bool = flag(
-        False,
-        "Accept a run that did not reach its target, and take the checkpoint with the best held-out score. Programs "
-        "that load the policy then print that it did not reach the target.",
-    )
-    trust_run: bool = trust_run_flag()
-    allow_changed_code: bool = allow_changed_code_flag()
-    log_root: Path = log_root_flag()
-
-    def named(self) -> Named:
-        """Return the run."""
-        return Named(runs=(self.run,), log_root=self.log_root)
 
 
 @dataclass(frozen=True, kw_only=True)

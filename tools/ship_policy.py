@@ -1,9 +1,17 @@
-"""``scripts/ship_policy.py``: puts a run's policy into the package, for ``--pretrained``."""
+"""Puts the policy of a run into the package, as the pretrained policy of its task.
+
+``./isaaclab.sh -p -m tools.ship_policy RUN`` copies the confirmed checkpoint, a short journal that proves its success,
+and the files that ``scripts/export_policy.py`` wrote for this checkpoint. The short journal has no telemetry, no scores
+of other checkpoints and no scores by ``scripts/evaluate.py``. First, all hashes are checked, and that the present code
+can score the policy.
+"""
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,47 +22,46 @@ from ledger_lab.ledger.excerpt import write_excerpt
 from ledger_lab.ledger.find import find_run
 from ledger_lab.names import require_folder_name
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.tasks.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.tasks.pretrained import ROOT
 from ledger_lab.training.checkpoints.shipped import is_shipped, result_in_words
 from ledger_lab.training.evaluation.plan import plan_evaluation
-from ledger_lab.training.evaluation.request import EvaluateRequest, ShipRequest
+from ledger_lab.training.evaluation.request import EvaluateRequest
 
 
-def ship_policy(argv: Sequence[str]) -> int:
+def ship_policy(argv: Sequence[str] | None = None) -> Path:
     """Put a run's best policy into the package.
 
     Args:
-        argv: Command line without the program's name.
+        argv: Command line without the program's name; the process's own by default.
 
     Returns:
-        0.
+        The folder of the policy.
 
     Raises:
         UserError: If the policy can't be shipped; the package is unchanged then.
     """
-    request = ShipRequest.parse(argv)
-    terminal = Terminal()
-    try:
-        run = find_run(request.run, request.log_root)
-        summary = summarize_run(run)
-        checkpoint = _shippable(run, summary, short_of_target=request.short_of_target)
-        evaluation = EvaluateRequest(
-            checkpoints=(str(checkpoint),),
-            device="cpu",
-            trust_run=request.trust_run,
-            allow_changed_code=request.allow_changed_code,
-        )
-        plan_evaluation(evaluation)
-        exported = _exported(run, checkpoint)
-        folder = _ship(run, summary, checkpoint, exported)
-        terminal.console.print(f"run {summary.run_id} {result_in_words(summary)}", markup=False, soft_wrap=True)
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        terminal.console.print(f"{folder}: {size / 1e6:.2f} MB", style="green", markup=False, soft_wrap=True)
-    finally:
-        terminal.restore()
-    return 0
+    parser = argparse.ArgumentParser(description="Put the policy of a run into the package, for --pretrained.")
+    parser.add_argument("run", help="Run id or run directory.")
+    parser.add_argument("--short_of_target", action="store_true", help="Accept a run that did not reach its target, "
+                        "and take the checkpoint with the best held-out score.")  # fmt: skip
+    parser.add_argument("--trust_run", action="store_true", help="See scripts/evaluate.py, as for the next flag.")
+    parser.add_argument("--allow_changed_code", action="store_true")
+    parser.add_argument("--log_root", type=Path, default=Path("logs"), help="Root of the ledger.")
+    asked = parser.parse_args(argv)
+    run = find_run(asked.run, asked.log_root)
+    summary = summarize_run(run)
+    checkpoint = _shippable(run, summary, short_of_target=asked.short_of_target)
+    evaluation = EvaluateRequest(
+        checkpoints=(str(checkpoint),),
+        device="cpu",
+        trust_run=asked.trust_run,
+        allow_changed_code=asked.allow_changed_code,
+    )
+    plan_evaluation(evaluation)
+    folder = _ship(run, summary, checkpoint, _exported(run, checkpoint))
+    print(f"{folder}: run {summary.run_id} {result_in_words(summary)}")
+    return folder
 
 
 def _shippable(run: Run, summary: RunSummary, *, short_of_target: bool) -> Path:
@@ -105,3 +112,10 @@ def _ship(run: Run, summary: RunSummary, checkpoint: Path, exported: Path) -> Pa
     except OSError as error:
         raise UserError(f"cannot write to {ROOT}: {error.strerror}") from error
     return folder
+
+
+if __name__ == "__main__":
+    try:
+        ship_policy()
+    except UserError as error:
+        sys.exit(f"error: {error}")
