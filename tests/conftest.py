@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -17,12 +18,6 @@ import pytest
 
 from ledger_lab.ledger.cores import imports
 from ledger_lab.reports.terminal.surroundings import compile_forward_only, let_threads_sleep
-from tests.times import (  # noqa: F401 - hooks of pytest
-    pytest_addoption,
-    pytest_runtest_setup,
-    pytest_runtest_teardown,
-    pytest_terminal_summary,
-)
 from tests.warm import warm
 
 let_threads_sleep()  # before a test imports torch: the workers of the suite share the cores
@@ -48,12 +43,12 @@ def script(name: str, *arguments: str | Path, cwd: Path | None = None) -> subpro
     return warm("simulation" if name in SIMULATING else "reading").run(*command(name, *arguments)[1:], cwd=cwd or ROOT)
 
 
-def script_without(
-    packages: Iterable[str], name: str, *arguments: str, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a script where packages are missing to its end, and return what it printed."""
-    program = str(ROOT / "tests" / "fakes" / "missing_packages.py")
-    return warm("refusal").run(program, ",".join(packages), *command(name, *arguments)[1:], cwd=cwd or ROOT)
+def answers_without(packages: Iterable[str], *asked: Sequence[str], cwd: Path = ROOT) -> list[tuple[str, str | None]]:
+    """Ask commands in one process where packages are missing; return what each prints, and why it refuses."""
+    program = [sys.executable, str(ROOT / "tests" / "fakes" / "answers.py"), ",".join(packages)]
+    done = subprocess.run(program, input=json.dumps(asked), capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return [tuple(each) for each in json.loads(done.stdout)]
 
 
 def fake(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import pkgutil
-import resource
 import runpy
 import socket
 import subprocess
@@ -28,13 +27,12 @@ from ledger_lab.cli.programs import known_commands
 from ledger_lab.wings import wing_part
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 HEAVY = ("gymnasium", "isaaclab", "matplotlib", "mujoco", "newton", "pandas", "pxr", "scipy", "torch", "warp")
 """Packages that no script imports before it has read its command line."""
 
-type Kind = Literal["simulation", "reading", "refusal"]
-"""What a server imports: torch, Warp and Isaac Lab, which takes 6 s; what all scripts import before they read their
-command lines, which takes half a second; or, of that, only what scripts need to refuse a request at once."""
+type Kind = Literal["simulation", "reading"]
+"""What a server imports: torch, Warp and Isaac Lab, which takes 6 s; or what all scripts import before they read their
+command lines, which takes half a second."""
 _READ_BY_IMPORTS = ("LD_LIBRARY_PATH", "PYTHONPATH")
 """Environment variables that decide which libraries a server imports.
 
@@ -64,8 +62,6 @@ class Warm:
         program = [sys.executable, "-m", "tests.warm", kind]
         with theirs:
             self._server = subprocess.Popen(program, cwd=ROOT, stdin=theirs, stdout=subprocess.DEVNULL)
-        self.spent_s = 0.0
-        """Processor time of the server and of all scripts until now [s]."""
         atexit.register(self.end)
 
     def run(self, program: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -82,7 +78,6 @@ class Warm:
                 socket.send_fds(self._ours, [len(asked).to_bytes(8)], [stdout.fileno(), stderr.fileno()])
                 self._ours.sendall(asked)
                 status = os.waitstatus_to_exitcode(int.from_bytes(_read(self._ours, 8)))
-                self.spent_s = int.from_bytes(_read(self._ours, 8)) / 1e9
             except BaseException:  # a script that hangs would keep the server from running others
                 self._server.kill()
                 raise
@@ -122,12 +117,6 @@ def warm(kind: Kind) -> Warm:
     return _servers[key]
 
 
-def processor_s() -> float:
-    """Return the processor time of this process, of its ended children, and of the servers [s]."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used) + sum(each.spent_s for each in _servers.values())
-
-
 def _read(connection: socket.socket, count: int) -> bytes:
     """Read an exact number of bytes.
 
@@ -147,7 +136,7 @@ def _serve() -> None:
     from ledger_lab.training.supervision.forked import end_with
 
     connection, server_pid = socket.socket(fileno=os.dup(0)), os.getpid()
-    {"simulation": _import_libraries, "reading": _import_scripts, "refusal": _import_first_looks}[sys.argv[1]]()
+    {"simulation": _import_libraries, "reading": _import_scripts}[sys.argv[1]]()
     sys.stdout.flush()  # a script would write what is left in the buffer to its own output
     while True:
         head, streams, _, _ = socket.recv_fds(connection, 8, 2)
@@ -163,7 +152,7 @@ def _serve() -> None:
         for stream in streams:
             os.close(stream)
         status = os.waitpid(pid, 0)[1]
-        connection.sendall(status.to_bytes(8) + round(1e9 * processor_s()).to_bytes(8))
+        connection.sendall(status.to_bytes(8))
 
 
 def _import_libraries() -> None:
@@ -192,18 +181,6 @@ def _import_scripts() -> None:
     for command in known_commands().values():
         pkgutil.resolve_name(command.request or command.target)
     _import_starts()
-
-
-def _import_first_looks() -> None:
-    """Import what scripts import that refuse a request before they import libraries, where these are missing."""
-    for name in (*HEAVY, "numpy"):
-        sys.modules[name] = None  # type: ignore[assignment]
-    for command in known_commands().values():
-        if command.request is not None:
-            pkgutil.resolve_name(command.request)
-    _import_starts()
-    for name in (*HEAVY, "numpy"):
-        del sys.modules[name]
 
 
 def _import_starts() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import ledger_lab
-from ledger_lab.cli.programs import known_commands, run
+from ledger_lab.cli.programs import known_commands, run, what_it_does
 from ledger_lab.errors import nearest
 
 
@@ -19,7 +19,7 @@ def main() -> NoReturn:
     if name in ("-h", "--help"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `ledgerlab --help | head` ends quietly
         width = max(map(len, commands))
-        lines = [f"  {each.ljust(width)}  {command.help}" for each, command in commands.items()]
+        lines = [f"  {each.ljust(width)}  {what_it_does(each)}" for each in commands]
         print("usage: ledgerlab COMMAND [arguments]\n\n" + "\n".join(lines))
         print("\nledgerlab COMMAND --help explains a command.")
         sys.exit(0)

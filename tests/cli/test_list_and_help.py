@@ -10,15 +10,16 @@ import pytest
 from isaaclab.app import add_launcher_args
 
 from ledger_lab.cli.list_tasks import _record
+from ledger_lab.cli.programs import known_commands
 from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.flags import LAUNCHER_FLAGS
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import ROOT
 from ledger_lab.units import duration
-from tests.conftest import benchmark, script, script_without
+from tests.conftest import answers_without, script
 from tests.fakes.ledgers import write_run
-from tests.warm import HEAVY, SCRIPTS
+from tests.warm import HEAVY
 
 
 def test_the_tasks_are_listed_with_their_panels() -> None:
@@ -90,24 +91,17 @@ WORDS = {
 """What the help of a program explains."""
 
 
-@pytest.mark.parametrize("name", [path.stem for path in SCRIPTS])
-def test_help_explains_the_program_without_waiting_for_torch_or_isaac_lab(name: str) -> None:
-    finished = script_without(HEAVY, name, "--help")
-    assert finished.returncode == 0, finished.stderr
-    assert f"usage: {name}" in finished.stdout
-    assert all(word in finished.stdout for word in WORDS.get(name, []))
+def test_help_explains_every_program_without_waiting_for_torch_or_isaac_lab() -> None:
+    names = list(known_commands())
+    for name, (out, error) in zip(names, answers_without(HEAVY, *([name, "--help"] for name in names)), strict=True):
+        assert error is None and f"usage: {name}.py" in out
+        assert all(word in out for word in WORDS.get(name, []))
 
 
 def test_the_help_of_a_task_lists_its_presets_and_health_rules() -> None:
     finished = script("train", "--task", "LedgerLab-Cartpole", "--help")
     assert finished.returncode == 0, finished.stderr
     assert all(word in finished.stdout for word in ("--rl_library", "- newton_kamino", "--viz", "reward_hacking:"))
-
-
-def test_every_benchmark_has_a_help_text() -> None:
-    finished = benchmark("overhead", "--help")
-    assert finished.returncode == 0, finished.stderr
-    assert "--pairs" in finished.stdout
 
 
 def test_the_short_help_has_every_flag_of_isaac_labs_launcher() -> None:

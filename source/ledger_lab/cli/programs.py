@@ -5,97 +5,55 @@ A new command is an entry of :data:`COMMANDS` and a script of three lines. Comma
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import pkgutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command."""
+    """A command. The docstring of its script says what it does."""
 
     target: str
     """Its function, as ``module:name``; takes the command line without the command's name."""
-    help: str
-    """What it does, in one line."""
     request: str | None = None
     """Class of its request, as ``module:name``, if the function imports torch and Isaac Lab: ``--help`` and refusals
     then come before these imports. ``None`` for commands that import neither."""
 
 
 COMMANDS = {
-    "train": Command(
-        "ledger_lab.training.run:train_run",
-        "train a task until a policy is proven to reach its target, and record what it cost",
-        "ledger_lab.training.request:TrainRequest",
-    ),
+    "train": Command("ledger_lab.training.run:train_run", "ledger_lab.training.request:TrainRequest"),
     "evaluate": Command(
-        "ledger_lab.training.evaluation.run:evaluate_run",
-        "score checkpoints on every episode of a held-out panel, in one simulation pass",
-        "ledger_lab.training.evaluation.request:EvaluateRequest",
+        "ledger_lab.training.evaluation.run:evaluate_run", "ledger_lab.training.evaluation.request:EvaluateRequest"
     ),
     "play": Command(
-        "ledger_lab.training.checkpoints.play:play_run",
-        "play a checkpoint, and record it with --video",
-        "ledger_lab.training.checkpoints.request:PlayRequest",
+        "ledger_lab.training.checkpoints.play:play_run", "ledger_lab.training.checkpoints.request:PlayRequest"
     ),
-    "report": Command(
-        "ledger_lab.cli.report:build_report",
-        "report the cost and the result of every run, as a table, JSON or a page",
-    ),
-    "watch": Command(
-        "ledger_lab.cli.watch:watch",
-        "tell what costs money now and what it will cost; the exit status is 3 if something needs attention",
-    ),
-    "serve": Command("ledger_lab.cli.serve:serve", "show the page of a ledger in a browser, while trainings run"),
-    "study": Command(
-        "ledger_lab.studies.commands.study:run_study",
-        "make all trainings of a study, and report them",
-    ),
-    "search": Command(
-        "ledger_lab.studies.commands.search:run_search",
-        "search the recipe that reaches the target in the least time or cost",
-    ),
-    "list_envs": Command(
-        "ledger_lab.cli.list_tasks:list_tasks",
-        "list the tasks with their physics and their panels",
-        "ledger_lab.cli.request:ListRequest",
-    ),
+    "report": Command("ledger_lab.cli.report:build_report"),
+    "watch": Command("ledger_lab.cli.watch:watch"),
+    "serve": Command("ledger_lab.cli.serve:serve"),
+    "study": Command("ledger_lab.studies.commands.study:run_study"),
+    "search": Command("ledger_lab.studies.commands.search:run_search"),
+    "list_envs": Command("ledger_lab.cli.list_tasks:list_tasks", "ledger_lab.cli.request:ListRequest"),
     "new_panel": Command(
-        "ledger_lab.training.evaluation.new_panel:new_panel",
-        "write a panel file for a registered task, filled from its configuration",
-        "ledger_lab.training.evaluation.request:NewPanelRequest",
+        "ledger_lab.training.evaluation.new_panel:new_panel", "ledger_lab.training.evaluation.request:NewPanelRequest"
     ),
     "profile_run": Command(
-        "ledger_lab.training.profiling.run:profile_run",
-        "time the parts of a task's training iteration",
-        "ledger_lab.training.profiling.request:ProfileRequest",
+        "ledger_lab.training.profiling.run:profile_run", "ledger_lab.training.profiling.request:ProfileRequest"
     ),
     "export_policy": Command(
-        "ledger_lab.training.checkpoints.export:export_policy",
-        "export a policy as TorchScript and ONNX, with the contract that a robot needs to run it",
-        "ledger_lab.training.checkpoints.request:ExportRequest",
+        "ledger_lab.training.checkpoints.export:export_policy", "ledger_lab.training.checkpoints.request:ExportRequest"
     ),
-    "export": Command(
-        "ledger_lab.cli.export:export_ledger",
-        "write the ledger for other tools: Parquet, CSV, and the bundles of Isaac Lab's own benchmark",
-    ),
-    "mirror": Command(
-        "ledger_lab.reports.mirrors.program:mirror_run",
-        "send a run to TensorBoard, Weights & Biases or MLflow, from its journals",
-    ),
-    "verify_ledger": Command(
-        "ledger_lab.cli.verify:verify_ledger",
-        "verify every journal of a ledger; the exit status is 0 if no journal is damaged, else 1",
-    ),
-    "doctor": Command(
-        "ledger_lab.cli.doctor:examine_machine",
-        "check whether this machine is fit for trainings",
-    ),
+    "export": Command("ledger_lab.cli.export:export_ledger"),
+    "mirror": Command("ledger_lab.reports.mirrors.program:mirror_run"),
+    "verify_ledger": Command("ledger_lab.cli.verify:verify_ledger"),
+    "doctor": Command("ledger_lab.cli.doctor:examine_machine"),
 }
 """The commands by name, in the order of ``ledgerlab --help``."""
 
@@ -103,6 +61,16 @@ COMMANDS = {
 def known_commands() -> dict[str, Command]:
     """Return the commands that are installed: those of a wing are missing without the wing's folder."""
     return {name: command for name, command in COMMANDS.items() if _installed(command)}
+
+
+def what_it_does(name: str) -> str:
+    """Return what a command does, in one line.
+
+    Args:
+        name: Name of the command.
+    """
+    script = (Path(__file__).parent / "scripts" / f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(script)) or "").rstrip(".")
 
 
 def _installed(command: Command) -> bool:
