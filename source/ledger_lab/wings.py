@@ -13,7 +13,7 @@ PARTS = {
     "scaling of the page": "ledger_lab.studies.scaling.figures:scaling_part",
     "scaling view": "ledger_lab.studies.commands.scaling:report_scaling",
     "recommend view": "ledger_lab.studies.commands.recommend:report_recommendation",
-    "known studies": "ledger_lab.studies.declared.watched:known_studies",
+    "known studies": "ledger_lab.studies.watched:known_studies",
     "load study": "ledger_lab.studies.declared:load_study",
     "submission": "ledger_lab.clusters.submit:submit_single",
     "queues": "ledger_lab.clusters.queues:ask_queues",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.studies.batches import configuration_of
-from ledger_lab.studies.requests import request_of
+from ledger_lab.studies.checks import configuration_of, request_of
 from ledger_lab.training.recipe import requested_dialect
 from ledger_lab.training.request import TrainRequest
 

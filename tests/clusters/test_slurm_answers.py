@@ -11,19 +11,17 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.clusters import slurm
-from ledger_lab.clusters.engine import Queued, UnclearSubmissionError
+from ledger_lab.clusters.engine import UnclearSubmissionError
 from ledger_lab.clusters.plans import Plan, PlannedTraining
 from ledger_lab.clusters.slurm import ENGINE, Slurm, SlurmSite, read_squeue
 from ledger_lab.clusters.submissions import Submission, new_folder, read_submissions
 from ledger_lab.clusters.submit import hand_over, known_submissions
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.studies.declared import load_study
-from ledger_lab.studies.elsewhere import StudyClusters, StudyElsewhere
+from ledger_lab.studies.study import StudyTrainings
 from ledger_lab.training.launch.elsewhere import submit_if_asked
 from tests.conftest import ROOT
-from tests.fakes.ledgers import write_run
 
 TRAINING = PlannedTraining(what="s seed 1", start=(), resume=(), program="train.py", directory="/")
 PLAN = Plan(name="s", trainings=(TRAINING,))
@@ -88,13 +86,13 @@ def test_a_job_that_may_be_submitted_is_found_by_the_next_call(
 
 
 def test_a_study_whose_call_was_killed_is_not_submitted_again(
-    elsewhere: Callable[[], StudyElsewhere], site: Site, tmp_path: Path
+    elsewhere: Callable[[], StudyTrainings], site: Site, tmp_path: Path
 ) -> None:
     site(sbatch="[[ $1 != --version ]] || exit 0\nkill -KILL $PPID")
     program = (
         "import sys; from pathlib import Path; from tests.clusters.test_slurm_answers import *\n"
         "lab = SlurmSite(name='lab', log_root=Path(sys.argv[1]) / 'ledger', environment={}, time='10')\n"
-        "study = StudyElsewhere(load_study(sys.argv[1] + '/s.toml'), StudyClusters({None: (ENGINE, lab)}))\n"
+        "study = StudyTrainings(load_study(sys.argv[1] + '/s.toml'), lab.log_root, {None: (ENGINE, lab)})\n"
         "study.submit([], make_console(), nodes=1, at_once=None, dry_run=False)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
@@ -200,65 +198,17 @@ def test_strange_answers_end_in_one_line(site: Site, squeue: str, said: str) -> 
 
 
 @pytest.fixture
-def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyElsewhere]:
+def elsewhere(site: Site, tmp_path: Path) -> Callable[[], StudyTrainings]:
     """Returns what one call of study.py knows of a study of one seed."""
     (tmp_path / "s.toml").write_text("version = 1\nseeds = [1]\n")
     lab = site()
-    clusters = StudyClusters({None: (ENGINE, lab)})
-    return lambda: StudyElsewhere(load_study(str(tmp_path / "s.toml")), clusters)
+    return lambda: StudyTrainings(load_study(str(tmp_path / "s.toml")), lab.log_root, {None: (ENGINE, lab)})
 
 
-def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyElsewhere], tmp_path: Path) -> None:
+def test_two_calls_at_once_submit_once(elsewhere: Callable[[], StudyTrainings], tmp_path: Path) -> None:
     first, second = elsewhere(), elsewhere()
     first.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
     with pytest.raises(UserError, match="another program submitted at the same time: call again"):
         second.submit([], make_console(), nodes=1, at_once=None, dry_run=False)
     assert (tmp_path / "sbatch").read_text().count("job.sbatch") == 1
     assert elsewhere().missing() == []
-
-
-def test_a_refused_job_after_one_that_was_submitted_is_told_and_only_the_rest_is_submitted_later(
-    site: Site, tmp_path: Path
-) -> None:
-    sizes = "sizes = [{ processes = 1 }, { processes = 1, nodes = 2 }]"
-    (tmp_path / "s.toml").write_text(f'version = 1\nseeds = [1]\n[scaling]\nkind = "weak"\nnum_envs = 8\n{sizes}\n')
-
-    def now() -> StudyElsewhere:
-        return StudyElsewhere(load_study(str(tmp_path / "s.toml")), StudyClusters({None: (ENGINE, lab)}))
-
-    lab = site(sbatch="grep -q nodes=1 job.sbatch 2>&1 && echo 17 || [[ $1 == --version ]] || exit 1")
-    with pytest.raises(UserError, match=r"exit status 1.* \(submitted before: job 17 on lab; call again for the rest"):
-        now().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
-    assert [each.folder.name for each in read_submissions(tmp_path / "ledger", "s")] == ["001"]
-    lab = site(sbatch="[[ $1 != --version ]] || exit 0\necho 18")
-    assert [training.arm.cohort for training in now().missing()] == ["s-1x2x8"]
-    now().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
-    assert [(each.job, len(each.trainings())) for each in read_submissions(tmp_path / "ledger", "s")] == [
-        ("17", 1),
-        ("18", 1),
-    ]
-    assert now().missing() == []
-
-
-def test_a_training_that_ends_while_the_queue_is_asked_is_not_missing(
-    elsewhere: Callable[[], StudyElsewhere], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere().submit([], make_console(), nodes=1, at_once=None, dry_run=False)
-
-    def queued(engine: Slurm, submission: Submission) -> dict[int, Queued]:
-        write_run(tmp_path / "ledger", "0badc0de", status=Status.COMPLETED, cohort="s", seed=1)
-        return {}
-
-    monkeypatch.setattr(Slurm, "queued", queued)
-    assert elsewhere().missing() == []
-
-
-def test_jobs_of_another_cluster_are_not_taken_for_ended(site: Site, tmp_path: Path) -> None:
-    submission = submit(site(scontrol="echo 'ClusterName             = lab'"))
-    site(squeue="", scontrol="echo 'ClusterName             = night'")
-    for ask in (ENGINE.queued, ENGINE.cancel, ENGINE.find):
-        with pytest.raises(
-            UserError, match="submitted to cluster lab, and this machine belongs to cluster night: call"
-        ):
-            ask(submission)
-    assert not (tmp_path / "scancel").exists()

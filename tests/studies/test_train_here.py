@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.studies.train_here import train_command, train_here
+from ledger_lab.studies.trainings import train_command, train_here
 from tests.fakes.waiting import wait_until
 
 FOREVER = [sys.executable, "-S", "-c", "import time\ntime.sleep(600)"]
@@ -35,7 +35,7 @@ def test_a_signal_while_the_training_is_being_started_reaches_it(monkeypatch: py
 
 
 def test_a_training_ends_with_its_program_that_is_killed() -> None:
-    code = f"from ledger_lab.studies.train_here import train_here; train_here({FOREVER!r})"
+    code = f"from ledger_lab.studies.trainings import train_here; train_here({FOREVER!r})"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         program = psutil.Process(process.pid)
         wait_until(lambda: [each.cmdline() for each in program.children()] == [FOREVER], "it runs", 60, every_s=0.05)

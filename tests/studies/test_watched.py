@@ -19,7 +19,7 @@ from ledger_lab.clusters.submit import hand_over
 from ledger_lab.errors import UserError
 from ledger_lab.reports.watch import AlertKind
 from ledger_lab.studies.declared import load_study
-from ledger_lab.studies.declared.watched import watch_study
+from ledger_lab.studies.watched import watch_study
 from tests.conftest import script
 from tests.fakes.watched import make_run
 

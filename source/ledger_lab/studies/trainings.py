@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from ledger_lab.clusters.engine import Queued, load_engine
+from ledger_lab.clusters.ray_job import ending_with_this_process
 from ledger_lab.clusters.submissions import Submission, latest_by_name
 from ledger_lab.clusters.submit import known_submissions
 from ledger_lab.files import NoLocksError, file_lock, make_folder
@@ -18,6 +22,7 @@ from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status, read_ledger
 from ledger_lab.ledger.find import tell_damage
 from ledger_lab.ledger.runs import ENDED_FROM_OUTSIDE
 from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.exit_status import ENDING, exception_of
 
 type Key = tuple[str, int]
 """Cohort and seed of a training."""
@@ -61,7 +66,6 @@ class Trainings:
         name: str,
         is_own: Callable[[str], bool],
         log_root: Path,
-        require_from: Callable[[Submission, Collection[Key]], None] | None = None,
     ) -> None:
         """Read the ledger, and ask the engines for the submitted trainings that have not ended.
 
@@ -69,7 +73,6 @@ class Trainings:
             name: Name of their submissions.
             is_own: Tells whether a cohort belongs to them.
             log_root: Root of the ledger.
-            require_from: Refuses a submission that is to be asked about, by an error.
 
         Raises:
             UserError: If an engine does not answer, or another program is submitting trainings of this name.
@@ -78,7 +81,7 @@ class Trainings:
         submissions = known_submissions(log_root, name)
         self.runs: dict[Key, list[Run]] = self._read()
         """Runs of each training, oldest first; several if one was interrupted before it saved a state."""
-        self.submitted: dict[Key, Submitted] = self._ask(submissions, require_from)
+        self.submitted: dict[Key, Submitted] = self._ask(submissions)
         """The last submissions of trainings that the ledger does not show to have ended."""
         if any(each.queued is None for each in self.submitted.values()):
             self.runs = self._read()  # a training may have ended before its engine was asked
@@ -94,9 +97,7 @@ class Trainings:
                 found[run.cohort, run.declared.seed].append(run)
         return found
 
-    def _ask(
-        self, submissions: Sequence[Submission], require_from: Callable[[Submission, Collection[Key]], None] | None
-    ) -> dict[Key, Submitted]:
+    def _ask(self, submissions: Sequence[Submission]) -> dict[Key, Submitted]:
         """Ask the engines for the trainings that the ledger does not show to have ended."""
         own: dict[Path, dict[Key, int]] = defaultdict(dict)
         by_folder = {each.folder: each for each in submissions}
@@ -107,8 +108,6 @@ class Trainings:
         found: dict[Key, Submitted] = {}
         for folder, indices in own.items():
             submission = by_folder[folder]
-            if require_from is not None:
-                require_from(submission, indices)
             queued = load_engine(submission.engine).queued(submission)
             found |= {key: Submitted(submission, index, queued.get(index)) for key, index in indices.items()}
         return found
@@ -204,3 +203,60 @@ def repeated_flags(arguments: Sequence[str]) -> list[str]:
         *(each for name, values in vars(said).items() for value in values for each in (f"--{name}", value)),
         *switches,
     ]
+
+
+def train_command(arguments: Sequence[str], log_root: Path) -> list[str]:
+    """Return the command line of a training on this machine: ``train.py`` beside this script, or ``ledgerlab train``.
+
+    Args:
+        arguments: Arguments of ``train.py``.
+        log_root: Root of the ledger.
+    """
+    script = Path(sys.argv[0]).with_name("train.py")
+    program = [str(script)] if script.is_file() else ["-m", "ledger_lab", "train"]
+    return [sys.executable, *program, *arguments, "--log_root", str(log_root)]
+
+
+def train_here(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:
+    """Train, and return the exit status. A signal that asks this program to end is passed on to the training.
+
+    If something kills this program, the training gets SIGTERM: it saves its state, and ends.
+
+    Args:
+        command: The command line.
+        longest_s: Time after which the training is taken to hang, and asked to end [s]; ``None`` for never.
+        keeps: Descriptors that stay open in the training.
+
+    Raises:
+        KeyboardInterrupt: If a signal of the terminal asked to end, after the training has ended.
+        Terminated: If another signal asked to end, after the training has ended.
+    """
+    asked: list[signal.Signals] = []
+    early: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(signum: int, _: FrameType | None) -> None:
+        asked.append(signal.Signals(signum))
+        for process in started:
+            process.send_signal(signum)
+        if not started:
+            early.append(signum)
+
+    heard = [signum for signum in ENDING if signal.getsignal(signum) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    former = {signum: signal.signal(signum, pass_on) for signum in heard}
+    try:
+        with subprocess.Popen([*ending_with_this_process(), *command], pass_fds=keeps) as process:
+            started.append(process)
+            for signum in early:  # they came while the process was being started
+                process.send_signal(signum)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(longest_s)
+            if process.returncode is None:
+                process.terminate()
+            status = process.wait()
+    finally:
+        for signum, handler in former.items():
+            signal.signal(signum, handler)
+    if asked:
+        raise exception_of(asked[0])
+    return status

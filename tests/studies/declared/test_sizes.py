@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.studies.declared import Shape, load_study
-from ledger_lab.studies.declared.sizes import Scaling
-from ledger_lab.training.minibatches import cannot_split
-from ledger_lab.training.runners import BatchPlan
+from ledger_lab.studies.declared import load_study
 
 HEAD = 'version = 1\nseeds = [1]\narguments = ["--task", "T"]\n'
 
@@ -98,24 +95,3 @@ def test_what_the_sizes_set_cannot_be_set_otherwise(tmp_path: Path, argument: st
         load_study(written(tmp_path, STRONG, HEAD.replace('"T"', f'"T", "{argument}"')))
     free = load_study(written(tmp_path, 'kind = "weak"\nnum_envs = 4\nsizes = [{ processes = 1 }]'))
     assert "--num_envs" in free.flags and "--instance" not in free.flags
-
-
-def test_minibatches_of_16384_and_a_horizon_of_16_need_1024_environments() -> None:
-    """The published studies of the cart-pole found this by trial."""
-    plan = BatchPlan(
-        max_iterations=150,
-        horizon=16,
-        epochs=8,
-        minibatch_size=16_384,
-        minibatch_setting="agent.params.config.minibatch_size",
-        save_interval=50,
-    )
-
-    def fits(scaling: Scaling) -> bool:
-        return all(cannot_split(scaling.size_of(shape).num_envs, plan) is None for shape in scaling.sizes)
-
-    shapes = tuple(Shape(processes=processes) for processes in (1, 2, 4, 8))
-    weak = Scaling(kind="weak", num_envs=512, sizes=shapes, batch=("count",))
-    assert not fits(weak) and weak.nearest(fits) == [1024]
-    strong = Scaling(kind="strong", num_envs=10_000, sizes=shapes, batch=("count",))
-    assert not fits(strong) and strong.nearest(fits) == [8192, 16_384]

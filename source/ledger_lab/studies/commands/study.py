@@ -29,14 +29,11 @@ from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.reports.watch.words import alert_lines, spend_words
 from ledger_lab.studies.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
-from ledger_lab.studies.checks import check_machines, check_sizes, require_one_machine
+from ledger_lab.studies.checks import check_machines, check_requests, check_sizes
 from ledger_lab.studies.declared import Study, Training, check_arguments, load_study
-from ledger_lab.studies.declared.watched import watch_study
-from ledger_lab.studies.elsewhere import StudyElsewhere, study_clusters
-from ledger_lab.studies.requests import check_requests
-from ledger_lab.studies.study_runs import StudyRuns, lock_name
-from ledger_lab.studies.train_here import train_command, train_here
-from ledger_lab.studies.trainings import only_program
+from ledger_lab.studies.study import StudyTrainings, clusters_of, is_being_trained, lock_name
+from ledger_lab.studies.trainings import only_program, train_command, train_here
+from ledger_lab.studies.watched import watch_study
 
 _ELSEWHERE = FlagGroup("other machines")
 
@@ -156,62 +153,88 @@ def run_study(argv: Sequence[str]) -> int:
     study = load_study(request.study)
     request.require_fit(study)
     extra = check_arguments("after --", list(argv[at + 1 :]), study.flags)
-    console = make_console()
-    if request.on is not None or study.machines:
-        return _run_elsewhere(study, request, extra, console)
-    now = StudyRuns(study, request.log_root)
-    missing, queued, count = now.missing(), now.queued(), len(study.seeds) * len(study.arms)
-    console.print(
-        f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
-        f"{count - len(missing) - len(queued)} of {count} trainings are in {request.log_root}"
-        + (f", {len(queued)} wait or run on {', '.join(now.clusters())}" if queued else ""),
-        soft_wrap=True,
-    )
-    if missing:
-        require_one_machine(study)
-    _tell_first(study, now, extra, console, is_new=bool(missing))
-    if study.budget_usd is not None or study.budget_h is not None:
-        _show_watch(study, request.log_root, console)
-    if request.dry_run:
-        for training in missing:
-            console.print(shlex.join(train_command(now.arguments(training, extra), request.log_root)), soft_wrap=True)
-        return 0
-    goes_on = False
+    console, clusters = make_console(), clusters_of(study, request.on)
+    log_root = next(iter(clusters.values()))[1].log_root if clusters else request.log_root
+    now = StudyTrainings(study, log_root, clusters)
+    missing = now.missing()
+    console.print(now.head(), soft_wrap=True)
+    if request.cancel:
+        console.print(now.cancel())
+    elif request.status or (clusters and not missing and now.any_goes_on()):
+        now.show(console)
+        _show_watch(study, log_root, console, ask=True)
+    else:
+        _tell_first(study, now, extra, console)
+        if missing and clusters:
+            now.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
+        elif request.dry_run:
+            for each in missing:
+                console.print(shlex.join(train_command(now.arguments(each, extra), log_root)), soft_wrap=True)
+        else:
+            return _train(now, request, extra, console) or _report_ended(now, extra, console)
+    return 0
+
+
+def _train(now: StudyTrainings, request: StudyRequest, extra: Sequence[str], console: Console) -> int:
+    """Make the missing trainings of a study on this machine.
+
+    Returns:
+        0, or 75 if a signal ended the program.
+    """
+    study, missing, count = now.study, now.missing(), len(now.study.seeds) * len(now.study.arms)
     for number, training in enumerate(missing, start=count - len(missing) + 1):
         what = f"[{number}/{count}] {_words(training)}"
-        with only_program(request.log_root, lock_name(training)) as kept:
-            now = StudyRuns(study, request.log_root)  # other programs may have submitted or started it meanwhile
-            goes_on |= kept is None
+        with only_program(now.log_root, lock_name(training)) as kept:
+            now = StudyTrainings(study, now.log_root, {})  # other programs may have submitted or started it meanwhile
             if kept is None or training not in now.missing():
                 console.print(f"{what}: another program has made, started or submitted it")
                 continue
             console.print("", what, sep="\n", soft_wrap=True)
             try:
-                status = train_here(train_command(now.arguments(training, extra), request.log_root), keeps=kept)
+                status = train_here(train_command(now.arguments(training, extra), now.log_root), keeps=kept)
             except Terminated:
                 console.print("run the command again to continue the study")
                 return EXIT_REQUEUE
         if status == EXIT_USER_ERROR:
             raise _refusal(now, training, way=f"correct {request.study}")
+    return 0
+
+
+def _report_ended(now: StudyTrainings, extra: Sequence[str], console: Console) -> int:
+    """Report a study whose trainings have all ended; else, show them.
+
+    Returns:
+        0, or 1 if all trainings have ended and one of them failed.
+    """
     console.print()
-    now = StudyRuns(study, request.log_root)
-    if goes_on or now.any_goes_on():
+    now = StudyTrainings(now.study, now.log_root, now.clusters)
+    going_on = [each for each in now.missing() if is_being_trained(each, now.log_root)]
+    if going_on or now.any_goes_on():
         console.print("other programs still make trainings of this study: run the command again for the report")
         now.show(console)
         return 0
-    check_requests(study, now.all_runs(), extra)  # other programs may have trained meanwhile
+    check_requests(now.study, now.all_runs(), extra)  # other programs may have trained meanwhile
     return _report(now)
 
 
-def _tell_first(study: Study, now: StudyRuns, extra: Sequence[str], console: Console, *, is_new: bool) -> None:
-    """Check the runs and the sizes of a study, and print what a user should know before it goes on.
+def _tell_first(study: Study, now: StudyTrainings, extra: Sequence[str], console: Console) -> None:
+    """Check the runs, the machines and the sizes of a study, and print what a user should know before it goes on.
 
     Raises:
-        UserError: If runs were trained otherwise, or a size can't be trained.
+        UserError: If runs were trained otherwise, or a size or a machine can't work.
     """
-    lines = [*check_requests(study, now.all_runs(), extra), *_planning_lines(study)]
-    for line in [*lines, *(check_sizes(study, extra) if is_new else [])]:
+    lines, missing = [*check_requests(study, now.all_runs(), extra), *_planning_lines(study)], now.missing()
+    if missing and now.clusters:
+        check_machines(study, {level: site for level, (_, site) in now.clusters.items()}, extra)
+    elif missing and (several := next((arm for arm in study.arms if (arm.nodes or 1) > 1), None)):
+        raise UserError(
+            f"study {study.name}: size {several.size} needs {several.nodes} machines: add --on CLUSTER, or leave this "
+            "size out"
+        )
+    for line in [*lines, *(check_sizes(study, extra) if missing else [])]:
         console.print(line, soft_wrap=True)
+    if study.budget_usd is not None or study.budget_h is not None:
+        _show_watch(study, now.log_root, console)
 
 
 def _words(training: Training) -> str:
@@ -219,7 +242,7 @@ def _words(training: Training) -> str:
     return " ".join((*training.arm.levels, f"seed {training.seed}"))
 
 
-def _refusal(now: StudyRuns, training: Training, way: str) -> UserError:
+def _refusal(now: StudyTrainings, training: Training, way: str) -> UserError:
     """Return what is said of a training that was refused.
 
     Args:
@@ -254,36 +277,6 @@ def _planning_lines(study: Study) -> list[str]:
     return []
 
 
-def _run_elsewhere(study: Study, request: StudyRequest, extra: Sequence[str], console: Console) -> int:
-    """Submit, show or cancel the trainings of a study on a cluster, and report them when all have finished.
-
-    Returns:
-        0, or 1 if all trainings have ended and one of them failed.
-    """
-    clusters = study_clusters(study, request.on)
-    elsewhere = StudyElsewhere(study, clusters)
-    missing, queued, count = elsewhere.missing(), elsewhere.queued(), len(study.seeds) * len(study.arms)
-    console.print(
-        f"study {study.name} on {clusters.names}: {count - len(missing) - len(queued)} of {count} trainings are in "
-        f"{clusters.log_root}, {len(queued)} wait or run",
-        soft_wrap=True,
-    )
-    if request.cancel:
-        console.print(elsewhere.cancel())
-    elif request.status or (not missing and elsewhere.any_goes_on()):
-        elsewhere.show(console)
-        _show_watch(study, clusters.log_root, console, ask=True)
-    elif missing:
-        check_machines(study, clusters, extra)
-        _tell_first(study, elsewhere, extra, console, is_new=True)
-        elsewhere.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
-    elif not request.dry_run:
-        _tell_first(study, elsewhere, extra, console, is_new=False)
-        console.print()
-        return _report(elsewhere)
-    return 0
-
-
 def _show_watch(study: Study, log_root: Path, console: Console, *, ask: bool = False) -> None:
     """Print the spend of a study, its forecast and its budget, and the alerts about it."""
     found = watch_study(study, log_root, ask=ask)
@@ -293,7 +286,7 @@ def _show_watch(study: Study, log_root: Path, console: Console, *, ask: bool = F
         console.print(line, soft_wrap=True)
 
 
-def _report(now: StudyRuns) -> int:
+def _report(now: StudyTrainings) -> int:
     """Print the report of a study's runs, how they scale, and the comparison of each arm with the first of its task.
 
     Returns:

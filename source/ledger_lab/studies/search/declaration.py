@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from ledger_lab.errors import UserError
-from ledger_lab.studies.declared.arguments import STUDY_FLAGS, check_arguments
-from ledger_lab.studies.declared.files import Positive, find_declared, read_declared
+from ledger_lab.studies.declared import STUDY_FLAGS, Positive, check_arguments, find_declared, read_declared
 from ledger_lab.studies.search.space import (
     LIBRARY,
     NUM_ENVS,

@@ -21,7 +21,7 @@ from ledger_lab.ledger.costs import billable_usd, load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, algorithm_of, dialect_of, require_library
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
-from ledger_lab.studies.batches import batches_of
+from ledger_lab.studies.checks import batches_of
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.population import decide_population
 from ledger_lab.studies.search.race import decide_race
@@ -31,8 +31,15 @@ from ledger_lab.studies.search.situation import Decision, Situation, Start
 from ledger_lab.studies.search.space import LIBRARY, Values
 from ledger_lab.studies.search.store import TrialStore
 from ledger_lab.studies.search.trials import MOST_ATTEMPTS, STOCK, Trial, cohort_of, trial_words
-from ledger_lab.studies.train_here import train_command, train_here
-from ledger_lab.studies.trainings import Key, Trainings, has_state, name_of, repeated_flags
+from ledger_lab.studies.trainings import (
+    Key,
+    Trainings,
+    has_state,
+    name_of,
+    repeated_flags,
+    train_command,
+    train_here,
+)
 from ledger_lab.tasks.recipes.recipe_file import check_recipe
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import cannot_split
