@@ -22,8 +22,7 @@ from ledger_lab.ledger.meters.probes import Part, Probes
 from ledger_lab.mujoco_cpu.threads import pool
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.cpu_graphs import recorded_physics
-from ledger_lab.training.runners.session import environment, require_runtime, simulation_app
+from ledger_lab.training.runners.session import environment, recorded_physics, require_runtime, simulation_app
 
 WARM_UP = 20
 """Environment steps before anything is timed."""

@@ -20,8 +20,7 @@ from isaaclab.terrains import TerrainImporterCfg
 from ledger_lab.ledger.meters.probes import Part, Probes
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.cpu_graphs import recorded_physics
-from ledger_lab.training.runners.session import environment, simulation_app
+from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 
 from ledger_lab.tasks.recipes import Dialect
@@ -12,24 +12,20 @@ TASK_FIELDS = frozenset({"num_envs"})
 
 
 def equivalence_table(dialects: Sequence[Dialect]) -> str:
-    """Return the translations of all fields, and the differences between the columns, in Markdown.
+    """Return the translations of all fields in Markdown.
 
     Args:
         dialects: Libraries, or algorithms of them, in the order of the columns.
 
     Returns:
-        A table and a list, without a line break at the end.
+        A table, without a line break at the end.
     """
     recipes = dict.fromkeys(dialect.recipe for dialect in dialects)
     heads = [each.title if len(recipes) == 1 else each.learner for each in dialects]
-    by_head = dict(zip(heads, dialects, strict=True))
     known = dict.fromkeys(field.name for recipe in recipes for field in fields(recipe))
     names = [name for name in known if name not in TASK_FIELDS]
     lines = [_row("recipe", *heads), "|" + "---|" * (1 + len(heads))]
     lines += [_row(f"`{name}`", *(_cell(dialect, name) for dialect in dialects)) for name in names]
-    matters = dict.fromkeys(matter for dialect in dialects for matter in dialect.differences)
-    lines.append("")
-    lines += [_difference(by_head, matter, matter in names) for matter in matters]
     return "\n".join(lines)
 
 
@@ -47,9 +43,3 @@ def _cell(dialect: Dialect, name: str) -> str:
     if only is not None:
         words.append(f"always {str(only.value).lower()}")
     return ", ".join(words)
-
-
-def _difference(by_head: Mapping[str, Dialect], matter: str, is_field: bool) -> str:
-    """Return how the columns differ in one field or topic."""
-    ways = [f"*{head}:* {each.differences[matter]}" for head, each in by_head.items() if matter in each.differences]
-    return f"- {f'`{matter}`' if is_field else matter} – {'; '.join(ways)}."

@@ -175,7 +175,7 @@ def _recipes_page() -> str:
     others = [dialect for algorithm in algorithms() if algorithm != PPO for dialect in dialects(algorithm)]
     return (
         "# Recipe fields by library\n\nThe tables show where each library keeps a field of the recipe. On the command "
-        "line, write `agent.` in front. The list below a table says how its columns differ.\n\n"
+        "line, write `agent.` in front. [Some fields differ in their meaning](../recipe_differences.md).\n\n"
         f"## {PPO.upper()}\n\n{equivalence_table(dialects())}\n\n"
         "## Algorithms with a replay memory\n\nAn empty cell means that the algorithm has no such field.\n\n"
         f"{equivalence_table(others)}\n"

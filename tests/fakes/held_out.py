@@ -41,8 +41,7 @@ class Trial:
     def simulation(self, places: int, training: int = 0, seed: int = 3) -> Iterator[tuple[Any, Any]]:
         """Open a simulation with held-out slots."""
         from ledger_lab.panels.slots import HeldOutSlots
-        from ledger_lab.training.runners.cpu_graphs import recorded_physics
-        from ledger_lab.training.runners.session import environment, held_out_config
+        from ledger_lab.training.runners.session import environment, held_out_config, recorded_physics
 
         cfg = held_out_config(self.cfg(), places * len(self.panel.episodes), training)
         cfg.seed = seed

@@ -27,8 +27,7 @@ Quicker tests simulate a cart-pole with the others: ``tests/panels/test_physical
 def simulated(task: str, physics: str, envs: int, *overrides: str) -> Iterator[Any]:
     """Open a simulation of a task on the CPU, without noise in what the policy sees."""
     from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.cpu_graphs import recorded_physics
-    from ledger_lab.training.runners.session import environment, simulation_app
+    from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 
     registered_tasks()
     cfg = task_cfg(task, f"physics={physics}", "env.observations.policy.enable_corruption=False", *overrides)

@@ -23,9 +23,8 @@ from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.runners.adapter import load_adapter
-from ledger_lab.training.runners.collectives import metered_collectives
+from ledger_lab.training.runners.collectives import GradientNorms, metered_collectives
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.gradient_norms import GradientNorms
 from ledger_lab.training.runners.process_group import joined
 from ledger_lab.training.runners.recorded_calls import recorded_calls
 

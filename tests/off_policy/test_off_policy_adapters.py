@@ -216,7 +216,7 @@ class Wider(ToyEnv):
 
 @each_learner
 def test_the_agent_hash_ignores_device_length_and_name(library: str, algorithm: str) -> None:
-    from ledger_lab.training.runners.plain_config import config_sha256
+    from ledger_lab.training.runners.description import config_sha256
 
     def hashed(**changed: Any) -> str:
         learner = adapter(algorithm, library)

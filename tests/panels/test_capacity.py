@@ -90,7 +90,7 @@ def step(env: Any) -> None:
 
 
 def recording(env: Any, recorded: bool) -> Any:
-    from ledger_lab.training.runners.cpu_graphs import recorded_physics
+    from ledger_lab.training.runners.session import recorded_physics
 
     return recorded_physics(env) if recorded else nullcontext()
 

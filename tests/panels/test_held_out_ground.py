@@ -214,8 +214,7 @@ def test_anymal_walks_and_sees_on_its_own_ground(physics: str) -> None:
 def test_generated_terrain_changes_the_panel_id_and_other_ground_does_not() -> None:
     from ledger_lab.ledger import read_ledger
     from ledger_lab.tasks.pretrained import ROOT
-    from ledger_lab.training.runners.code import scoring_code
-    from ledger_lab.training.runners.description import describe_simulation
+    from ledger_lab.training.runners.description import describe_simulation, scoring_code
     from ledger_lab.training.runners.session import held_out_config
 
     for task, panel in (

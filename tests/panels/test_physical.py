@@ -248,7 +248,7 @@ def test_contacts_are_slippery_although_all_slots_share_the_ground(world: World)
 @on("newton")
 @pytest.mark.thorough  # the held-out episodes of other tests are replayed steps
 def test_replayed_steps_see_every_change(world: World) -> None:
-    from ledger_lab.training.runners.cpu_graphs import recorded_physics
+    from ledger_lab.training.runners.session import recorded_physics
 
     def run() -> torch.Tensor:
         rolls = [world.roll()]

@@ -114,8 +114,7 @@ def observe(recorded: bool) -> Observed:
     from ledger_lab.tasks.ant.success import walked
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
-    from ledger_lab.training.runners.cpu_graphs import recorded_physics
-    from ledger_lab.training.runners.session import environment, simulation_app
+    from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 
     registered_tasks()
     env_cfg, _ = resolve_configs("LedgerLab-Ant", "rsl_rl", [f"env.sim.physics.use_cuda_graph={recorded}"])

@@ -11,7 +11,7 @@ import pytest
 from ledger_lab.training import gradient_watch
 from ledger_lab.training.gradient_watch import GradientWatch
 from ledger_lab.training.launch import World
-from ledger_lab.training.runners.gradient_norms import NormSums
+from ledger_lab.training.runners.collectives import NormSums
 
 STEPS = 20
 """Gradient steps of an iteration."""

@@ -95,12 +95,12 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training import plan as planning
     from ledger_lab.training.run import make_run_dir
-    from ledger_lab.training.runners import code
+    from ledger_lab.training.runners import description
     from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
     calls: list[str] = []
-    package_sha256 = code.package_sha256
+    package_sha256 = description.package_sha256
 
     def resolve(*arguments: Any) -> Any:
         calls.append("resolve")
@@ -111,7 +111,7 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
         return package_sha256(package, *how)
 
     monkeypatch.setattr(planning, "resolve_configs", resolve)
-    monkeypatch.setattr(code, "package_sha256", hashed)
+    monkeypatch.setattr(description, "package_sha256", hashed)
     request = TrainRequest(device="cpu", log_root=tmp_path / "logs", cohort="c", cohort_size=2)
     plan = planning.plan_training(request)
     assert not list(tmp_path.iterdir())

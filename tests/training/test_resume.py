@@ -495,9 +495,9 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.plan import _common, plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.code import code_sha256
     from ledger_lab.training.runners.command_line import parse
     from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.description import code_sha256
 
     registered_tasks()
     ours, task, module = gym.spec("LedgerLab-Cartpole").kwargs, "Acme-Cartpole", tmp_path / "acme_cartpole.py"

@@ -18,9 +18,8 @@ from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.tasks.pretrained import ROOT, shipped_contract, shipped_tasks
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
-from ledger_lab.training.runners.code import scoring_code
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.description import describe_simulation
+from ledger_lab.training.runners.description import describe_simulation, scoring_code
 from ledger_lab.training.runners.physics_engine import physics_choices, with_default_physics
 from ledger_lab.training.runners.session import held_out_config, resolve_device
 from ledger_lab.units import MISSING, duration, target_share

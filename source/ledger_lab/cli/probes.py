@@ -166,9 +166,8 @@ def step(device: str) -> dict[str, Any]:
 
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
-    from ledger_lab.training.runners.cpu_graphs import recorded_physics
     from ledger_lab.training.runners.physics_engine import with_default_physics
-    from ledger_lab.training.runners.session import environment, require_runtime, simulation_app
+    from ledger_lab.training.runners.session import environment, recorded_physics, require_runtime, simulation_app
 
     registered_tasks()
     task = "LedgerLab-Cartpole"

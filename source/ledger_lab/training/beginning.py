@@ -30,9 +30,8 @@ from ledger_lab.training.checkpoints.candidate import (
 )
 from ledger_lab.training.checkpoints.find import best_checkpoint
 from ledger_lab.training.runners import Adapter
-from ledger_lab.training.runners.code import policy_code
 from ledger_lab.training.runners.configs import with_defaults
-from ledger_lab.training.runners.plain_config import plain_config
+from ledger_lab.training.runners.description import plain_config, policy_code
 from ledger_lab.units import percent
 
 if TYPE_CHECKING:

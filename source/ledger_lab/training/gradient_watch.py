@@ -10,7 +10,7 @@ from ledger_lab.ledger import GradientNorms as GradientRow
 from ledger_lab.ledger import Row
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners import Trainer
-from ledger_lab.training.runners.gradient_norms import GradientNorms, NormSums
+from ledger_lab.training.runners.collectives import GradientNorms, NormSums
 
 _MOST_ROWS = 60
 """Largest number of rows per process and training: 20 for each third of it."""

@@ -37,9 +37,14 @@ from ledger_lab.training.recipe import requested_recipe, with_recipe
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import Resumption
 from ledger_lab.training.runners import Adapter, BatchPlan, load_adapter
-from ledger_lab.training.runners.code import changed_code, code_sha256, policy_code, scoring_code
 from ledger_lab.training.runners.configs import require_values, resolve_configs
-from ledger_lab.training.runners.description import describe_simulation
+from ledger_lab.training.runners.description import (
+    changed_code,
+    code_sha256,
+    describe_simulation,
+    policy_code,
+    scoring_code,
+)
 from ledger_lab.training.runners.physics_engine import require_memory, with_default_physics
 from ledger_lab.training.runners.process_group import ALONE, ProcessGroup
 from ledger_lab.training.runners.session import (

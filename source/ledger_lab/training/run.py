@@ -48,10 +48,15 @@ from ledger_lab.training.resume import OVER, find_resumption, require_same_decla
 from ledger_lab.training.runners import Policy, Trainer
 from ledger_lab.training.runners.collectives import metered_collectives
 from ledger_lab.training.runners.command_line import parse
-from ledger_lab.training.runners.cpu_graphs import recorded_physics
-from ledger_lab.training.runners.event_files import lossy_event_files
 from ledger_lab.training.runners.process_group import ALONE, ProcessGroup, joined
-from ledger_lab.training.runners.session import environment, gpu_memory_bytes, peak_gpu_memory_bytes, simulation_app
+from ledger_lab.training.runners.recorded_calls import lossy_event_files
+from ledger_lab.training.runners.session import (
+    environment,
+    gpu_memory_bytes,
+    peak_gpu_memory_bytes,
+    recorded_physics,
+    simulation_app,
+)
 from ledger_lab.training.show import (
     is_refused,
     show_failure,

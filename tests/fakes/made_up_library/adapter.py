@@ -12,7 +12,7 @@ from tests.fakes.made_up_library.dialect import DIALECT
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-    from ledger_lab.training.runners.acting_module import ActingModule
+    from ledger_lab.training.runners.checkpoint_file import ActingModule
 
 
 class MadeUpAdapter(Adapter):

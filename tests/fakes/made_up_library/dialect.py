@@ -19,6 +19,5 @@ DIALECT = Dialect(
         "learning_rate": Setting("agent.learner.rate", "doubled", write=lambda recipe: 2 * recipe.learning_rate),
     },
     only={"timeout_bootstrap": Only(True, "it has no setting for it")},
-    differences={},
     template=lambda recipe: {"dice": 1, "device": "cpu"},
 )

@@ -50,7 +50,7 @@ def test_files_reproduce_the_policy_with_its_normalizer(library: str, tmp_path: 
 
 def test_observation_groups_are_concatenated_in_order() -> None:
     from ledger_lab.training.checkpoints.files import FlatPolicy, largest_error, live_actions, policy_files
-    from ledger_lab.training.runners.acting_module import ActingModule
+    from ledger_lab.training.runners.checkpoint_file import ActingModule
 
     def act(groups: dict[str, torch.Tensor]) -> torch.Tensor:
         return groups["map"].sum(dim=(1, 2))[:, None] - 2 * groups["policy"]
@@ -68,7 +68,7 @@ def test_observation_groups_are_concatenated_in_order() -> None:
 
 def test_observations_that_cannot_be_flattened_are_refused() -> None:
     from ledger_lab.training.checkpoints.files import FlatPolicy
-    from ledger_lab.training.runners.acting_module import ActingModule
+    from ledger_lab.training.runners.checkpoint_file import ActingModule
 
     with pytest.raises(UserError, match="observation group 'camera' is not a single tensor of floats"):
         FlatPolicy(ActingModule(lambda groups: groups["policy"]), {"camera": torch.zeros(4, 2, dtype=torch.uint8)})
@@ -78,7 +78,7 @@ def test_observations_that_cannot_be_flattened_are_refused() -> None:
 
 def test_non_finite_actions_are_refused() -> None:
     from ledger_lab.training.checkpoints.files import live_actions
-    from ledger_lab.training.runners.acting_module import ActingModule
+    from ledger_lab.training.runners.checkpoint_file import ActingModule
 
     groups = {"policy": torch.tensor([[1.0], [-1.0]])}
     with pytest.raises(UserError, match="some actions of the policy are NaN or infinite"):

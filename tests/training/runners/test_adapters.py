@@ -130,7 +130,7 @@ def test_the_batch_arithmetic_is_the_recipes(library: str) -> None:
 
 @every_library
 def test_the_agent_hash_ignores_device_length_and_name(library: str) -> None:
-    from ledger_lab.training.runners.plain_config import config_sha256
+    from ledger_lab.training.runners.description import config_sha256
 
     adapter, plain = configured(library)
     settings = adapter.dialect.overrides

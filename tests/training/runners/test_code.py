@@ -13,8 +13,8 @@ import gymnasium as gym
 import pytest
 
 from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
-from ledger_lab.training.runners.code import code_sha256, policy_code, scoring_code
 from ledger_lab.training.runners.configs import resolve_configs
+from ledger_lab.training.runners.description import code_sha256, policy_code, scoring_code
 
 TASK = "Acme-Parking"
 FILES = {
@@ -136,7 +136,7 @@ def test_an_actor_of_the_user_is_code_of_the_policy(site: Path, name: str) -> No
 
 
 def test_packages_of_users_are_not_taken_for_isaac_lab() -> None:
-    from ledger_lab.training.runners.code import _named
+    from ledger_lab.training.runners.description import _named
 
     named = [{"func": f"{name}:f"} for name in ("isaaclab_mine.terms", "isaaclab_tasks.x", "isaaclab.envs", "torch")]
     assert _named(named) == ["isaaclab_mine.terms"]
@@ -144,7 +144,7 @@ def test_packages_of_users_are_not_taken_for_isaac_lab() -> None:
 
 def test_a_module_of_ledger_lab_that_moves_changes_no_hash_of_others() -> None:
     from ledger_lab.ledger.source import source_sha256
-    from ledger_lab.training.runners.plain_config import plain_sha256
+    from ledger_lab.training.runners.description import plain_sha256
 
     texts = (b"from ledger_lab.panels.a import f", b"from ledger_lab.panels.b import f", b"from acme.a import f")
     assert len({source_sha256(text) for text in texts}) == 2

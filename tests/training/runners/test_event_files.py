@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.training.runners.event_files import lossy_event_files
+from ledger_lab.training.runners.recorded_calls import lossy_event_files
 
 
 class Full:

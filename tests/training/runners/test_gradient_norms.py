@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ledger_lab.training.runners.gradient_norms import GradientAveraging, GradientNorms, NormSums
+from ledger_lab.training.runners.collectives import GradientAveraging, GradientNorms, NormSums
 
 
 class Learner:

@@ -90,35 +90,6 @@ def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_functions_of_a_library_are_compiled_at_their_first_call(tmp_path: Path) -> None:
-    printed = _run(
-        tmp_path,
-        """
-        import sys
-        import torch
-        from ledger_lab.training.runners.lean_imports import functions_compiled_later, postpone_compiler
-        postpone_compiler()
-        graphs = []
-
-        def backend(graph, inputs):
-            graphs.append(graph.code)
-            return graph.forward
-
-        compile_now = torch.compile
-        with functions_compiled_later():
-            @torch.compile(backend=backend)
-            def doubled(x):
-                "Documented."
-                return x * 2
-
-        print(doubled.__doc__, len(graphs), "torch._dynamo.eval_frame" in sys.modules, torch.compile is compile_now)
-        print(doubled(torch.ones(2)).tolist(), doubled(torch.ones(2)).tolist(), len(graphs))
-    """,
-    )
-    assert printed.splitlines() == ["Documented. 0 False True", "[2.0, 2.0] [2.0, 2.0] 1"]
-
-
-@pytest.mark.thorough
 def test_the_movie_library_is_imported_for_videos_alone(tmp_path: Path) -> None:
     printed = _run(
         tmp_path,

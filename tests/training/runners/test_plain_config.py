@@ -15,7 +15,7 @@ import pytest
 import torch
 import warp as wp
 
-from ledger_lab.training.runners.plain_config import config_sha256, plain_config
+from ledger_lab.training.runners.description import config_sha256, plain_config
 
 
 def limit_of(env: float, limit: float) -> bool:
@@ -39,18 +39,6 @@ def recursive() -> Callable[[int], int]:
         return 0 if n == 0 else 1 + count(n - 1)
 
     return count
-
-
-def local_class(limit: float) -> type:
-    """Return a class whose name leads to nothing."""
-
-    class Local:
-        bound = limit
-
-        def __call__(self, env: float) -> bool:
-            return env < limit
-
-    return Local
 
 
 class Term:
@@ -100,8 +88,6 @@ PAIRS: dict[str, tuple[Any, Any, Any]] = {
     "partial": (*(functools.partial(limit_of, limit=x) for x in (0.2, 0.2, 1.2)),),
     "object": (Term(0.2), Term(0.2), Term(1.2)),
     "method": (Term(0.2).check, Term(0.2).check, Term(1.2).check),
-    "local class": (local_class(0.2), local_class(0.2), local_class(1.2)),
-    "object of a local class": (local_class(0.2)(), local_class(0.2)(), local_class(1.2)()),
     "slots": (Slotted(0.2), Slotted(0.2), Slotted(1.2)),
     "large tensor": (LARGE, LARGE.clone(), OTHER),
     "type of a tensor": (torch.zeros(2), torch.zeros(2), torch.zeros(2, dtype=torch.float64)),
@@ -115,7 +101,6 @@ PAIRS: dict[str, tuple[Any, Any, Any]] = {
     "functions in a list": ([made(0.2), limit_of], [made(0.2), limit_of], [made(1.2), limit_of]),
     "type": (Term, Term, Slotted),
     "slice": (slice(None), slice(None), slice(1)),
-    "wrapped": (*(functools.cache(made(x)) for x in (0.2, 0.2, 1.2)),),
 }
 
 
@@ -139,7 +124,7 @@ def test_a_function_may_hold_itself() -> None:
 
 SCRIPT = """
 import torch
-from ledger_lab.training.runners.plain_config import config_sha256
+from ledger_lab.training.runners.description import config_sha256
 class Local:
     pass
 names = {"params": {"names": {"FL", "FR", "RL", "RR"}, "held": frozenset({("a", 1), ("b", 2)}), "other": Local(),

@@ -21,9 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import torch
-from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
-from rl_games.algos_torch.model_builder import ModelBuilder
-from rl_games.algos_torch.running_mean_std import RunningMeanStd
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase
@@ -34,12 +31,16 @@ from ledger_lab.off_policy.rl_games.dialect import LOG_STD_BOUNDS
 from ledger_lab.off_policy.rl_games.dialect import SAC as DIALECT
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
 from ledger_lab.tasks.recipes.settings import read_setting
-from ledger_lab.training.runners.acting_module import ActingModule
 from ledger_lab.training.runners.adapter import BatchPlan, OnIteration
-from ledger_lab.training.runners.checkpoint_file import load_networks, loading_policy
+from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
 from ledger_lab.training.runners.recorded_calls import recorded_calls
-from ledger_lab.training.runners.rl_games.adapter import RlGamesAdapter
-from ledger_lab.training.runners.rl_games.loop import RlGamesLoop
+from ledger_lab.training.runners.rl_games.adapter import (
+    ModelBuilder,
+    RlGamesAdapter,
+    RlGamesLoop,
+    RlGamesVecEnvWrapper,
+    RunningMeanStd,
+)
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

@@ -93,13 +93,5 @@ SAC = Dialect(
         name: Only(getattr(SacRecipe, name), "it has no such setting: leave it out, or use --rl_library skrl")
         for name in OPTIONS
     },
-    differences={
-        "observation_normalization": "updated with each batch of observations and of next observations, clipped at ±5",
-        "first episodes": "have their full length",
-        "first weights": "biases are zero",
-        "noise of the actions": "its standard deviation is an output of the network, so it depends on the state",
-        "initial_entropy_coef": "its loss is proportional to the coefficient itself, not to its logarithm as in SKRL",
-        "polyak": "applied at each gradient step",
-    },
     template=_template,
 )

@@ -29,7 +29,6 @@ def _dialect(
     policy: Mapping[str, Any],
     agent: Mapping[str, Any],
     settings: Mapping[str, Setting],
-    differences: Mapping[str, str],
 ) -> Dialect:
     """Return the dialect of an algorithm with a replay memory.
 
@@ -39,7 +38,6 @@ def _dialect(
         policy: Class of these networks, and its other arguments.
         agent: Settings of the agent that no field of a recipe has.
         settings: Settings of the fields that only this algorithm has.
-        differences: Differences that only this algorithm has.
     """
     roles = (*policies, *CRITICS)
 
@@ -98,12 +96,6 @@ def _dialect(
             **settings,
         },
         only={},
-        differences={
-            "observation_normalization": "updated with each batch of observations and of next observations, clipped at "
-            "±5",
-            "first episodes": "have their full length",
-            **differences,
-        },
         template=template,
         recipe=recipe,
     )
@@ -128,11 +120,6 @@ SAC = _dialect(
         "initial_entropy_coef": Setting("agent.agent.initial_entropy_value"),
         "entropy_target": _own_setting("entropy_target"),
     },
-    differences={
-        "action_bound": "the library samples from an unbounded Gaussian; LedgerLab squashes it with tanh",
-        "polyak": "applied at each gradient step",
-        "noise of the actions": "one learned standard deviation per action, the same in all states",
-    },
 )
 TD3 = _dialect(
     Td3Recipe,
@@ -142,10 +129,5 @@ TD3 = _dialect(
     settings={
         **{name: Setting(f"agent.{name}", "LedgerLab's own") for name in NOISE},
         "policy_delay": Setting("agent.agent.policy_delay"),
-    },
-    differences={
-        "action_bound": "the library's policy is unbounded; LedgerLab squashes it with tanh",
-        "noise of the actions": "the library adds the same noise in all environments; LedgerLab spreads it over them",
-        "polyak": "applied at each gradient step of the policy",
     },
 )

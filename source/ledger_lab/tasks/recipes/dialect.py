@@ -82,8 +82,6 @@ class Dialect:
     """The setting that holds each field of a recipe."""
     only: Mapping[str, Only]
     """Fields for which the library accepts a single value; they may have a setting, too."""
-    differences: Mapping[str, str]
-    """Differences of the library in words, by field or topic."""
     template: Callable[[Any], dict[str, Any]]
     """Returns the settings that no field of a recipe has; raises a ``UserError`` for combinations of values that the
     library can't follow."""

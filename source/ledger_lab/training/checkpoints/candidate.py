@@ -18,10 +18,8 @@ from ledger_lab.tasks.recipes.settings import names_code
 from ledger_lab.training.checkpoints.find import FoundCheckpoint
 from ledger_lab.training.checkpoints.shipped import output_directory
 from ledger_lab.training.runners import Adapter, load_adapter
-from ledger_lab.training.runners.code import changed_code, policy_code
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.description import describe_simulation
-from ledger_lab.training.runners.plain_config import config_sha256
+from ledger_lab.training.runners.description import changed_code, config_sha256, describe_simulation, policy_code
 from ledger_lab.training.runners.session import held_out_config
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from isaaclab.envs import mdp
 from isaaclab.managers import SceneEntityCfg
 
-from ledger_lab.training.runners.plain_config import plain_config
+from ledger_lab.training.runners.description import plain_config
 
 if TYPE_CHECKING:
     from isaaclab.assets import Articulation

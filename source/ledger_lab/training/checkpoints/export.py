@@ -47,7 +47,7 @@ from ledger_lab.training.checkpoints.files import (
 from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.training.checkpoints.request import ExportRequest
 from ledger_lab.training.checkpoints.shipped import print_shipped_result
-from ledger_lab.training.runners.acting_module import ActingModule
+from ledger_lab.training.runners.checkpoint_file import ActingModule
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.session import environment, require_runtime, resolve_device, simulation_app
 

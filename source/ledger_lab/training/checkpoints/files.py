@@ -20,7 +20,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.exported import CONTRACT, POLICY
-from ledger_lab.training.runners.acting_module import ActingModule
+from ledger_lab.training.runners.checkpoint_file import ActingModule
 
 INPUT, OUTPUT = "obs", "actions"
 """Names of the input and of the output."""

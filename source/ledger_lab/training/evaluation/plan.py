@@ -26,9 +26,8 @@ from ledger_lab.training.checkpoints.film import recording_args
 from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.training.evaluation.request import EvaluateRequest
 from ledger_lab.training.evaluation.score import Simulation
-from ledger_lab.training.runners.code import scoring_code
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.description import describe_simulation
+from ledger_lab.training.runners.description import describe_simulation, scoring_code
 from ledger_lab.training.runners.physics_engine import changed_overrides, require_memory
 from ledger_lab.training.runners.session import held_out_config, require_runtime, resolve_device
 

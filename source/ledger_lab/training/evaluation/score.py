@@ -19,9 +19,8 @@ from ledger_lab.panels.scoring import score_policies
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import Candidate, require_recorded_hash
-from ledger_lab.training.runners.cpu_graphs import recorded_physics
 from ledger_lab.training.runners.physics_engine import fitting_environments
-from ledger_lab.training.runners.session import environment, held_out_config
+from ledger_lab.training.runners.session import environment, held_out_config, recorded_physics
 from ledger_lab.units import counted
 
 if TYPE_CHECKING:

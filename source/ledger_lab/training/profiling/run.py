@@ -39,9 +39,8 @@ from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TaskRequest, TrainRequest
 from ledger_lab.training.run import make_run_dir
 from ledger_lab.training.runners.command_line import parse
-from ledger_lab.training.runners.cpu_graphs import recorded_physics
 from ledger_lab.training.runners.parts import environment_parts
-from ledger_lab.training.runners.session import environment, simulation_app
+from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 
 _HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
 _BLOCKS = 20

@@ -15,7 +15,7 @@ from ledger_lab.ledger.libraries import algorithm_of, part_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
-from ledger_lab.training.runners.lean_imports import functions_compiled_later, postpone_compiler
+from ledger_lab.training.runners.lean_imports import postpone_compiler
 from ledger_lab.training.runners.threads import Threads, in_threads
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ledger_lab.off_policy.replay_memory import ReplayMemory
     from ledger_lab.off_policy.replay_plan import ReplayPlan
     from ledger_lab.tasks.recipes import Dialect
-    from ledger_lab.training.runners.acting_module import ActingModule
-    from ledger_lab.training.runners.gradient_norms import GradientAveraging
+    from ledger_lab.training.runners.checkpoint_file import ActingModule
+    from ledger_lab.training.runners.collectives import GradientAveraging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -411,6 +411,5 @@ def load_adapter(library: str, agent: str | None = None) -> Adapter:
     """
     require_library(library)
     postpone_compiler()
-    with functions_compiled_later():
-        adapter: Adapter = part_of(library, algorithm_of(library, agent), "adapter")
+    adapter: Adapter = part_of(library, algorithm_of(library, agent), "adapter")
     return adapter

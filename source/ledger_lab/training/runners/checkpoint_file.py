@@ -1,4 +1,4 @@
-"""Loads checkpoints, and refuses files that are not policies of the library."""
+"""Loads checkpoints of policies, refuses other files, and wraps a policy as a module of torch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.policy import Policy
 
 _UNREADABLE = (
     *(OSError, EOFError, pickle.UnpicklingError, RuntimeError, zipfile.BadZipFile),
@@ -121,3 +122,26 @@ def _widened(
                 first, last = tensor.tensor_split([tensor.shape[-1] - behind], dim=-1)
                 fitting[name] = torch.cat([torch.nn.functional.pad(first, (0, more), value=new), last], dim=-1)
     return fitting
+
+
+class ActingModule(torch.nn.Module):
+    """A function from observation groups to actions, and the modules and tensors that it uses."""
+
+    def __init__(self, act: Policy, **parts: torch.nn.Module | torch.Tensor) -> None:
+        """Register what the function uses.
+
+        Args:
+            act: The function.
+            parts: Its networks, normalizers, and constants such as limits, by the names that they are saved under.
+        """
+        super().__init__()
+        self._act = act
+        for name, part in parts.items():
+            if isinstance(part, torch.nn.Module):
+                self.add_module(name, part)
+            else:
+                self.register_buffer(name, part)
+
+    def forward(self, groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
+        return self._act(groups)

@@ -24,8 +24,8 @@ from ledger_lab.tasks.assets.local import use_local_ground
 from ledger_lab.tasks.recipes.settings import ABSENT, children, follow
 from ledger_lab.tasks.registry import task_package
 from ledger_lab.training.runners.adapter import Adapter, load_adapter
+from ledger_lab.training.runners.description import plain_config
 from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE, WARP_CHOICE
-from ledger_lab.training.runners.plain_config import plain_config
 from ledger_lab.wings import required_part, wing_part
 
 _SELECTORS = ("physics", "renderer", "presets")

@@ -1,4 +1,4 @@
-"""Generates the ground of the training, and held-out ground beside it.
+"""Generates terrain from its own seed: the ground of the training, and held-out ground beside it.
 
 Both grounds have the same configuration, but patches of their own, because they have different seeds. They are one
 mesh, so that physics engines and ray casters treat them like any generated terrain:
@@ -12,23 +12,77 @@ from __future__ import annotations
 
 import copy
 import math
+import random
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 import trimesh
+from isaaclab.terrains import TerrainGenerator
 
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR
 from ledger_lab.panels.seeds import stream_key
+from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.terrain import FlatPatches, HeldOutGround
-from ledger_lab.training.runners.seeded_terrain import SeededTerrainGenerator, on_the_cpu, seeded_streams
+from ledger_lab.training.runners.recorded_calls import replaced
 
 if TYPE_CHECKING:
-    from isaaclab.terrains import TerrainGenerator, TerrainGeneratorCfg
+    from isaaclab.terrains import TerrainGeneratorCfg
 
 SEPARATION_M = 40.0
 """Least distance between patches of the two grounds [m]."""
 WALL_M = (1.0, 5.0)
 """Thickness and height of the wall between the grounds [m]. It stops robots at any speed, and rays along the ground."""
+
+
+class SeededTerrainGenerator(TerrainGenerator):
+    """Isaac Lab's generator, with all random numbers drawn from the configuration's seed.
+
+    Isaac Lab draws only the kinds and difficulties of patches from that seed. It draws heights and obstacles from the
+    global random streams, so another training seed changes the ground. This class seeds the global streams while it
+    generates, and restores them afterwards. It generates on the CPU, because a GPU draws other numbers.
+    """
+
+    flat_patches: dict[str, torch.Tensor]
+
+    def __init__(self, cfg: TerrainGeneratorCfg, device: str = "cpu") -> None:
+        """Generate the terrain.
+
+        Args:
+            cfg: The configuration; its seed must be set.
+            device: Device of the flat patches.
+        """
+        with seeded_streams(cfg.seed), on_the_cpu():
+            super().__init__(cfg, "cpu")
+        self.device = device
+        self.flat_patches = {name: patches.to(device) for name, patches in self.flat_patches.items()}
+
+
+def on_the_cpu() -> AbstractContextManager[None]:
+    """Return a context in which code that looks for a GPU finds none.
+
+    Isaac Lab draws the heights of ``random_grid_terrain`` on a GPU wherever there is one, also with ``--device cpu``.
+    """
+    return replaced(torch.cuda, is_available=lambda: False)
+
+
+@contextmanager
+def seeded_streams(seed: int) -> Iterator[None]:
+    """Within the context, draw from global random streams with a seed of their own.
+
+    Args:
+        seed: The seed, below 2^32.
+    """
+    shared = GlobalStreams()
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        shared.restore()
 
 
 def rows_in_all(cfg: TerrainGeneratorCfg) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FunctionType, ModuleType
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.ledger.cores import imports
@@ -17,12 +16,14 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
 _COMPILER = "torch._dynamo"
+_MARKS = ("allow_in_graph", "assume_constant_result", "disable")
+"""Functions of the compiler that only mark another function."""
 _MOVIES = "moviepy.editor"
 _RECORDER = "isaaclab.envs.utils.video_recorder"
 
 
 def postpone_compiler() -> None:
-    """Import torch's compiler only when something uses it; this saves 0.9 s where nothing is compiled.
+    """Import torch's compiler only when something is compiled; this saves a second at each start.
 
     Optimizers and ``tensordict`` import ``torch._dynamo`` only to mark functions that it must not compile, and rl_games
     only to change one of its settings.
@@ -30,46 +31,29 @@ def postpone_compiler() -> None:
     import torch
 
     if _COMPILER not in sys.modules:
-        sys.modules[_COMPILER] = torch._dynamo = _Postponed(_COMPILER)
+        sys.modules[_COMPILER] = torch._dynamo = _Postponed()
 
 
 class _Postponed(ModuleType):
-    """Stands in for ``torch._dynamo`` until something is compiled.
+    """Stands in for ``torch._dynamo``, keeps marks and settings, and passes them on when the compiler is needed."""
 
-    It accepts what eager code tells the compiler, and passes that on when the compiler is imported.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self) -> None:
+        super().__init__(_COMPILER)
         self._marked: list[tuple[str, Callable[..., Any]]] = []
-        """Marks of functions: the name of the compiler's function that sets the mark, and the marked function."""
-        self._disabled: list[Callable[..., Any]] = []
-        self.config = _PostponedSettings()
+        self.config = ModuleType(f"{_COMPILER}.config")
 
     def graph_break(self, msg: str = "") -> None:
         """Do nothing: no graph is being recorded."""
 
-    def allow_in_graph(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Remember a function that compiled code may call without looking into it."""
-        self._marked.append(("allow_in_graph", fn))
-        return fn
-
-    def assume_constant_result(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Remember a function whose result compiled code may keep."""
-        self._marked.append(("assume_constant_result", fn))
-        return fn
-
-    def disable(
-        self, fn: Callable[..., Any] | None = None, recursive: bool = True, **options: object
-    ) -> Callable[..., Any]:
-        """Return a function that is not to be compiled. Only torch's own functions ask with ``wrapping=False``."""
-        if fn is None or options != {"wrapping": False}:
-            return self._load().disable(fn, recursive, **options)
-        self._disabled.append(fn)
+    def _mark(self, mark: str, fn: Callable[..., Any], *_: object, **options: object) -> Callable[..., Any]:
+        if options not in ({}, {"wrapping": False}):  # torch's own functions ask so; others want another function
+            marked: Callable[..., Any] = getattr(self._load(), mark)(fn, *_, **options)
+            return marked
+        self._marked.append((mark, fn))
         return fn
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the compiler has
-        return getattr(self._load(), name)
+        return partial(self._mark, name) if name in _MARKS else getattr(self._load(), name)
 
     def _load(self) -> ModuleType:
         """Import the compiler in place of this module."""
@@ -77,49 +61,14 @@ class _Postponed(ModuleType):
             del sys.modules[_COMPILER]
             compiler = importlib.import_module(_COMPILER)
             for mark, fn in self._marked:
-                getattr(compiler, mark)(fn)
-            for fn in self._disabled:
-                delattr(fn, "__dynamo_disable")  # torch asks again at the next call
+                if mark == "disable":
+                    vars(fn).pop("__dynamo_disable", None)  # torch asks again at the next call
+                else:
+                    getattr(compiler, mark)(fn)
             for name, value in vars(self.config).items():
-                setattr(compiler.config, name, value)
-        return importlib.import_module(_COMPILER)
-
-
-class _PostponedSettings:
-    """Stands in for ``torch._dynamo.config`` until something is compiled: it keeps settings that are set."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the settings have
-        return getattr(importlib.import_module(f"{_COMPILER}.config"), name)
-
-
-@contextmanager
-def functions_compiled_later() -> Iterator[None]:
-    """Make ``torch.compile`` put off the compilation of functions to their first call, while a library is imported.
-
-    rl_games defines an example network with a compiled method, which alone would import the compiler.
-    """
-    import torch
-
-    compile_now = torch.compile
-
-    def compile_later(model: Any = None, **options: Any) -> Any:  # noqa: ANN401 - as torch.compile
-        if model is None:
-            return functools.partial(compile_later, **options)
-        if not isinstance(model, FunctionType):
-            return compile_now(model, **options)
-        compiled = functools.cache(lambda: compile_now(model, **options))
-
-        @functools.wraps(model)
-        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return compiled()(*args, **kwargs)
-
-        return call
-
-    torch.compile = compile_later
-    try:
-        yield
-    finally:
-        torch.compile = compile_now
+                if not name.startswith("__"):
+                    setattr(compiler.config, name, value)
+        return sys.modules[_COMPILER]
 
 
 def import_environment(env_cfg: ManagerBasedRLEnvCfg) -> None:

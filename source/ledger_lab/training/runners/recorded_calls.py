@@ -1,15 +1,21 @@
-"""Replaces attributes of a library for a while, records values that it computes, and divides its long functions."""
+"""Replaces attributes of a library for a while: to record values, to divide functions, to bear lost event files."""
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import torch
 
 if TYPE_CHECKING:
     from ledger_lab.ledger.meters import Phase, PhaseClock
+
+_WRITERS = ("tensorboard.summary.writer.record_writer", "tensorboardX.record_writer")
+"""Modules of the two packages whose ``RecordWriter`` writes TensorBoard files."""
 
 
 @contextmanager
@@ -119,3 +125,37 @@ def episode_means(returns: Sequence[float], lengths: Sequence[float]) -> dict[st
     if not returns:
         return {}
     return {"mean_return": sum(returns) / len(returns), "mean_episode_steps": sum(lengths) / len(lengths)}
+
+
+@contextmanager
+def lossy_event_files(on_loss: Callable[[OSError], None]) -> Iterator[None]:
+    """Drop the figures that can't be written into TensorBoard files, which are copies of those in the journal.
+
+    Otherwise, the error would end the training, or with tensorboardX, whose thread it ends, the training would wait for
+    ever. After an error, the rest of the file is dropped, because readers stop at an incomplete record.
+
+    Args:
+        on_loss: Called with the first error of each file.
+    """
+    import tensorboard.summary.writer.record_writer  # noqa: F401 - RSL-RL imports it only when it trains
+
+    failed: WeakSet[Any] = WeakSet()
+
+    def lossy(original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def call(writer: Any, *arguments: Any) -> None:  # noqa: ANN401 - a writer of either package
+            if writer in failed:
+                return
+            try:
+                original(writer, *arguments)
+            except OSError as error:
+                failed.add(writer)
+                on_loss(error)
+
+        return call
+
+    with ExitStack() as stack:
+        for each in (sys.modules[name].RecordWriter for name in _WRITERS if name in sys.modules):
+            calls = {name: lossy(getattr(each, name)) for name in ("write", "flush", "close")}
+            stack.enter_context(replaced(each, **calls))
+        yield

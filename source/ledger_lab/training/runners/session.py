@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +24,14 @@ from ledger_lab.ledger import Status
 from ledger_lab.ledger.endings import is_device_fault, status_of
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
 from ledger_lab.panels.parameter_rows import remembered_parameters
-from ledger_lab.panels.physics import NATIVE, is_newton, physics_name
+from ledger_lab.panels.physics import NATIVE, is_mujoco, is_newton, physics_name
 from ledger_lab.panels.replays import least_replays
 from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.tasks.assets.local import require_files
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners.lean_imports import import_environment
-from ledger_lab.training.runners.ovphysx_rays import ordered_rays
 from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE
+from ledger_lab.training.runners.recorded_calls import replaced
 from ledger_lab.training.runners.threads import torch_threads
 from ledger_lab.wings import required_part
 
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 _SENSORS_OF_MUJOCO = (ImuCfg, JointWrenchSensorCfg, PvaCfg)
 """Sensors whose values MuJoCo-Warp does not compute if it must be deterministic."""
+
+_STEPS = ("_simulate_full", "_simulate_physics_only")
+"""Isaac Lab's two step functions: with and without motors that Newton computes. A simulation uses one of them."""
 
 
 def resolve_device(device: str | None, world: World | None = None) -> str:
@@ -138,22 +141,21 @@ def held_out_config(
         training: Training slots.
         ground: Ground of the held-out slots, if the terrain is generated.
     """
-    cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
+    cfg = unscored_config(env_cfg, ground)
     cfg.scene.num_envs = slots_in_all(training, held_out + least_replays(env_cfg))
-    if (terrain := generated_terrain(cfg)) is not None:
-        _seed_terrain(terrain, ground)
     return cfg
 
 
-def unscored_config(env_cfg: ManagerBasedRLEnvCfg) -> ManagerBasedRLEnvCfg:
+def unscored_config(env_cfg: ManagerBasedRLEnvCfg, ground: Ground = "trained") -> ManagerBasedRLEnvCfg:
     """Return the configuration of a training without held-out slots, on the ground that a scored training has.
 
     Args:
         env_cfg: Configuration of the training.
+        ground: Ground of the simulation, if the terrain is generated.
     """
-    cfg = copy.deepcopy(env_cfg)  # see held_out_config
+    cfg = copy.deepcopy(env_cfg)  # Isaac Lab's own copy() runs __post_init__ again, which would undo the presets
     if (terrain := generated_terrain(cfg)) is not None:
-        _seed_terrain(terrain, "trained")
+        _seed_terrain(terrain, ground)
     return cfg
 
 
@@ -174,7 +176,7 @@ def _seed_terrain(terrain: Any, ground: Ground) -> None:  # noqa: ANN401 - a ter
         )
         generator.num_rows = rows_in_all(generator)
     elif stock:
-        generator.class_type = ResolvableString("ledger_lab.training.runners.seeded_terrain:SeededTerrainGenerator")
+        generator.class_type = ResolvableString(f"{HELD_OUT_GENERATOR}:SeededTerrainGenerator")
 
 
 @contextmanager
@@ -228,7 +230,7 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
         BaseRayCaster.meshes.clear()
     with (
         nullcontext() if spread or not is_newton(env_cfg) else _worlds_at_one_origin(),
-        ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
+        _ordered_rays() if sees and physics_name(env_cfg) == "ovphysx" else nullcontext(),
         _gpu_faults_raised(env_cfg.sim.device),
         FirstErrorStack() as closing,
     ):
@@ -259,11 +261,93 @@ def _worlds_at_one_origin() -> Iterator[None]:
             for part in (cfg, *(part for part in vars(cfg).values() if isinstance(part, TerrainImporterCfg))):
                 part.env_spacing = spacing
 
-    manager_based_env.InteractiveScene = scene
+    with replaced(manager_based_env, InteractiveScene=scene):
+        yield
+
+
+@contextmanager
+def _ordered_rays() -> Iterator[None]:
+    """Let OvPhysX ray casters follow bodies in the order of the environments.
+
+    Isaac Lab's ray casters take bodies and moving targets in the order in which OvPhysX lists them, which is by name.
+    ``env_10`` then comes before ``env_2``, so with more than ten robots a sensor sees the surroundings of another
+    robot. Isaac Lab's robot views and contact sensors correct the order; this does it for ray casters.
+    """
+    from isaaclab_ov import tensor_types
+    from isaaclab_ov._clone import ordered_clone_paths
+    from isaaclab_ov.physics import OvPhysxManager
+    from isaaclab_ov.sensors.ray_caster.ray_caster import _OvPhysxRayCasterMixin as RayCasters
+
+    begin, target = RayCasters._initialize_pose_tracking, RayCasters._create_tracked_target_view
+
+    def in_order(poses: Any) -> Any:  # noqa: ANN401 - a binding of OvPhysX
+        paths = list(poses.prim_paths)
+        ordered = ordered_clone_paths(paths, [])
+        if ordered == paths:
+            return poses
+        poses.destroy()
+        physx = OvPhysxManager.get_physx_instance()
+        return physx.create_tensor_binding(prim_paths=ordered, tensor_type=tensor_types.RIGID_BODY_POSE)
+
+    def begin_in_order(sensor: Any) -> None:  # noqa: ANN401 - any of Isaac Lab's ray casters
+        begin(sensor)
+        if sensor._ovphysx_body_view is not None:  # None for a sensor that does not move
+            sensor._ovphysx_body_view = in_order(sensor._ovphysx_body_view)
+
+    def target_in_order(sensor: Any, paths: str | list[str]) -> Any:  # noqa: ANN401
+        return in_order(target(sensor, paths))
+
+    methods = {"_initialize_pose_tracking": begin_in_order, "_create_tracked_target_view": target_in_order}
+    with replaced(RayCasters, **methods):
+        yield
+
+
+@contextmanager
+def recorded_physics(env: ManagerBasedRLEnv) -> Iterator[None]:
+    """Replay the physics step of an environment from a recording, if it runs on Newton on the CPU.
+
+    On a GPU, Isaac Lab captures a physics step as a CUDA graph. On a CPU it launches hundreds of kernels one by one
+    from Python, which takes several times as long as the kernels. Warp can record a step on the CPU as well, and replay
+    it in C++. Only MuJoCo, by MuJoCo-Warp or by its own C code, is recorded; a test proves that replayed steps equal
+    launched steps bit for bit.
+
+    The first step is launched as usual and recorded; later steps are replayed. Isaac Lab discards the recording
+    whenever it would discard a CUDA graph. ``env.sim.physics.use_cuda_graph=False`` turns this off.
+
+    Args:
+        env: The environment, as ``gym.make`` returns it.
+    """
+    from isaaclab_newton.physics import NewtonManager
+
+    cfg = env.unwrapped.cfg
+    if env.unwrapped.device != "cpu" or not is_mujoco(cfg) or not cfg.sim.physics.use_cuda_graph:
+        yield
+        return
+    manager = string_to_callable(str(cfg.sim.physics.class_type))
+    own = {name: vars(manager).get(name) for name in _STEPS}
+
+    def recorded(launch: Callable[[], None]) -> Callable[[], None]:
+        def replay() -> None:
+            if NewtonManager._graph is None:
+                launch()
+                with warp.ScopedCapture(device="cpu") as capture:
+                    launch()
+                NewtonManager._graph = capture.graph
+            else:
+                warp.capture_launch(NewtonManager._graph)
+
+        return replay
+
+    for name in _STEPS:
+        setattr(manager, name, staticmethod(recorded(getattr(manager, name))))
     try:
         yield
     finally:
-        manager_based_env.InteractiveScene = scene_type
+        for name, step in own.items():
+            delattr(manager, name)  # a base class's own step is visible again
+            if step is not None:
+                setattr(manager, name, step)
+        NewtonManager._graph = None
 
 
 def _require_unwrapped(task: str, env: gym.Env[Any, Any]) -> None:

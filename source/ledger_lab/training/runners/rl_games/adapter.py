@@ -5,18 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
-from rl_games.algos_torch.model_builder import ModelBuilder
-from rl_games.algos_torch.network_builder import NetworkBuilder
-from rl_games.algos_torch.players import rescale_actions
-from rl_games.algos_torch.running_mean_std import RunningMeanStd, RunningMeanStdObs
-from rl_games.common import a2c_common
-from rl_games.common.player import BasePlayer
+from isaaclab.utils.seed import configure_seed
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase
@@ -24,18 +19,145 @@ from ledger_lab.ledger.meters.compilation import metered_torch_compilation
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
 from ledger_lab.tasks.recipes.rules import one_of
-from ledger_lab.training.runners.acting_module import ActingModule
-from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Trainer
-from ledger_lab.training.runners.checkpoint_file import load_networks, loading_policy
+from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
+from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
+from ledger_lab.training.runners.collectives import GradientAveraging, merged_moments, take_from_first
 from ledger_lab.training.runners.configs import complete
-from ledger_lab.training.runners.gradient_norms import GradientAveraging
-from ledger_lab.training.runners.recorded_calls import recorded_calls, replaced
+from ledger_lab.training.runners.recorded_calls import largest_norm, recorded_calls, replaced
 from ledger_lab.training.runners.rl_games.dialect import DIALECT
-from ledger_lab.training.runners.rl_games.loop import RlGamesLoop
-from ledger_lab.training.runners.rl_games.ranks import learn_from_all_processes, reduce_gradients
+
+with replaced(torch, compile=lambda function: function):  # an example network would import the compiler
+    from isaaclab_rl.rl_games import RlGamesVecEnvWrapper
+    from rl_games.algos_torch.model_builder import ModelBuilder
+    from rl_games.algos_torch.network_builder import NetworkBuilder
+    from rl_games.algos_torch.players import rescale_actions
+    from rl_games.algos_torch.running_mean_std import RunningMeanStd, RunningMeanStdObs
+    from rl_games.common import a2c_common
+    from rl_games.common.algo_observer import IsaacAlgoObserver
+    from rl_games.common.player import BasePlayer
+    from rl_games.torch_runner import Runner
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+__all__ = ["ADAPTER", "ModelBuilder", "RlGamesAdapter", "RlGamesLoop", "RlGamesVecEnvWrapper", "RunningMeanStd"]
+
+
+class RlGamesLoop(Trainer):
+    """rl_games' own training loop.
+
+    The library's own rules for ending the loop at a training return, and for saving, are turned off, because its file
+    names do not show which policy is the newest.
+    """
+
+    suffix = ".pth"
+
+    def _make_algorithm(self, **settings: Any) -> Any:  # noqa: ANN401 - the library's own type
+        """Build the library's algorithm around the environment.
+
+        Args:
+            settings: Settings of ``agent.params.config`` that are known only now.
+
+        Returns:
+            The algorithm.
+        """
+        env, agent_cfg, run_dir = self._env, self._agent_cfg, self._run_dir
+        self._wrapper = wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
+        self._runner = runner = Runner(IsaacAlgoObserver())
+        runner.load(agent_cfg)
+        configure_seed(agent_cfg["params"]["seed"])  # the library ignores the seed 0, and adds the rank a second time
+        runner.params["config"] |= {
+            "num_actors": wrapper.num_envs,
+            "env_info": wrapper.get_env_info(),
+            "vec_env": wrapper,
+            "train_dir": str(run_dir.parent),
+            "full_experiment_name": run_dir.name,
+            **settings,
+        }
+        self._algo = algo = runner.algo_factory.create(runner.algo_name, base_name="run", params=runner.params)
+        runner.algo_factory.register_builder(runner.algo_name, lambda **_: algo)
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it
+            Path(algo.nn_dir).rmdir()  # checkpoints are saved beside the journal
+        algo.max_epochs = algo.max_frames = -1
+        algo.save_freq, algo.save_best_after = 0, math.inf
+        self._library_reset = algo.env_reset
+        wrapper.reset()
+        algo.env_reset = self._first_observations
+        self._trained: tuple[Any, ...] | None = None
+        self._norms: list[torch.Tensor] = []
+        return algo
+
+    @property
+    def iterations(self) -> int:
+        """Iterations completed."""
+        done: int = self._algo.epoch_num
+        return done
+
+    def _run(self, on_iteration: OnIteration) -> None:
+        """Run the library's loop.
+
+        Args:
+            on_iteration: Called after each iteration; ends the training if it returns ``False``.
+        """
+        self._on_iteration = on_iteration
+        try:
+            self._runner.run({"train": True})
+        except Stop:
+            self.save()
+        finally:
+            self._algo.writer.close()
+
+    def _first_observations(self) -> dict[str, torch.Tensor]:
+        """Return the present observations instead of a reset: the environment is reset already, or restored."""
+        self._algo.env_reset = self._library_reset
+        observations: dict[str, torch.Tensor] = self._algo.obs_to_tensors(
+            self._wrapper._process_obs(dict(self._env.unwrapped.obs_buf))
+        )
+        return observations
+
+    def _end_iteration(self) -> None:
+        """Report the completed iteration, if there is one, and save its policy if it is due.
+
+        Raises:
+            Stop: If no further iteration is to be trained.
+        """
+        done, trained = self._algo.epoch_num, self._trained
+        continuing = trained is None or self._on_iteration(done, self._figures(trained))
+        if not continuing or done >= self._batch.max_iterations:
+            raise Stop
+        if trained is not None and done % self._batch.save_interval == 0:
+            self.save()
+
+    def _write(self, path: Path) -> None:
+        """Save the state."""
+        torch.save(self.state(), path)
+
+    def _figures(self, trained: tuple[Any, ...]) -> dict[str, float]:
+        """Return the library's figures of an iteration, by the ledger's names.
+
+        Args:
+            trained: Result of the library's ``train_epoch``.
+        """
+        algo = self._algo
+        figures = self._update_figures(trained)
+        if (norm := largest_norm(self._norms, getattr(algo, "scaler", None))) is not None:
+            figures["grad_norm"] = norm
+        if algo.game_rewards.current_size:
+            figures["mean_return"] = algo.game_rewards.mean.flatten()[0]
+            figures["mean_episode_steps"] = algo.game_lengths.mean.flatten()[0]
+        on_device = {
+            name: value.detach().double() for name, value in figures.items() if isinstance(value, torch.Tensor)
+        }
+        values = torch.stack([*on_device.values()]).tolist() if on_device else []  # waits for the device only once
+        return {**figures, **dict(zip(on_device, values, strict=True))}
+
+    @abstractmethod
+    def _update_figures(self, trained: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the figures of the updates of an iteration, by the ledger's names, as numbers or as scalars of torch.
+
+        Args:
+            trained: Result of the library's ``train_epoch``.
+        """
 
 
 class RlGamesTrainer(RlGamesLoop):
@@ -47,7 +169,7 @@ class RlGamesTrainer(RlGamesLoop):
         self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
         algo.update_epoch, algo.train_epoch = self._next_iteration, self._train_epoch
         if torch.distributed.is_initialized():
-            learn_from_all_processes(algo)
+            _learn_from_all_processes(algo)
         return [
             (algo, "init_tensors", Phase.STARTUP),
             (algo, "play_steps", Phase.INFER),
@@ -135,7 +257,7 @@ class RlGamesTrainer(RlGamesLoop):
     def _next_iteration(self) -> int:
         """Report the completed iteration, and begin the next iteration, unless all are completed."""
         if torch.distributed.is_initialized():
-            reduce_gradients(self._algo)
+            _reduce_gradients(self._algo)
         self._end_iteration()
         number: int = self._library_update_epoch()
         return number
@@ -304,3 +426,63 @@ class RlGamesAdapter(Adapter):
 
 ADAPTER = RlGamesAdapter()
 """What :func:`ledger_lab.training.runners.adapter.load_adapter` returns."""
+
+
+class _SharedMeanStd(RunningMeanStd):
+    """The library's normalizer, updated with the samples of all processes."""
+
+    def _update_mean_var_count_from_moments(
+        self,
+        mean: torch.Tensor,
+        var: torch.Tensor,
+        count: torch.Tensor,
+        batch_mean: torch.Tensor,
+        batch_var: torch.Tensor,
+        batch_count: int,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Use the samples of all processes as one batch."""
+        batch = merged_moments(batch_mean, batch_var, batch_count, correction=0)
+        moments: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = super()._update_mean_var_count_from_moments(
+            mean, var, count, *batch
+        )
+        return moments
+
+
+def _networks(algo: Any) -> list[Any]:
+    """Return the owners of networks: the algorithm, and its central value function if it has one."""
+    return [algo, algo.central_value_net] if algo.has_central_value else [algo]
+
+
+def _learn_from_all_processes(algo: Any) -> None:
+    """Start with equal networks in all processes, and with normalizers over all processes.
+
+    The library's own normalizers are compiled, so they cannot be modified.
+
+    Args:
+        algo: The library's algorithm.
+    """
+    for owner in _networks(algo):
+        model = owner.model
+        if model.normalize_value:
+            model.value_mean_std = algo.value_mean_std = _SharedMeanStd((model.value_size,))
+        if model.normalize_input and isinstance(model.obs_shape, dict):
+            model.running_mean_std = RunningMeanStdObs(model.obs_shape)
+            shared = {name: _SharedMeanStd(shape) for name, shape in model.obs_shape.items()}
+            model.running_mean_std.running_mean_std = torch.nn.ModuleDict(shared)
+        elif model.normalize_input:
+            model.running_mean_std = _SharedMeanStd(model.obs_shape)
+        model.to(algo.ppo_device)
+        take_from_first(model)
+
+
+def _reduce_gradients(algo: Any) -> None:
+    """Make the library average gradients and divergences, once its loop runs.
+
+    Before that, this setting would make the library start NCCL, on one GPU per process. The library treats each process
+    as the first one: so the learning-rate schedule runs in all, and each writes statistics, to a folder of its own.
+
+    Args:
+        algo: The library's algorithm.
+    """
+    for owner in _networks(algo):
+        owner.multi_gpu, owner.world_size = True, torch.distributed.get_world_size()

@@ -111,21 +111,5 @@ DIALECT = Dialect(
         "torch_compile": Setting("agent.params.config.torch_compile"),
     },
     only={},
-    differences={
-        "schedule": "after each gradient step, by the KL divergence of the minibatch's distributions from those of its "
-        "last step, within 1e-6..1e-2",
-        "minibatches": "each has the same environments every time, in order",
-        "value_clip": "the larger of the clipped and the unclipped loss",
-        "max_grad_norm": "of both networks together",
-        "observation_normalization": "updated in the first epoch of each policy update, clipped at ±5",
-        "initial_noise_std": "the logarithm of the standard deviation is learned",
-        "timeout_bootstrap": "with the value of the last observation that the policy acted on",
-        "mixed_precision": "bfloat16, in the update, only on a GPU",
-        "torch_compile": "off by default; the library's own default is on",
-        "save_interval": "at multiples of it",
-        "first episodes": "have their full length",
-        "value function": "gets the observations of the policy",
-        "first weights": "biases are zero",
-    },
     template=_template,
 )

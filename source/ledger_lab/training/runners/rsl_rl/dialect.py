@@ -79,21 +79,6 @@ DIALECT = Dialect(
         "reward_scale": Only(1.0, "it cannot scale rewards; scale the weights of the rewards"),
         "timeout_bootstrap": Only(True, "the environment decides, not the agent; set env.is_finite_horizon"),
     },
-    differences={
-        "schedule": "before each gradient step, by the exact KL divergence of the minibatch's distributions, within "
-        "1e-5..1e-2",
-        "minibatches": "all samples, shuffled once per update",
-        "value_clip": "the larger of the clipped and the unclipped loss",
-        "max_grad_norm": "of each network separately",
-        "observation_normalization": "updated after each policy update, divided by the standard deviation + 0.01, "
-        "not clipped",
-        "initial_noise_std": "the standard deviation is learned",
-        "timeout_bootstrap": "with the value of the last observation that the policy acted on",
-        "mixed_precision": "bfloat16, in the update",
-        "save_interval": "after the first iteration, then at this interval",
-        "first episodes": "have random lengths (`init_at_random_ep_len`)",
-        "value function": "gets the observation group `critic`, if the task has one",
-    },
     template=lambda recipe: {"seed": DEFAULT_SEED},
     native=native_config,
 )

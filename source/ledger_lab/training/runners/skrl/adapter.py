@@ -22,11 +22,9 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.probes import Part
-from ledger_lab.training.runners.acting_module import ActingModule
 from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
-from ledger_lab.training.runners.checkpoint_file import load_networks, loading_policy
-from ledger_lab.training.runners.collectives import of_all_processes, take_from_first
-from ledger_lab.training.runners.gradient_norms import GradientAveraging
+from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
+from ledger_lab.training.runners.collectives import GradientAveraging, of_all_processes, take_from_first
 from ledger_lab.training.runners.recorded_calls import (
     episode_means,
     largest_norm,

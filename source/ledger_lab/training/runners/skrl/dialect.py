@@ -146,20 +146,6 @@ DIALECT = Dialect(
         "timeout_bootstrap": Only(True, "without it, advantages continue from one episode into the next"),
         "torch_compile": Only(False, "it has no setting for it"),
     },
-    differences={
-        "schedule": "after each epoch, by the mean of the KL divergences of its minibatches, within 1e-5..1e-2",
-        "minibatches": "all samples, shuffled before each epoch",
-        "value_clip": "only the clipped loss",
-        "max_grad_norm": "of both networks together",
-        "observation_normalization": "updated in the first epoch of each policy update, clipped at ±5",
-        "initial_noise_std": "the logarithm of the standard deviation is learned, up to 2",
-        "timeout_bootstrap": "with the value of the next episode's first observation; LedgerLab passes the last "
-        "observation that the policy acted on, as in RSL-RL",
-        "mixed_precision": "float16 with a scaled loss on a GPU, bfloat16 on a CPU, in rollout and update",
-        "save_interval": "at multiples of it",
-        "first episodes": "have their full length",
-        "value function": "gets the observations of the policy",
-    },
     adaptive=_SCHEDULER,
     template=_template,
 )

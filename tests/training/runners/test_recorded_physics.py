@@ -19,8 +19,7 @@ def trajectory(overrides: list[str], recorded: bool, newtons_motors: bool = Fals
 
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
-    from ledger_lab.training.runners.cpu_graphs import recorded_physics
-    from ledger_lab.training.runners.session import environment, simulation_app
+    from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 
     registered_tasks()
     env_cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", overrides)
