@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from ledger_lab.ledger import Cohort, Run, RunDeclared, Status, costs
 from ledger_lab.ledger.comparability import differing, settings
@@ -14,9 +14,6 @@ from ledger_lab.reports import cells
 from ledger_lab.reports.columns import Shown, figure, summarize
 from ledger_lab.reports.groups import cohort_groups, repeated_runs, split_repeated, usd_with_repeated
 from ledger_lab.reports.summary import RunSummary
-
-if TYPE_CHECKING:
-    from ledger_lab.reports.summary import RunSummary
 
 
 @dataclass(frozen=True)
@@ -29,31 +26,13 @@ class Contents:
     cohorts: Sequence[CohortSummary]
 
 
-def find_earlier_runs(summaries: Sequence[RunSummary], find: Callable[[Mapping[str, Any]], Run | None]) -> list[Run]:
-    """Return the runs whose checkpoints some runs began with, directly or through further runs; each of them once.
-
-    Args:
-        summaries: The runs that began with checkpoints. They are left out of the result.
-        find: Takes the field ``began_from`` of a declaration, and returns the run of the checkpoint if it is known.
-    """
-    own, found = {summary.run_id for summary in summaries}, dict[str, Run]()
-    pending = [summary.began_from for summary in summaries]
-    while pending:
-        began = pending.pop()
-        if began is None or began["run_id"] in own or began["run_id"] in found:
-            continue
-        if (earlier := find(began)) is not None:
-            found[earlier.run_id] = earlier
-            pending.append(earlier.declared.began_from)
-    return [*found.values()]
-
-
 @dataclass(frozen=True)
 class EarlierRuns:
-    """What is known about the earlier runs."""
+    """What is known about the runs whose checkpoints other runs began with."""
 
-    summaries: Mapping[str, RunSummary] = field(default_factory=dict)
-    """Earlier runs whose rows are at hand, by run id, with their costs at the price of the report."""
+    find: Callable[[Mapping[str, Any]], RunSummary | None] = lambda began: None
+    """Takes the field ``began_from`` of a declaration, and returns the earlier run if its rows are at hand, with its
+    cost at the price of the report."""
     repriced: bool = False
     """Whether the report was asked for another price than the declared one."""
 
@@ -76,7 +55,7 @@ class EarlierRuns:
             began = pending.pop()
             if began is None or (run_id := began["run_id"]) in own:
                 continue
-            known = self.summaries.get(run_id)
+            known = self.find(began)
             if known is None:
                 amount = None if self.repriced else began["usd"]
                 earlier = found.setdefault(run_id, amount)  # the same run may have spent more when a later one began

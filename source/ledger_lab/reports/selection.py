@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from ledger_lab.reports.cohort_summary import (
     CohortSummary,
     Contents,
     EarlierRuns,
-    find_earlier_runs,
     summarize_cohorts,
 )
 from ledger_lab.reports.summary import RunSummary, summarize_run
@@ -214,22 +213,27 @@ def summarize_selected(
     together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
     summaries = summarize_runs(together, price)
     known = {summary.run_id: summary for summary in summaries}
-    by_id = {run.run_id: run for run in ledger.runs}
-    found = summarize_runs(find_earlier_runs(summaries, partial(_begun_with, by_id)), price)
-    earlier = EarlierRuns(known | {summary.run_id: summary for summary in found}, repriced=price is not None)
+    earlier = EarlierRuns(_finder(ledger, known, price), repriced=price is not None)
     declarations = {run.run_id: run.declared for run in together}
     return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, earlier, declarations)
 
 
-def _begun_with(by_id: Mapping[str, Run], began: Mapping[str, Any]) -> Run | None:
-    """Return the run whose checkpoint another run began with: a run of the ledger, or that of a pretrained policy."""
-    if (found := by_id.get(began["run_id"])) is not None:
-        return found
-    from ledger_lab.tasks.pretrained import ROOT, shipped_tasks  # few runs begin with a pretrained policy
+def _finder(
+    ledger: Ledger, known: Mapping[str, RunSummary], price: Price | None
+) -> Callable[[Mapping[str, Any]], RunSummary | None]:
+    """Return a function that finds the run whose checkpoint another run began with, in the ledger or shipped."""
+    by_id = {run.run_id: run for run in ledger.runs}
 
-    task = str(began["task"])
-    shipped = find_run(str(ROOT / task), ROOT) if task in shipped_tasks() else None
-    return shipped if shipped is not None and shipped.run_id == began["run_id"] else None
+    @cache
+    def summarized(run_id: str, task: str) -> RunSummary | None:
+        if run_id in known or run_id in by_id:
+            return known.get(run_id) or summarize_run(by_id[run_id], price)
+        from ledger_lab.tasks.pretrained import ROOT, shipped_tasks  # few runs begin with a pretrained policy
+
+        shipped = find_run(str(ROOT / task), ROOT) if task in shipped_tasks() else None
+        return summarize_run(shipped, price) if shipped is not None and shipped.run_id == run_id else None
+
+    return lambda began: summarized(began["run_id"], str(began["task"]))
 
 
 def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:

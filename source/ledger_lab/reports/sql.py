@@ -7,7 +7,6 @@ import itertools
 import re
 import resource
 import signal
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 100_000
 """Rows inserted at once: enough for speed, few enough to bound memory."""
-
-_FETCHED = 10_000
-"""Rows of an answer that are fetched at once."""
 
 _LEAST_MEMORY_BYTES = 2**26
 """Memory that a query may always try to take [B]."""
@@ -97,7 +93,7 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
                 connection.execute(setting)
             try:
                 result = connection.execute(statements[0])
-                return Answer(tuple(column[0] for column in result.description), _all_rows(result, limit))
+                return Answer(tuple(column[0] for column in result.description), result.fetchall())
             except duckdb.OutOfMemoryException:
                 raise
             except duckdb.Error as error:
@@ -107,22 +103,6 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
                 f"query: the query takes more than {limit / 1e9:.2g} GB of memory: select less with WHERE or LIMIT, or "
                 "aggregate"
             ) from error
-
-
-def _all_rows(result: DuckDBPyConnection, limit: int) -> list[tuple[Any, ...]]:
-    """Fetch an answer.
-
-    Raises:
-        MemoryError: If it takes more than so much memory [B].
-    """
-    rows: list[tuple[Any, ...]] = []
-    taken = 0
-    while fetched := result.fetchmany(_FETCHED):
-        rows += fetched
-        taken += sum(sys.getsizeof(row) + sum(map(sys.getsizeof, row)) for row in fetched)
-        if taken > limit:
-            raise MemoryError
-    return rows
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.figures import Drawing, save_drawings
 from ledger_lab.reports.gradient_noise import NoisePart
-from ledger_lab.reports.page.pictures import ScalingPart
+from ledger_lab.reports.page.model import ScalingPart
 from ledger_lab.studies.scaling import ScaledRun, find_studies
 from ledger_lab.studies.scaling import figures as drawn
 from ledger_lab.studies.scaling.figures import draw_ledger, draw_studies, scaling_part

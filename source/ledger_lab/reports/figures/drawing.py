@@ -10,17 +10,20 @@ import importlib.util
 import io
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import make_folder, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Format = Literal["svg", "png"]
+FORMATS: tuple[Format, ...] = ("svg", "png")
 
 INK, SOFT, GRID, PAPER = "#15181d", "#59616c", "#e6e9ee", "#ffffff"
 
@@ -119,3 +122,33 @@ def _style() -> Iterator[None]:
         matplotlib.rcdefaults()  # a user's own settings would change the files
         matplotlib.rcParams.update(_STYLE)
         yield
+
+
+def save_drawings(folder: Path, drawings: Iterable[Drawing], formats: Iterable[Format] = FORMATS) -> list[Path]:
+    """Write each figure as one file per format. Files of the same names are replaced.
+
+    Args:
+        folder: Folder for the files; it is created if necessary.
+        drawings: The figures; each name once.
+        formats: The formats.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: If a file can't be written, or Matplotlib is not installed.
+    """
+    require_matplotlib()
+    make_folder(folder)
+    written = []
+    for drawing in drawings:
+        for kind in formats:
+            path = folder / f"{drawing.name}.{kind}"
+            picture = drawing.render(kind)
+            try:
+                with whole_file(path, shared=True) as unfinished:
+                    unfinished.write_bytes(picture)
+            except OSError as error:
+                raise UserError(f"cannot write {path}: {error.strerror}") from error
+            written.append(path)
+    return written

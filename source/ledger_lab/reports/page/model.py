@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,10 +17,10 @@ from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.clock import attempt_starts_s
 from ledger_lab.reports.cohort_summary import CohortSummary
 from ledger_lab.reports.columns import shown_columns
+from ledger_lab.reports.figures import Drawing
 from ledger_lab.reports.groups import Yardstick, by_yardstick, repeated_runs
 from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.live import Link
-from ledger_lab.reports.page.pictures import ScalingPart
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.terminal_table import repricing_lines
@@ -29,8 +30,41 @@ METERED_RUNS = 1000
 """The page has the telemetry of this many newest runs; telemetry is as large as all other data of a run."""
 CURVE_POINTS = 120_000
 """Points of all curves of a kind together."""
+_CSS_PIXELS_PER_INCH = 96
 POINTS = (300, 200, 150, 100, 70, 40)
 """Possible limits on the points of one curve; few, so that one more run seldom changes the curves of all others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture on the page."""
+
+    description: str
+    address: str
+    """The SVG file as a ``data:`` URI."""
+    width: int
+    height: int
+    """Size in CSS pixels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureGroup:
+    """Pictures that belong together."""
+
+    title: str
+    pictures: tuple[Picture, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingPart:
+    """The page's section about scaling. It is empty if no task was trained with several sizes."""
+
+    groups: tuple[PictureGroup, ...] = ()
+    left_out: int = 0
+    """Pictures that are left out, because there are too many."""
+    missing_package: bool = False
+    """Whether there is something to draw, and Matplotlib is not installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,3 +311,18 @@ def _log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> li
         if p_value is not None:
             tests.append(LogRankTest(a=a, b=b, p_value=p_value))
     return tests
+
+
+def picture_of(drawing: Drawing) -> Picture:
+    """Paint a picture for a page.
+
+    Args:
+        drawing: The figure.
+    """
+    width_in, height_in = drawing.size_in
+    return Picture(
+        description=drawing.description,
+        address=f"data:image/svg+xml;base64,{base64.b64encode(drawing.render('svg')).decode()}",
+        width=round(width_in * _CSS_PIXELS_PER_INCH),
+        height=round(height_in * _CSS_PIXELS_PER_INCH),
+    )

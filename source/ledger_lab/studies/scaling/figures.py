@@ -31,7 +31,7 @@ from ledger_lab.reports.figures.look import (
     size_axis,
     time_unit,
 )
-from ledger_lab.reports.page.pictures import PictureGroup, ScalingPart, picture_of
+from ledger_lab.reports.page.model import PictureGroup, ScalingPart, picture_of
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import BatchFit, Figure, Kind, RateFit, Refusal
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting, find_studies, scaled_runs
