@@ -200,10 +200,9 @@ def test_a_narrow_dark_screen_needs_no_sideways_scrolling(browser: Browser, page
     seen.page.context.close()
 
 
-@pytest.mark.thorough
-def test_a_printed_page_has_every_row_and_table(browser: Browser, page_file: Path) -> None:
-    seen = visit(browser, page_file, color_scheme="dark")
+def test_a_printed_page_has_every_row_and_table(seen: Visit) -> None:
     page = seen.page
+    page.emulate_media(color_scheme="dark")
     page.locator("#filters [name=cohort]").select_option(label="skrl-l4")
     page.locator("#filters [name=text]").fill("seed")
     expect(page.locator("#count")).to_have_text("5 of 11 runs: cohort skrl-l4 · text seed")
@@ -218,12 +217,11 @@ def test_a_printed_page_has_every_row_and_table(browser: Browser, page_file: Pat
     assert page.locator("#filters select:visible").count() == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.locator("text.ytitle").first.evaluate("node => getComputedStyle(node).fill") == "rgb(68, 75, 85)"
-    page.emulate_media(media="screen")
+    page.emulate_media(media="screen", color_scheme="light")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert len(page.pdf(prefer_css_page_size=True, print_background=True)) > 100_000
     assert page.locator("details[open]").count() == 0
     assert seen.complaints == []
-    page.context.close()
+    reset(page)
 
 
 def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
@@ -251,14 +249,12 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
     (plan, *_) = demo_plans()
-    run_dir = write_plan(tmp_path / "logs", dataclasses.replace(plan, telemetry=False))
+    write_plan(tmp_path / "logs", dataclasses.replace(plan, telemetry=False))
     (run,) = read_ledger(tmp_path / "logs").runs
-    runs = [
-        dataclasses.replace(run, declared=dataclasses.replace(run.declared, run_id=f"r{n:04d}", cohort=f"c{n % 40}"))
-        for n in range(1000)
-    ]
-    assert run_dir.is_dir()
-    summaries = [dataclasses.replace(summarize_run(run), run_id=f"r{n:04d}", cohort=f"c{n % 40}") for n in range(1000)]
+    summary = summarize_run(run)
+    named = [{"run_id": f"r{n:04d}", "cohort": f"c{n % 40}"} for n in range(1000)]
+    runs = [dataclasses.replace(run, declared=dataclasses.replace(run.declared, **each)) for each in named]
+    summaries = [dataclasses.replace(summary, **each) for each in named]
     model = build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
     path = tmp_path / "page.html"
     path.write_text(render_page(model), encoding="utf-8")
