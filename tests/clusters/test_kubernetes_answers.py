@@ -99,11 +99,7 @@ def test_a_submission_is_one_job_in_the_named_cluster(cluster: Cluster, tmp_path
     ("answers", "said"),
     [
         ({"version": failing('error: context "lab" does not exist')}, "does not exist: correct context"),
-        ({"version": VERSION.replace("31+", "27")}, "this needs Kubernetes 1.29 or later"),
         ({"version": "echo hello"}, "kubectl printed 'hello"),
-        ({"persistentvolumeclaim": failing('Error from server (NotFound): persistentvolumeclaims "ledger" not found')},
-         "not found: correct claim"),
-        ({"persistentvolumeclaim": CLAIM.replace("Many", "Once")}, "ReadWriteOnce: several nodes can only share"),
         ({"create": failing('Error from server (NotFound): namespaces "robots" not found')}, "correct namespace"),
         ({"create": failing('Error from server (Forbidden): jobs.batch is forbidden: User "eve" cannot create')},
          "ask the administrators for the right"),
@@ -155,15 +151,6 @@ def test_several_nodes_are_refused_with_the_way_out(cluster: Cluster) -> None:
     plan = Plan(name="s", trainings=(dataclasses.replace(TRAINING, nodes=2),))
     with pytest.raises(UserError, match="--nodes 2: .* or use a cluster with Slurm"):
         submit(cluster({}), plan)
-
-
-def test_a_claim_of_one_node_is_enough_for_one_training_at_a_time(cluster: Cluster) -> None:
-    once = {"persistentvolumeclaim": CLAIM.replace("Many", "Once")}
-    assert submit(cluster(once), Plan(name="s", trainings=PLAN.trainings, at_once=1)).job
-
-
-def test_whoever_may_not_look_at_claims_can_still_submit(cluster: Cluster) -> None:
-    assert submit(cluster({"persistentvolumeclaim": failing("Error from server (Forbidden): claims is forbidden")})).job
 
 
 def test_a_job_whose_answer_was_lost_is_found_and_one_that_may_exist_is_named(cluster: Cluster) -> None:

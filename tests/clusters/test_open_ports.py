@@ -89,40 +89,26 @@ def test_the_store_of_several_machines_listens_at_the_given_address(tmp_path: Pa
         "--nproc-per-node",
         "1",
     ]
-    for flags in (
-        [
-            "--rdzv-backend",
-            "c10d",
-            "--rdzv-endpoint",
-            f"127.0.0.1:{port}",
-            "--rdzv-id",
-            "a",
-            "--local-addr",
-            "127.0.0.1",
-        ],
-        ["--master-addr", "127.0.0.1", "--master-port", port],
-    ):
-        commands = [
-            [*agent, *flags, *(["--node-rank", str(rank)] if "--master-addr" in flags else [])] for rank in (0, 1)
-        ]
-        launchers = [
-            subprocess.Popen(
-                [*command, str(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-            )
-            for command in commands
-        ]  # fmt: skip
-        try:
-            for launcher in launchers:
-                assert launcher.stdout is not None and launcher.stderr is not None
-                assert launcher.stdout.readline() == "joined\n", launcher.stderr.read()
-            everybody = [psutil.Process(launcher.pid) for launcher in launchers]
-            everybody += [child for each in everybody for child in each.children(recursive=True)]
-            ports = [address for each in listening(everybody).values() for address in each]
-            assert ports and {address for address, _ in ports} == {"127.0.0.1"}
-        finally:
-            for launcher in launchers:
-                for child in psutil.Process(launcher.pid).children(recursive=True):
-                    child.kill()
-                launcher.kill()
-                launcher.communicate()
+    flags = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "a"]
+    launchers = [
+        subprocess.Popen(
+            [*agent, *flags, "--local-addr", "127.0.0.1", str(program)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    try:
+        for launcher in launchers:
+            assert launcher.stdout is not None and launcher.stderr is not None
+            assert launcher.stdout.readline() == "joined\n", launcher.stderr.read()
+        everybody = [psutil.Process(launcher.pid) for launcher in launchers]
+        everybody += [child for each in everybody for child in each.children(recursive=True)]
+        ports = [address for each in listening(everybody).values() for address in each]
+        assert ports and {address for address, _ in ports} == {"127.0.0.1"}
+    finally:
+        for launcher in launchers:
+            for child in psutil.Process(launcher.pid).children(recursive=True):
+                child.kill()
+            launcher.kill()
+            launcher.communicate()

@@ -19,8 +19,9 @@ from ledger_lab.clusters.ray import ENGINE, RaySite
 from ledger_lab.clusters.ray_job import Job, RayJob, starts_again
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError
+from ledger_lab.training.launch.elsewhere import submit_if_asked
 from tests.clusters.test_slurm_files import plan
-from tests.conftest import ROOT, script
+from tests.conftest import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
 GOOD = {
@@ -125,13 +126,13 @@ def test_without_ray_a_submission_is_refused_in_one_line() -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_dry_run_needs_no_ray_and_prints_every_file(tmp_path: Path) -> None:
+def test_a_dry_run_needs_no_ray_and_prints_every_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     site = site_file(tmp_path, log_root=str(tmp_path / "ledger"))
-    printed = script("train", "--task", "LedgerLab-Cartpole", "--on", site, "--dry_run")
-    assert printed.returncode == 0, printed.stderr
-    assert "plan.jsonl" in printed.stdout and '"address": "10.0.0.1:6379"' in printed.stdout
-    assert f"ray_commands submit {tmp_path}" not in printed.stdout, "the command runs in the folder"
-    assert "ledger_lab.clusters.ray_commands submit job.json" in printed.stdout
+    with pytest.raises(SystemExit) as ended:
+        submit_if_asked(["--task", "LedgerLab-Cartpole", "--on", str(site), "--dry_run"])
+    printed = capfd.readouterr().out
+    assert ended.value.code == 0 and "plan.jsonl" in printed and '"address": "10.0.0.1:6379"' in printed
+    assert "ledger_lab.clusters.ray_commands submit job.json" in printed, "the command runs in the folder"
     assert not (tmp_path / "ledger").exists()
 
 

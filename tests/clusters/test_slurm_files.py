@@ -16,10 +16,8 @@ from ledger_lab.clusters.slurm import (
     ENGINE,
     SlurmSite,
     explain_ending,
-    never_starts,
     queue_seconds,
     read_squeue,
-    slurm_seconds,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -87,20 +85,6 @@ def test_a_plan_has_one_training_a_line_that_reads_back(tmp_path: Path) -> None:
     assert read_plan(tmp_path, planned.sha256) == [*planned.trainings]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("30", 1800), ("1:30", 90), ("02:00:00", 7200), ("1-0", 86400), ("1-1:30", 91800), ("2-00:00:05", 172805)],
-)
-def test_time_limits_are_read_as_slurm_reads_them(text: str, seconds: int) -> None:
-    assert slurm_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "4h", "1:2:3:4", "-5", "UNLIMITED", "1-", "٣"])
-def test_other_time_limits_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="HOURS:MINUTES:SECONDS"):
-        slurm_seconds(text)
-
-
 def test_the_time_in_the_queue_is_from_the_last_submission_to_the_start() -> None:
     job = "JobId=7 SubmitTime=2026-01-01T10:00:00 EligibleTime=2026-01-01T10:00:00 StartTime=2026-01-01T10:01:30 End=x"
     assert queue_seconds(job) == 90.0
@@ -116,38 +100,6 @@ def test_waiting_and_running_trainings_are_read_from_the_queue() -> None:
         0: (True, "running on node1"),
         1: (False, "pending (Priority)"),
         2: (True, "completing on node2"),
-    }
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "PartitionTimeLimit",
-        "PartitionConfig",
-        "Job's account not known, so it can't use",
-        "InvalidAccount",
-        "AssocMaxCpuPerJobLimit",
-        "AssocMaxWallDurationPerJobLimit",
-        "QOSMaxCpuPerJobLimit",
-        "QOSMaxGRESPerNode",
-        "QOSMinCpuNotSatisfied",
-    ],
-)
-def test_jobs_that_never_start_are_recognised(reason: str) -> None:
-    assert never_starts(f"{reason}\n") == reason
-    said = read_squeue(f"0|PENDING|{reason}|\n")[0].said
-    assert said == f"pending ({reason}: never starts: cancel it, and correct the cluster file)"
-
-
-def test_jobs_that_start_when_others_end_are_left_in_the_queue() -> None:
-    reasons = [
-        *("Priority", "Resources", "JobArrayTaskLimit", "None", "Reservation", "ReqNodeNotAvail", "PartitionDown"),
-        *("AssocGrpCpuLimit", "AssocGrpCPURunMinutesLimit", "AssocMaxJobsLimit", "QOSMaxJobsPerUserLimit"),
-        *("QOSMaxNodePerUserLimit", "QOSMaxCpuPerUserLimit", "MaxCpuPerAccount"),
-    ]
-    assert never_starts("\n".join([*reasons, "AssocGrpCPUMinutesLimit", "JobHeldUser"])) is None
-    assert {read_squeue(f"0|PENDING|{each}|")[0].said for each in reasons if each != "None"} == {
-        f"pending ({each})" for each in reasons if each != "None"
     }
 
 

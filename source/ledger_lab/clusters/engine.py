@@ -327,7 +327,4 @@ def _site(path: Path, content: dict[str, Any]) -> tuple[Engine, Site]:
     for key, folder in (("log_root", site.log_root), ("project", site.project)):
         if folder is not None and not (folder.is_absolute() and str(folder).isprintable()):
             raise ValueError(f"{key} {str(folder)!r}: give an absolute path that all nodes share")
-    for key, value in site.environment.items():
-        if not (key.isidentifier() and key.isascii() and value.isprintable()):
-            raise ValueError(f"environment: {key!r} is not the name of a variable, or its value has several lines")
     return engine, site

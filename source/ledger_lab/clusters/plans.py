@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
+import ledger_lab
 from ledger_lab.documents import read_file
 from ledger_lab.errors import UserError
 
@@ -61,6 +63,12 @@ class Plan:
     def sha256(self) -> str:
         """SHA-256 of the content of ``plan.jsonl``."""
         return hashlib.sha256(self.to_lines().encode()).hexdigest()
+
+
+def train_program() -> Path:
+    """Return the program that trains: ``train.py`` beside the one that was started, or that of this installation."""
+    beside = Path(sys.argv[0]).resolve().with_name("train.py")
+    return beside if beside.is_file() else Path(ledger_lab.__file__).parent / "cli" / "scripts" / "train.py"
 
 
 def limit_flag(left_s: float | None) -> tuple[str, ...]:

@@ -109,8 +109,6 @@ class _Volume(msgspec.Struct):
     """A volume of SkyPilot."""
 
     name: str
-    type: str
-    config: dict[str, object] = {}
 
 
 class _Job(msgspec.Struct):
@@ -140,16 +138,11 @@ class SkyPilot(Engine):
                 "cluster with Slurm or Kubernetes"
             )
         site.require_mounted(f"volume {site.volume}")
-        volumes = SKY.read(SKY.ask("volumes", "ls", site.volume, "--output=json"), list[_Volume])
-        found = next((each for each in volumes if each.name == site.volume), None)
-        if found is None:
+        if not any(
+            each.name == site.volume for each in SKY.read(SKY.ask("volumes", "ls", "--output=json"), list[_Volume])
+        ):
             raise UserError(
                 f"SkyPilot has no volume {site.volume}: make it with `sky volumes apply`, or correct volume"
-            )
-        if found.type != "k8s-pvc" or found.config.get("access_mode") != "ReadWriteMany":
-            raise UserError(
-                f"volume {site.volume} is of type {found.type} with access mode {found.config.get('access_mode')}: "
-                "several machines can only share a k8s-pvc with ReadWriteMany: use such a volume"
             )
 
     def files(self, site: SkyPilotSite, plan: Plan, name: str) -> dict[str, str]:

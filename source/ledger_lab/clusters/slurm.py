@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from ledger_lab.clusters.engine import Engine, GpuSite, Place, Queued, UnclearSubmissionError, variable
+from ledger_lab.clusters.engine import Engine, GpuSite, Place, Queued, variable
 from ledger_lab.clusters.plans import Plan
 from ledger_lab.clusters.programs import NoAnswerError, Program
 from ledger_lab.clusters.submissions import Submission
@@ -40,16 +40,8 @@ from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 _SCRIPT = "job.sbatch"
 _ANSWER_S = 60.0
 """Longest time that a command of Slurm may take [s]."""
-_LONGEST_GRACE_S = 65_535
-"""Longest time that Slurm takes for ``--signal`` [s]."""
 _FIRST_PORT, _PORTS = 20_000, 10_000
 """Ports of rendezvous; they are below those that systems give to outgoing connections."""
-_OWN = (
-    *("account", "array", "chdir", "clusters", "cpus-per-task", "error", "export", "gpus-per-node", "gpus-per-task"),
-    *("gres", "job-name", "mem", "no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode"),
-    *("output", "partition", "requeue", "signal", "test-only", "time", "wait", "wrap"),
-)
-"""Options of ``sbatch`` that the script sets itself, or that contradict it."""
 _NOT_OURS = re.compile(r"SBATCH_|SQUEUE_|SCANCEL_|SLURM_(?!CONF|JWT)")
 """Environment variables that would change what the commands of Slurm do. ``SBATCH_ARRAY_INX`` replaces the option in
 the script; ``SQUEUE_STATES`` hides jobs, so that they would be submitted again; an enclosing job sets its own."""
@@ -156,35 +148,12 @@ class SlurmSite(GpuSite):
     options: tuple[str, ...] = ()
     """Further options of ``sbatch``."""
 
-    def __post_init__(self) -> None:
-        """Check what Slurm would take, and what would then go wrong.
-
-        Raises:
-            ValueError: If a value is refused.
-        """
-        super().__post_init__()
-        if not self.grace_s < min(slurm_seconds(self.time), _LONGEST_GRACE_S + 1):
-            raise ValueError(
-                f"grace_s = {self.grace_s}: must be below the time limit, time = {self.time!r}, and at most "
-                f"{_LONGEST_GRACE_S}"
-            )
-        if set("%\\") & set(str(self.log_root)):  # Slurm replaces them, and then can't open the output
-            raise ValueError(f"log_root = {str(self.log_root)!r}: Slurm takes no '%' and no backslash in it")
-        for option in self.options:
-            name = option.removeprefix("--").partition("=")[0]
-            if not option.startswith("--") or any(own.startswith(name) for own in _OWN):  # sbatch takes beginnings
-                raise ValueError(
-                    f"options: {option} is no option like '--qos=normal', is set by LedgerLab or by a key of its own, "
-                    "or contradicts them: leave it out"
-                )
-
 
 class Slurm(Engine):
     """Runs a plan as an array job of Slurm."""
 
     name = "slurm"
     site = SlurmSite
-    job_id = re.compile(r"[0-9]{1,20}")
 
     def check(self, site: SlurmSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -259,22 +228,6 @@ class Slurm(Engine):
         job = said.strip().rpartition("\n")[2].partition(";")[0]
         if not job.isdecimal():
             return self.found_after(submission, NoAnswerError(f"sbatch printed {said[:80]!r} instead of a job's id"))
-        try:
-            never = never_starts(ask_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r"))
-        except UserError:  # the job is submitted all the same, and --status asks again
-            return job
-        if never is not None:
-            try:
-                ask_slurm("scancel", job)
-            except UserError as error:
-                raise UnclearSubmissionError(
-                    f"job {job} was submitted and never starts ({never}): cancel it with scancel {job}, and remove "
-                    f"{submission.folder}"
-                ) from error
-            raise UserError(
-                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus, "
-                "memory or options in the cluster file"
-            )
         return job
 
     def find(self, submission: Submission) -> str | None:
@@ -286,14 +239,9 @@ class Slurm(Engine):
         written = [path.read_text(encoding="ascii", errors="replace") for path in submission.folder.glob("started/*")]
         name = f"--name={submission.job_name}"
         said = ask_slurm("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
-        found = sorted({*said.split(), *filter(None, map(str.strip, written))})  # a file may just be begun
+        found = [each for each in (*said.split(), *map(str.strip, written)) if each]  # a file may just be begun
         if bad := [each for each in found if not each.isdecimal()]:
             raise UserError(f"{bad[0][:80]!r} is not the id of a job of {submission.folder}: ask the administrators")
-        if len(found) > 1:
-            raise UserError(
-                f"{submission.folder}: jobs {', '.join(found)} come from this submission: cancel them with scancel "
-                f"{' '.join(found)}, and remove the folder"
-            )
         return found[0] if found else None
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
@@ -433,14 +381,6 @@ def read_squeue(said: str) -> dict[int, Queued]:
     return found
 
 
-def never_starts(reasons: str) -> str | None:
-    """Return why a job waits for ever, from ``squeue --format=%r``; ``None`` if it does not.
-
-    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
-    """
-    return next((line for each in reasons.splitlines() if _NEVER.search(line := each.strip())), None)
-
-
 def explain_ending(job: str) -> str | None:
     """Explain an end from what ``scontrol show job --oneliner`` prints; ``None`` if it tells nothing."""
     fields = dict(re.findall(r"\b(JobState|Reason|ExitCode|NodeList)=(\S*)", job))
@@ -454,27 +394,6 @@ def explain_ending(job: str) -> str | None:
         )
     reason = fields.get("Reason", "None")
     return state.lower().replace("_", " ") + ("" if reason == "None" else f" ({reason})")
-
-
-def slurm_seconds(time: str) -> int:
-    """Return a time limit in seconds.
-
-    Args:
-        time: ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``.
-
-    Raises:
-        ValueError: If it is none of them.
-    """
-    found = re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", time, re.ASCII)
-    if found is None:
-        raise ValueError(f"time = {time!r}: write it as HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS")
-    days, *rest = found.groups()
-    numbers = [int(each) for each in rest if each is not None]
-    if days is not None or len(numbers) == 3:
-        hours, minutes, seconds = (*numbers, 0, 0)[:3]
-        return int(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds
-    minutes, seconds = (*numbers, 0)[:2]
-    return minutes * 60 + seconds
 
 
 ENGINE = Slurm()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.clusters.engine import Engine, Site, UnclearSubmissionError, load_engine, load_site
-from ledger_lab.clusters.plans import PLAN, Plan, PlannedTraining
+from ledger_lab.clusters.plans import PLAN, Plan, PlannedTraining, train_program
 from ledger_lab.clusters.submissions import Submission, new_folder, read_submissions
 from ledger_lab.errors import UserError
 from ledger_lab.names import as_started
@@ -39,7 +38,7 @@ def submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
         arguments: Arguments of the training.
 
     Raises:
-        UserError: If it is refused, or an earlier call was interrupted and had submitted a job; the next call submits.
+        UserError: If it is refused.
     """
     console = make_console()
     engine, site = load_site(elsewhere.on)
@@ -47,30 +46,23 @@ def submit_single(elsewhere: Elsewhere, arguments: Sequence[str]) -> None:
     if elsewhere.dry_run:
         show_files(engine, site, plan, console, new_folder(site.log_root, _SINGLE))
         return
-    if found := _completed(site.log_root, _SINGLE, others=True):
-        jobs = [f"{each.job} (cancel: {_cancel(each)}; output: {each.output(0)})" for each in found]
-        raise UserError(
-            f"an earlier call was interrupted, and had submitted job {', '.join(jobs)}: call again to submit this "
-            "training as well"
-        )
     submission = hand_over(engine, site, plan, new_folder(site.log_root, _SINGLE))
     console.print(
         f"submitted to {site.name} as job {submission.job}",
         f"output: {submission.output(0)}",
-        f"cancel: {_cancel(submission)}",
+        f"cancel: {shlex.join(engine.cancel_command(submission))}",
         as_started(f"report: ./isaaclab.sh -p scripts/report.py --log_root {shlex.quote(str(site.log_root))}"),
         sep="\n",
         soft_wrap=True,
     )
 
 
-def _cancel(submission: Submission) -> str:
-    """Return the command that cancels a submission, for people."""
-    return shlex.join(load_engine(submission.engine).cancel_command(submission))
-
-
 def known_submissions(log_root: Path, name: str) -> list[Submission]:
-    """Return the submissions of a name, in order. Those of interrupted calls get their jobs, or are removed.
+    """Return the submissions of a name, in order.
+
+    A call may have been interrupted before it noted the id of its job: the job is looked for by its name. A submission
+    whose engine knows no such job is removed, so that its trainings are submitted again; but not while its job may
+    still appear.
 
     Args:
         log_root: Root of the ledger.
@@ -79,34 +71,13 @@ def known_submissions(log_root: Path, name: str) -> list[Submission]:
     Raises:
         UserError: If a program may still be submitting one of them, or an engine does not answer.
     """
-    _completed(log_root, name)
-    return read_submissions(log_root, name)
-
-
-def _completed(log_root: Path, name: str, *, others: bool = False) -> list[Submission]:
-    """Look for the jobs of calls that were interrupted before they noted the id of their job, by their names.
-
-    A submission whose engine knows no job of its name is removed, so that its trainings are submitted again; but not
-    while its job may still appear.
-
-    Args:
-        log_root: Root of the ledger.
-        name: Name of the study, or of the script.
-        others: Whether other programs may be submitting other trainings at the same time; new submissions are theirs.
-
-    Returns:
-        Those that have a job.
-
-    Raises:
-        UserError: If a program may still be submitting one of them, or an engine does not answer.
-    """
     found = []
     for each in read_submissions(log_root, name):
         engine = load_engine(each.engine)
         left_s = engine.appears_s - each.age_s
-        if each.job or (others and left_s > 0.0):
-            continue
-        if job := engine.find(each):
+        if each.job:
+            found.append(each)
+        elif job := engine.find(each):
             found.append(each.noted(job))
         elif left_s > 0.0:
             raise UserError(
@@ -142,20 +113,6 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         if name in given.given:
             raise UserError(f"--{name}: cluster {site.name} sets it: leave it out")
     planned = processes or max(1, gpus)
-    begins_several = planned * nodes > 1 and given.resume is None
-    if begins_several and (dialect := requested_dialect(given)).one_process_reason is not None:
-        if nodes > 1:
-            way_out = "train on one machine (--nodes, or nodes in a study)"
-        elif gpus > 1:
-            way_out = f"use a cluster with gpus = 1 ({site.name} has {gpus})"
-        else:
-            way_out = "leave --nproc out"
-        raise UserError(
-            f"{dialect.learner} trains in one process only, and with one GPU, "
-            f"{dialect.one_process_reason}: {way_out}, or use --rl_library skrl"
-        )
-    if given.resume is None:
-        given.require_saveable_replay(planned * nodes)
     start = [*own, *site.arguments]
     if site.instance is not None and given.resume is None and (given.instance, given.usd_per_hour) == (None, None):
         start += ["--instance", site.instance]
@@ -170,7 +127,7 @@ def planned_training(site: Site, what: str, arguments: Sequence[str], *, nodes: 
         resume=(*_flags_of_each_attempt(given), *site.arguments),
         nodes=nodes,
         processes=planned,
-        program=str((site.project or Path(sys.argv[0]).resolve().parents[1]) / "scripts" / "train.py"),
+        program=str(site.project / "scripts" / "train.py" if site.project else train_program()),
         directory=str(site.project or os.getcwd()),
     )
 

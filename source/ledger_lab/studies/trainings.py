@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from ledger_lab.clusters.engine import Queued, load_engine
+from ledger_lab.clusters.plans import train_program
 from ledger_lab.clusters.ray_job import ending_with_this_process
 from ledger_lab.clusters.submissions import Submission, latest_by_name
 from ledger_lab.clusters.submit import known_submissions
@@ -206,15 +207,13 @@ def repeated_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def train_command(arguments: Sequence[str], log_root: Path) -> list[str]:
-    """Return the command line of a training on this machine: ``train.py`` beside this script, or ``ledgerlab train``.
+    """Return the command line of a training on this machine.
 
     Args:
         arguments: Arguments of ``train.py``.
         log_root: Root of the ledger.
     """
-    script = Path(sys.argv[0]).with_name("train.py")
-    program = [str(script)] if script.is_file() else ["-m", "ledger_lab", "train"]
-    return [sys.executable, *program, *arguments, "--log_root", str(log_root)]
+    return [sys.executable, str(train_program()), *arguments, "--log_root", str(log_root)]
 
 
 def train_here(command: Sequence[str], longest_s: float | None = None, keeps: Sequence[int] = ()) -> int:

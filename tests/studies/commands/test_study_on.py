@@ -253,31 +253,6 @@ def test_flags_of_each_attempt_are_repeated_when_a_job_resumes_its_run(asked: Ca
     assert (planned.nodes, planned.processes) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "nodes", "arguments", "way_out"),
-    [
-        (2, 1, [], r"use a cluster with gpus = 1 \(lab has 2\)"),
-        (2, 1, ["--nproc", "2"], r"use a cluster with gpus = 1 \(lab has 2\)"),
-        (0, 1, ["--nproc", "2"], "leave --nproc out"),
-        (1, 2, [], "train on one machine .*"),
-    ],
-)
-def test_an_algorithm_of_one_process_is_refused_before_it_waits_for_several_gpus(
-    tmp_path: Path, gpus: int, nodes: int, arguments: list[str], way_out: str
-) -> None:
-    (tmp_path / "lab.toml").write_text(
-        f'version = 1\nengine = "slurm"\nlog_root = "{tmp_path}"\ntime = "10"\ngpus = {gpus}\n'
-    )
-    _, site = load_site(str(tmp_path / "lab.toml"))
-    complaint = f"SAC of rl_games trains in one process only, and with one GPU, because .*: {way_out}, or use "
-    with pytest.raises(UserError, match=complaint):
-        planned_training(site, "t", ["--rl_library", "rl_games", "--algorithm", "sac", *arguments], nodes=nodes)
-    sac = ["--rl_library", "skrl", "--algorithm", "sac", *arguments]
-    assert planned_training(site, "t", sac, nodes=nodes).processes * nodes == 2
-    with pytest.raises(UserError, match="--save_replay: .*, and this training has 2: train in one process"):
-        planned_training(site, "t", [*sac, "--save_replay"], nodes=nodes)
-
-
 def test_trainings_end_with_the_process_that_makes_them(asked: Callable[[int], list[str]], tmp_path: Path) -> None:
     assert run_study(asked(600)) == 0
     (submission,) = read_submissions(tmp_path / "ledger", "s")
