@@ -46,24 +46,13 @@ def test_the_installed_task_is_listed_with_its_engines_and_its_panel() -> None:
     assert re.search(r"256 pendulum_v1 p1-\w+… 256 90 %", row), row
 
 
-@pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
-def test_each_library_takes_the_recipe(library: str, tmp_path: Path) -> None:
+def test_each_library_takes_the_recipe(tmp_path: Path) -> None:
     """The panel is refused, after the configurations of task and agent were accepted and before anything is written."""
-    asked = [
-        "--task",
-        TASK,
-        "--rl_library",
-        library,
-        "--target",
-        "1",
-        "--device",
-        "cpu",
-        "--log_root",
-        tmp_path / "logs",
-    ]
-    refused = script("train", *asked)
-    assert refused.returncode == 2
-    assert "256 episodes are too few to prove a success of 1" in refused.stderr
+    for library in ("rsl_rl", "rl_games", "skrl"):
+        asked = ("--task", TASK, "--rl_library", library, "--target", "1", "--device", "cpu")
+        refused = script("train", *asked, "--log_root", tmp_path / "logs")
+        assert refused.returncode == 2
+        assert "256 episodes are too few to prove a success of 1" in refused.stderr
     assert not (tmp_path / "logs").exists()
 
 

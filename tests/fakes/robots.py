@@ -16,10 +16,11 @@ from ledger_lab.panels import Panel, load_panel
 from ledger_lab.panels.perturbations import Perturbation, Push
 from tests.fakes.held_out import task_cfg
 
-ENGINES = ("newton_mujoco", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("newton_mjwarp", "ovphysx")))
-"""The physics engines that run on a CPU, the default engine first.
+ENGINES = ("newton_mujoco", pytest.param("ovphysx", marks=pytest.mark.thorough))
+"""The default physics engine on a CPU, and the one that shares no code with it.
 
-Quicker tests simulate a cart-pole with the others: ``tests/panels/test_physical.py`` and ``test_statistical.py``.
+MuJoCo-Warp is slow on a CPU, and has the solver and the contacts of the first: ``tests/panels/test_physical.py`` and
+``tests/mujoco_cpu`` compare both.
 """
 
 

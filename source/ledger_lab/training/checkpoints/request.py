@@ -19,22 +19,16 @@ class PolicyRequest(SimulationRequest):
 
     pretrained: bool = flag(
         False,
-        (
-            "Use the pretrained policy of --task, which the package contains. New files and scores are written to "
-            "pretrained/ below --log_root, together with a copy of the training's journal. Reports therefore show the "
-            "training and the scores."
-        ),
+        "Use the policy of --task that comes with the package. Outputs go to pretrained/ below --log_root.",
     )
     task: str | None = flag(None, f"With --pretrained: Gymnasium id of the task (default: {DEFAULT_TASK}).")
     trust_run: bool = flag(
         False,
-        "Allow the program to run Python code that the run names: the success function of its panel file, and "
-        "functions, classes and files in its overrides. Use this flag only if you trust the authors of the run.",
+        "Run Python code that the run names in its panel file and its overrides, if you trust its authors.",
     )
     allow_changed_code: bool = flag(
         False,
-        "Continue even if code of the task, of the agent or of the success function has changed since the run was "
-        "declared. Results record the changed modules.",
+        "Continue although code of the task, agent or success function has changed since the run was declared.",
     )
     log_root: Path = log_root_flag()
 
@@ -64,10 +58,7 @@ class _CheckpointRequest(PolicyRequest):
 
     checkpoint: str | None = flag(
         None,
-        (
-            "Checkpoint file, run id or run directory. If you name a run, the program takes its confirmed "
-            "checkpoint, or its last checkpoint if none is confirmed."
-        ),
+        "Checkpoint file, run id or run directory. Of a run, its confirmed checkpoint is taken, or else its last.",
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
     )
@@ -110,10 +101,7 @@ class PlayRequest(_CheckpointRequest):
     num_envs: int = flag(16, "Number of environments (default: 16).")
     seed: int = flag(0, "Seed of the initial states (default: 0).")
     video: bool = flag(False, "Record an mp4 file, and a PNG with four moments of the first episode, then exit.")
-    action_range: bool = flag(
-        False,
-        "Print how large the policy's actions are, for the bound of algorithms that need one, then exit.",
-    )
+    action_range: bool = flag(False, "Print how large the policy's actions are, then exit.")
     video_length: int = flag(300, "Environment steps of the video, or of --action_range (default: 300).")
 
     def __post_init__(self) -> None:
@@ -148,11 +136,9 @@ class ExportRequest(_CheckpointRequest):
     program = Program(
         name="export_policy.py",
         description=(
-            "Export the policy of a checkpoint, for example to run it on a robot. The program writes policy.pt "
-            "(TorchScript), policy.onnx and contract.json. Both policy files include the observation normalizer. "
-            "contract.json describes observations, actions, joints, gains and rates. Before it writes the files, the "
-            "program tests both exported policies on observations of the task. If their actions differ from those of "
-            "the trained policy by more than --tolerance, the program writes nothing and exits with status 1."
+            "Export the policy of a checkpoint, with its normalizer, as policy.pt (TorchScript) and policy.onnx. "
+            "contract.json describes observations, actions, joints, gains and rates. If actions of an exported file "
+            "differ from those of the policy by more than --tolerance, nothing is written, and the exit status is 1."
         ),
         terms=("run", "confirmed", "fresh seeds", "journal", "ledger"),
         examples=("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),
@@ -161,8 +147,7 @@ class ExportRequest(_CheckpointRequest):
     to: Path | None = flag(None, "Folder to write to (default: exported/ in the directory of the run).", metavar="DIR")
     tolerance: float = flag(
         1e-5,
-        "Largest accepted difference between actions of an exported file and of the trained policy (default: 1e-5). If "
-        "the largest action is above 1, the difference is divided by the largest action.",
+        "Largest difference of an action, relative to the largest action if that is above 1 (default: 1e-5).",
     )
 
     def __post_init__(self) -> None:

@@ -19,8 +19,8 @@ class EvaluateRequest(PolicyRequest):
     program = Program(
         name="evaluate.py",
         description=(
-            "Score checkpoints on all held-out episodes of a panel, and record the scores in the ledger. All "
-            "checkpoints are scored in one simulation. The exit status is 0 if all scores are valid, otherwise 1."
+            "Score checkpoints on all held-out episodes of a panel, in one simulation, and record the scores in the "
+            "ledger. The exit status is 0 if all scores are valid, otherwise 1."
         ),
         terms=("held-out", "panel", "success function", "target", "run", "confirmed", "fresh seeds", "ledger"),
         examples=(
@@ -47,31 +47,22 @@ class EvaluateRequest(PolicyRequest):
     sim: tuple[str, ...] = flag(
         (),
         (
-            "Also score in a second simulation, and show the difference. OVERRIDES say how the second simulation "
-            "differs from that of the run: physics=NAME selects a physics engine, and env.PATH=VALUE sets one value of "
-            "the environment. If the task generates its terrain, ground=trained selects the patches of the training, "
-            "and ground=held_out selects patches that no training uses. Put quotes around several overrides: --sim "
-            "'env.sim.dt=0.004 env.decimation=4'. Can be repeated."
+            "Also score in a simulation that differs from the run's by physics=NAME or env.PATH=VALUE; on generated "
+            "terrain, also by ground=trained or ground=held_out. Put quotes around several. Can be repeated."
         ),
         metavar="OVERRIDES",
     )
     versus: str | None = flag(
         None,
         (
-            "Second checkpoint. Name the first checkpoint without a flag. Both checkpoints play the same fresh "
-            "episodes, on which neither was selected, and the program compares them episode by episode. If you name a "
-            "run, its confirmed checkpoint is compared, or its last checkpoint if none is confirmed."
+            "Second checkpoint or run, to compare with the first on the same fresh episodes, on which neither was "
+            "selected. Of a run, its confirmed checkpoint is taken, or else its last."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )
     video: int | None = flag(
         None,
-        (
-            "Number of episodes to record as mp4 files (default: 0). The worst episodes are recorded: first failed "
-            "episodes, then short episodes, then episodes with a low return. The files are in videos/ beside the "
-            "journal. If you name several checkpoints, only the last is recorded. Recording needs no GPU and no "
-            "display."
-        ),
+        "Number of worst episodes of the last checkpoint to record as mp4 files (default: 0); no GPU is needed.",
         metavar="N",
     )
 
@@ -106,10 +97,8 @@ class NewPanelRequest(Request):
     program = Program(
         name="new_panel.py",
         description=(
-            "Write a panel file for your manager-based task. The panel lets you train until a target is reached, and "
-            "compare policies. You only have to write its success function. Comments in the file list the task's "
-            "terminations, commands, joints and observations, and show an example of each perturbation. The program "
-            "does not start a simulation."
+            "Write a panel file for your manager-based task, for which you write the success function. Comments in the "
+            "file list what the task offers, and show an example of each perturbation. No simulation is started."
         ),
         terms=("held-out", "panel", "cell", "success function", "target"),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
@@ -121,8 +110,7 @@ class NewPanelRequest(Request):
     target: float = flag(0.9, "Share of successful episodes to reach, above 0 and up to 1 (default: 0.9).")
     success: str | None = flag(
         None,
-        "Module and name of the success function (default: an example name, which you replace). You can write the "
-        "function later.",
+        "Success function, which you can write later (default: an example name).",
         metavar="MODULE:FUNCTION",
     )
 
