@@ -43,7 +43,7 @@ _IMPORTED_LATE = (
     "isaaclab_experimental.envs.manager_based_rl_env_warp",
     "isaaclab_newton.assets.articulation.articulation",
     "isaaclab_newton.cloner.replicate",
-    "ledger_lab.mujoco_cpu.manager",
+    "ledger_lab.mujoco_cpu.solver",
     "newton._src.utils.import_usd",
 )
 """What Isaac Lab and the default engine import as they make an environment."""

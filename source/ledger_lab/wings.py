@@ -21,9 +21,9 @@ PARTS = {
     "native overrides": "ledger_lab.mujoco_cpu.choose:require_warp_settings",
     "native physics": "ledger_lab.mujoco_cpu.choose:native_physics",
     "native fit": "ledger_lab.mujoco_cpu.choose:require_fit",
-    "native memory": "ledger_lab.mujoco_cpu.memory:require_memory",
-    "native room": "ledger_lab.mujoco_cpu.memory:fitting_environments",
-    "native endings": "ledger_lab.mujoco_cpu.unstable:ended_when_unstable",
+    "native memory": "ledger_lab.mujoco_cpu.choose:require_memory",
+    "native room": "ledger_lab.mujoco_cpu.choose:fitting_environments",
+    "native endings": "ledger_lab.mujoco_cpu.solver:ended_when_unstable",
 }
 """Functions of wings by the name of the part that each makes; a function is imported when its part is needed."""
 

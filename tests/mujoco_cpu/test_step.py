@@ -262,21 +262,6 @@ def test_sleeping_bodies_are_refused() -> None:
         made(1, flag='sleep="enable"')
 
 
-@pytest.mark.parametrize(
-    ("code", "wrong"),
-    [
-        ("struct Job {\n    i64 worlds;\n    i32 threads;\n};", "i32 threads is neither a pointer nor an i64"),
-        ("struct Job {\n    float *dist, force;\n};", "force is neither"),
-        ("struct Other {\n    i64 worlds;\n};", "no struct Job"),
-    ],
-)
-def test_a_structure_with_members_of_other_sizes_is_refused(code: str, wrong: str) -> None:
-    from ledger_lab.mujoco_cpu.structs import own_layout
-
-    with pytest.raises(ValueError, match=wrong):
-        own_layout(code, "Job")
-
-
 def test_the_members_of_a_structure_are_read_from_its_code() -> None:
     from ledger_lab.mujoco_cpu.structs import own_layout
 

@@ -22,7 +22,7 @@ class MujocoSolverCfg(MJWarpSolverCfg):
       constraints as it needs them.
     """
 
-    class_type: type[NewtonManager] | str = "ledger_lab.mujoco_cpu.manager:NewtonNativeManager"
+    class_type: type[NewtonManager] | str = "ledger_lab.mujoco_cpu.solver:NewtonNativeManager"
     """Manager class for the solver."""
 
     solver_type: str = "mujoco"

@@ -131,7 +131,7 @@ class Stepper:
         """Bits of each world since they were last cleared: ``1 << mjtWarning``, and bits of :attr:`UNSTABLE`."""
         self.unread = 0
         """Number of next steps after which nothing reads body positions, forces and contacts; see
-        :class:`~ledger_lab.mujoco_cpu.manager.NewtonNativeManager`."""
+        :class:`~ledger_lab.mujoco_cpu.solver.NewtonNativeManager`."""
         self._job = self._describe(model, threads)
         self._check_layout()
         self.refresh()

@@ -60,21 +60,12 @@ def own_layout(source: str, name: str) -> type[ctypes.Structure]:
     Args:
         source: The code.
         name: The name of the structure.
-
-    Raises:
-        ValueError: If the code has no such structure, or a member of another type.
     """
-    found = re.search(rf"struct {name} \{{(.*?)\n\}};", source, re.DOTALL)
-    if found is None:
-        raise ValueError(f"no struct {name}")
+    (body,) = re.findall(rf"struct {name} \{{(.*?)\n\}};", source, re.DOTALL)
     fields: list[tuple[str, type]] = []
-    for statement in re.sub("//.*", "", found[1]).split(";")[:-1]:
-        if function := re.search(r"\(\*(\w+)\)\(", statement):
-            fields.append((function[1], ctypes.c_int64))
-            continue
-        for each in statement.split(","):
-            member = re.fullmatch(r".*?(\w+)(?:\[(\d+)\])?\s*", each, re.DOTALL)
-            if member is None or not ("*" in each or "i64" in statement.split()):
-                raise ValueError(f"struct {name}: {each.strip()} is neither a pointer nor an i64")
-            fields.append((member[1], ctypes.c_int64 * int(member[2]) if member[2] else ctypes.c_int64))
+    for statement in re.sub("//.*", "", body).split(";")[:-1]:
+        function = re.search(r"\(\*(\w+)\)\(", statement)
+        for member in [function[1]] if function else statement.split(","):
+            ((of, count),) = re.findall(r"(\w+)(?:\[(\d+)\])?\s*$", member)
+            fields.append((of, ctypes.c_int64 * int(count) if count else ctypes.c_int64))
     return type(name, (ctypes.Structure,), {"_fields_": fields})
