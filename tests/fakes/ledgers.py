@@ -6,16 +6,17 @@ import hashlib
 import socket
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ledger_lab.ledger import (
     STATE_FILE,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
+    DeviceSample,
     Journal,
     LearnerHashed,
     Outcomes,
@@ -271,3 +272,21 @@ def write_confirmed(root: Path, run_id: str, *rows: PanelResult, **changes: obje
             saved = {"path": row.checkpoint, "sha256": row.checkpoint_sha256, "size_bytes": 1, "iteration": 1}
             journal.append(CheckpointSaved.from_data({**saved, "env_steps": 40, "wall_ns": 1}))
             journal.append(row)
+
+
+def priced(usd_per_hour: float | None = 3600.0, **changes: object) -> dict[str, Any]:
+    """Return a price entry; without arguments, a dollar a second."""
+    custom = {"market": "custom", "source": "s", "date": "2026-01-01", "usd_per_hour": usd_per_hour}
+    return {**load_prices()["local"].to_dict(), **custom, **changes}
+
+
+def ended(status: Status, wall_ns: int, reason: str | None = None, **peaks: int | None) -> AttemptEnded:
+    """Return the end of an attempt; its memory was not measured unless its peaks are given."""
+    unknown = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
+    return AttemptEnded(status=status, reason=reason, wall_ns=wall_ns, **{**unknown, **peaks})
+
+
+def device_sample(uuid: str = "GPU-a", **meters: float | None) -> DeviceSample:
+    """Return a sample of an accelerator, which has only these meters."""
+    unknown = dict.fromkeys(each.name for each in fields(DeviceSample) if each.name != "uuid")
+    return DeviceSample(uuid=uuid, **{**unknown, **meters})  # type: ignore[arg-type]

@@ -24,7 +24,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.ledger import (
-    AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     CohortDeclared,
@@ -32,6 +31,7 @@ from ledger_lab.ledger import (
     Health,
     Ledger,
     Row,
+    Run,
     ShutdownEnded,
     Status,
     SupervisionStarted,
@@ -44,7 +44,7 @@ from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash
 from ledger_lab.ledger.listing import Listing
 from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run
 from ledger_lab.reports.groups import repeated_runs
-from tests.fakes.ledgers import declared, result, sha256_of, window
+from tests.fakes.ledgers import declared, device_sample, ended, result, sha256_of, window
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -158,9 +158,7 @@ def attempts(
     if draw(st.booleans()):
         wall_ns += draw(NANOSECONDS)
         status = draw(st.sampled_from([s for s in Status if s not in (Status.LOST, Status.RUNNING)]))
-        end = AttemptEnded(
-            status=status, reason=None, wall_ns=wall_ns, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
-        )
+        end = ended(status, wall_ns)
         ending.append(end)
         if draw(st.booleans()):
             wall_ns += draw(NANOSECONDS)
@@ -184,15 +182,7 @@ def attempts(
 
 def counted(watts: float, at_ns: int) -> DeviceSample:
     """Return what an accelerator says that has drawn so much since its attempt began."""
-    return DeviceSample(
-        uuid="GPU-a",
-        utilization=None,
-        memory_used_bytes=None,
-        power_w=watts,
-        energy_mj=round(watts * at_ns / 1e6),
-        temperature_c=None,
-        sm_clock_mhz=None,
-    )
+    return device_sample(power_w=watts, energy_mj=round(watts * at_ns / 1e6))
 
 
 @st.composite
@@ -292,73 +282,69 @@ def in_order(cohorts: list[CohortSummary]) -> list[CohortSummary]:
 
 @settings(max_examples=25, deadline=None)
 @given(ledgers())
-def test_a_run_costs_the_sum_of_its_attempts_and_none_without_a_price(drawn: list[DrawnRun]) -> None:
+def test_costs_add_up_over_attempts_runs_and_cohorts(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
-        summaries, _ = summarized(read_ledger(root))
+        ledger = read_ledger(root)
+        summaries, cohorts = summarized(ledger)
+        for run in ledger.runs:
+            check_attempts(run)
     by_id = {summary.run_id: summary for summary in summaries}
     assert set(by_id) == {run.run_id for run in drawn}
     for run in drawn:
-        summary = by_id[run.run_id]
-        assert summary.wall_s == pytest.approx(sum(run.wall_ns) / 1e9)
-        assert sum(summary.phases.values()) == pytest.approx(summary.wall_s)
-        if run.usd is None:
-            assert (summary.billable_usd, summary.declared_usd, summary.usd_per_billion_env_steps) == (None,) * 3
-        else:
-            assert summary.billable_usd == summary.declared_usd == pytest.approx(run.usd, rel=1e-9, abs=1e-9)
-            assert summary.billable_usd is not None and summary.billable_usd >= 0
-        assert summary.energy_usd is None or summary.energy_usd >= 0
-        assert (summary.energy_usd is not None) == (run.price.market == "owned" and run.usd is not None)
-
-
-@settings(max_examples=25, deadline=None)
-@given(ledgers())
-def test_costs_add_up_over_attempts_and_over_runs(drawn: list[DrawnRun]) -> None:
-    with written(drawn) as root:
-        ledger = read_ledger(root)
-        for run in ledger.runs:
-            whole = summarize_run(run)
-            parts = [summarize_run(dataclasses.replace(run, attempts=(attempt,))) for attempt in run.attempts]
-            assert whole.wall_s == pytest.approx(math.fsum(part.wall_s for part in parts))
-            for name in ("billable_usd", "energy_usd"):
-                amounts = [getattr(part, name) for part in parts]
-                if None in amounts:
-                    assert getattr(whole, name) is None
-                elif amounts:
-                    assert getattr(whole, name) == pytest.approx(math.fsum(amounts), rel=1e-9, abs=1e-9)
-        summaries, cohorts = summarized(ledger)
+        check_run(run, by_id[run.run_id])
     uncounted = repeated_runs(summaries)
     for cohort in cohorts:
-        members = [s for s in summaries if (s.cohort, s.panel_id) == (cohort.cohort, cohort.panel_id)]
-        amounts = [member.billable_usd for member in members]
-        if None in amounts:
-            assert (cohort.spend_usd, cohort.at_least_usd, cohort.usd_per_target_reaching_checkpoint) == (None,) * 3
-            continue
-        assert cohort.spend_usd == pytest.approx(math.fsum(amounts))
-        reached = sum(member.target_reached for member in members if member.run_id not in uncounted)
-        assert cohort.at_least_usd == (None if reached else cohort.spend_usd)
-        if reached:
-            assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(math.fsum(amounts) / reached)
-
-
-@settings(max_examples=25, deadline=None)
-@given(ledgers())
-def test_bounds_and_counts_are_consistent(drawn: list[DrawnRun]) -> None:
-    with written(drawn) as root:
-        summaries, cohorts = summarized(read_ledger(root))
-    in_c = sum(summary.cohort == "c" for summary in summaries)
-    in_c -= sum(cohort.repeated_runs for cohort in cohorts if cohort.cohort == "c")
-    for cohort in cohorts:
-        assert cohort.missing_runs == (max(0, 5 - in_c) if cohort.cohort == "c" else None)
-        assert (cohort.median_wall_to_target_s is None) != (cohort.median_wall_to_target_exceeds_s is None)
-        interval = cohort.usd_per_target_reaching_checkpoint_interval
-        if interval is not None:
-            low, high = interval
-            assert low >= 0
-            assert high is None or low <= high
+        check_cohort(cohort, summaries, uncounted)
+    in_c = sum(summary.cohort == "c" and summary.run_id not in uncounted for summary in summaries)
+    assert {cohort.missing_runs for cohort in cohorts if cohort.cohort == "c"} <= {max(0, 5 - in_c)}
     assert sum(cohort.runs + cohort.repeated_runs for cohort in cohorts) == len(drawn)
     finished = [summary for summary in summaries if not summary.unfinished or summary.cohort is None]
     trainings = {each.run_id if each.cohort is None else (each.measured_by, each.training) for each in finished}
     assert sum(cohort.runs for cohort in cohorts) >= len(trainings), "every training that has finished counts"
+
+
+def check_attempts(run: Run) -> None:
+    """Check that time and cost of a run are the sums over its attempts."""
+    whole = summarize_run(run)
+    parts = [summarize_run(dataclasses.replace(run, attempts=(attempt,))) for attempt in run.attempts]
+    assert whole.wall_s == pytest.approx(math.fsum(part.wall_s for part in parts))
+    for name in ("billable_usd", "energy_usd"):
+        amounts = [getattr(part, name) for part in parts]
+        if None in amounts:
+            assert getattr(whole, name) is None
+        elif amounts:
+            assert getattr(whole, name) == pytest.approx(math.fsum(amounts), rel=1e-9, abs=1e-9)
+
+
+def check_run(run: DrawnRun, summary: RunSummary) -> None:
+    """Check a run against its drawing; it has no cost without a price."""
+    assert summary.wall_s == pytest.approx(sum(run.wall_ns) / 1e9)
+    assert sum(summary.phases.values()) == pytest.approx(summary.wall_s)
+    if run.usd is None:
+        assert (summary.billable_usd, summary.declared_usd, summary.usd_per_billion_env_steps) == (None,) * 3
+    else:
+        assert summary.billable_usd == summary.declared_usd == pytest.approx(run.usd, rel=1e-9, abs=1e-9)
+        assert summary.billable_usd is not None and summary.billable_usd >= 0
+    assert summary.energy_usd is None or summary.energy_usd >= 0
+    assert (summary.energy_usd is not None) == (run.price.market == "owned" and run.usd is not None)
+
+
+def check_cohort(cohort: CohortSummary, summaries: list[RunSummary], uncounted: set[str]) -> None:
+    """Check that a cohort costs what its runs cost, and that its bounds are in order."""
+    assert (cohort.missing_runs is None) == (cohort.cohort != "c")
+    assert (cohort.median_wall_to_target_s is None) != (cohort.median_wall_to_target_exceeds_s is None)
+    low, high = cohort.usd_per_target_reaching_checkpoint_interval or (0.0, None)
+    assert low >= 0 and (high is None or low <= high)
+    members = [s for s in summaries if (s.cohort, s.panel_id) == (cohort.cohort, cohort.panel_id)]
+    amounts = [member.billable_usd for member in members]
+    if None in amounts:
+        assert (cohort.spend_usd, cohort.at_least_usd, cohort.usd_per_target_reaching_checkpoint) == (None,) * 3
+        return
+    assert cohort.spend_usd == pytest.approx(math.fsum(amounts))
+    reached = sum(member.target_reached for member in members if member.run_id not in uncounted)
+    assert cohort.at_least_usd == (None if reached else cohort.spend_usd)
+    if reached:
+        assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(math.fsum(amounts) / reached)
 
 
 @settings(max_examples=25, deadline=None)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import AttemptEnded, DeviceSample, HostSample, Run, Status, Telemetry
+from ledger_lab.ledger import DeviceSample, HostSample, Run, Status, Telemetry
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.runs import Attempt
 from ledger_lab.reports.energy import summarize_energy
 from ledger_lab.reports.load import summarize_host
-from tests.fakes.ledgers import SECOND, declared, journal_of
+from tests.fakes.ledgers import SECOND, declared, device_sample, ended, journal_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -21,15 +21,7 @@ Samples = dict[float, DeviceSample]
 
 
 def sample(energy_j: float | None = None, power_w: float | None = None, uuid: str = "GPU-a") -> DeviceSample:
-    return DeviceSample(
-        uuid=uuid,
-        utilization=None,
-        memory_used_bytes=None,
-        power_w=power_w,
-        energy_mj=None if energy_j is None else round(energy_j * 1000),
-        temperature_c=None,
-        sm_clock_mhz=None,
-    )
+    return device_sample(uuid, power_w=power_w, energy_mj=None if energy_j is None else round(energy_j * 1000))
 
 
 def journal(samples: Samples, at: float = 0.0, hosts: dict[float, HostSample] | None = None) -> JournalContent:
@@ -48,13 +40,7 @@ def journal(samples: Samples, at: float = 0.0, hosts: dict[float, HostSample] | 
 
 
 def attempt(number: int, wall_s: float, *journals: JournalContent) -> Attempt:
-    end = AttemptEnded(
-        status=Status.CRASHED,
-        reason=None,
-        wall_ns=round(wall_s * SECOND),
-        peak_host_memory_bytes=None,
-        peak_gpu_memory_bytes=None,
-    )
+    end = ended(Status.CRASHED, round(wall_s * SECOND))
     return Attempt(number, (journal_of([end], [NOON]), *journals), ())
 
 

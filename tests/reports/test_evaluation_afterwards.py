@@ -30,27 +30,12 @@ from ledger_lab.reports.cells import (
     evaluation_afterwards_cell,
     spend_cell,
 )
-from tests.fakes.ledgers import SECOND, result, window, write_run
+from tests.fakes.ledgers import SECOND, device_sample, priced, result, window, write_run
 
-PRICED = {
-    **load_prices()["local"].to_dict(),
-    "usd_per_hour": 36.0,
-    "accelerators": 8,
-    "market": "custom",
-    "source": "s",
-    "date": "2026-01-01",
-}
-OWNED = {
-    **load_prices()["local"].to_dict(),
-    "accelerators": 2,
-    "market": "owned",
-    "purchase_usd": 8766.0,
-    "lifetime_years": 1.0,
-    "utilization": 1.0,
-    "usd_per_kwh": 0.5,
-    "source": "s",
-    "date": "2026-01-01",
-}
+PRICED = priced(36.0, accelerators=8)
+OWNED = priced(
+    None, market="owned", accelerators=2, purchase_usd=8766.0, lifetime_years=1.0, utilization=1.0, usd_per_kwh=0.5
+)
 
 
 def evaluate(
@@ -78,7 +63,7 @@ def evaluate(
         wall_ns=SECOND,
     )
     ended_ns = (wall_s - 2) * SECOND
-    ended = EvaluationEnded(
+    over = EvaluationEnded(
         status=status, reason=None, wall_ns=ended_ns, peak_host_memory_bytes=None, peak_gpu_memory_bytes=None
     )
     shutdown = ShutdownEnded(wall_ns=wall_s * SECOND, exit_code=0, signal=None, overdue=False)
@@ -89,7 +74,7 @@ def evaluate(
         samples += [Telemetry(wall_ns=at_s * SECOND, host=None, devices=[counted(watts, at_s)]) for at_s in (0, wall_s)]
     journals: dict[str, list[Row]] = {
         "-0": [started, window(None, 0, {"evaluate": ended_ns}, ended_ns), *rows],
-        "-supervisor": [supervised, ended, shutdown],
+        "-supervisor": [supervised, over, shutdown],
         "-telemetry": samples,
     }
     for process, written in journals.items():
@@ -100,15 +85,7 @@ def evaluate(
 
 def counted(watts: float, at_s: int) -> DeviceSample:
     """Return what an accelerator's energy counter tells."""
-    return DeviceSample(
-        uuid="GPU-a",
-        utilization=None,
-        memory_used_bytes=None,
-        power_w=watts,
-        energy_mj=round(watts * at_s * 1e3),
-        temperature_c=None,
-        sm_clock_mhz=None,
-    )
+    return device_sample(power_w=watts, energy_mj=round(watts * at_s * 1e3))
 
 
 def summarized(root: Path) -> RunSummary:

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, Health, Journal, Status, read_ledger
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger import AttemptStarted, Health, Journal, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.health_events import SavedBudget
-from tests.fakes.ledgers import SECOND, declared, window, write_run
+from tests.fakes.ledgers import SECOND, declared, ended, priced, window, write_run
 
-PRICED = {**load_prices()["local"].to_dict(), "usd_per_hour": 3600.0, "market": "custom", "source": "s"}
-PRICED["date"] = "2026-01-01"
+PRICED = priced()
 
 
 def health(event: str, iteration: int, stops: bool) -> Health:
@@ -45,15 +43,7 @@ def write(root: Path, status: Status, events: list[Health], iterations: int = 3,
             journal.append(event)
         wall_ns = (9 + 3 * iterations) * SECOND
         journal.append(window(iterations or None, 40 * iterations, {"unattributed": 4 * SECOND}, wall_ns))
-        journal.append(
-            AttemptEnded(
-                status=status,
-                reason="HealthEvent: entropy_collapse: evidence 3",
-                wall_ns=wall_ns,
-                peak_host_memory_bytes=None,
-                peak_gpu_memory_bytes=None,
-            )
-        )
+        journal.append(ended(status, wall_ns, "HealthEvent: entropy_collapse: evidence 3"))
 
 
 def saved(root: Path) -> SavedBudget | None:

@@ -14,12 +14,12 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.ledger.rows import AttemptStarted, Health, PhaseWindow
-from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
+from ledger_lab.ledger.telemetry import HostSample, Telemetry
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.sql import query
-from tests.fakes.ledgers import SECOND, declared, write_run
+from tests.fakes.ledgers import SECOND, declared, device_sample, write_run
 from tests.fakes.limits import little_memory
 from tests.fakes.waiting import wait_until
 
@@ -42,15 +42,7 @@ def ledger(tmp_path: Path) -> Contents:
 def measured(tmp_path: Path) -> Contents:
     """A run with figures, telemetry of two accelerators and of none, and a health event."""
     (tmp_path / "r").mkdir()
-    device = DeviceSample(
-        uuid="GPU-1",
-        utilization=0.5,
-        memory_used_bytes=2**40,
-        power_w=None,
-        energy_mj=2**50,
-        temperature_c=60.0,
-        sm_clock_mhz=None,
-    )
+    device = device_sample("GPU-1", utilization=0.5, memory_used_bytes=2**40, energy_mj=2**50, temperature_c=60.0)
     host = HostSample(cpu_s=1.5, busiest_thread=None, memory_bytes=10, available_bytes=20)
     with Journal(tmp_path / "r" / "journal-1-0.jsonl") as journal:
         journal.append(declared("cc"))

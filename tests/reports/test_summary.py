@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
+from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, SchedulerJob, Status, read_ledger
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.ledger.libraries import agent_key
 from ledger_lab.panels import ConfirmedShare
@@ -20,15 +21,9 @@ from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.cells import library_cell
 from ledger_lab.units import duration, quantity, usd
-from tests.fakes.ledgers import SECOND, result, write_further_rank, write_run
+from tests.fakes.ledgers import SECOND, declared, ended, priced, result, window, write_further_rank, write_run
 
-PRICED = {
-    **load_prices()["local"].to_dict(),
-    "usd_per_hour": 3600.0,
-    "market": "custom",
-    "source": "s",
-    "date": "2026-01-01",
-}
+PRICED = priced()
 
 
 def summary_of(root: Path):  # noqa: ANN201
@@ -290,3 +285,53 @@ def test_a_run_that_another_trainer_recorded_has_no_known_algorithm(tmp_path: Pa
     write_run(tmp_path, "aa", rl_library="skrl", config_sha256={"agent": "0" * 64})
     (run,) = read_ledger(tmp_path).runs
     assert (summarize_run(run).algorithm, library_cell(summarize_run(run))) == (None, "skrl")
+
+
+def job(queue_s: float | None, restarts: int) -> SchedulerJob:
+    return SchedulerJob(
+        engine="slurm", job="17", index=3, restarts=restarts, partition="gpu", nodes=["node1"], queue_s=queue_s
+    )
+
+
+def queued_run(root: Path, *jobs: SchedulerJob | None) -> None:
+    """Write a run with an attempt of 10 s in each job, at $3.60 an hour."""
+    run_dir = root / "rsl_rl" / "e" / "0badc0de"
+    run_dir.mkdir(parents=True)
+    price = {**declared("x").price, "usd_per_hour": 3.6, "market": "custom", "source": "s", "date": "2026-01-01"}
+    for number, each in enumerate(jobs, start=1):
+        with Journal(run_dir / f"journal-{number}-0.jsonl") as journal:
+            if number == 1:
+                journal.append(declared("0badc0de", price=price))
+            journal.append(
+                AttemptStarted(
+                    run_id="0badc0de",
+                    attempt=number,
+                    rank=0,
+                    pid=2**22 + 1,
+                    host=socket.gethostname(),
+                    wall_ns=SECOND,
+                    job=each,
+                )
+            )
+            journal.append(window(1, 40, {"simulate": 10 * SECOND}, 10 * SECOND))
+            journal.append(ended(Status.COMPLETED, 10 * SECOND, peak_host_memory_bytes=1))
+
+
+def test_the_time_in_the_queue_is_the_sum_over_the_attempts_and_costs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queued_run(tmp_path / "in", job(60.0, 0), job(30.0, 1))
+    queued_run(tmp_path / "out", None, None)
+    (inside,), (outside,) = (read_ledger(tmp_path / name).runs for name in ("in", "out"))
+    queued, free = summarize_run(inside), summarize_run(outside)
+    assert (queued.queue_s, free.queue_s) == (90.0, None)
+    assert queued.wall_s == free.wall_s and queued.billable_usd == free.billable_usd == pytest.approx(0.02)
+    build_report(["--log_root", str(tmp_path / "in")])
+    assert "1:30" in capsys.readouterr().out
+    assert inside.attempts[1].first_start is not None and inside.attempts[1].first_start.job == job(30.0, 1)
+
+
+def test_an_unknown_time_in_the_queue_is_missing(tmp_path: Path) -> None:
+    queued_run(tmp_path, job(60.0, 0), job(None, 1))
+    (run,) = read_ledger(tmp_path).runs
+    assert summarize_run(run).queue_s is None

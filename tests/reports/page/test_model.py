@@ -11,7 +11,6 @@ import pytest
 from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import (
     AttemptStarted,
-    DeviceSample,
     Health,
     HostSample,
     Journal,
@@ -29,7 +28,7 @@ from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.page import PageModel, build_model
 from ledger_lab.reports.page.episodes import SHORT, SUCCESS, collect_outcomes
 from ledger_lab.reports.page.series import return_curve, telemetry_series
-from tests.fakes.ledgers import SECOND, declared, result, write_run
+from tests.fakes.ledgers import SECOND, declared, device_sample, result, write_run
 
 
 def model_of(root: Path) -> PageModel:
@@ -62,10 +61,7 @@ def two_attempts(root: Path, returns: int = 10) -> Run:
         with Journal(root / f"journal-{attempt}-supervisor.jsonl") as journal:
             journal.append(SupervisionStarted(run_id="aa", attempt=attempt, pid=2**22 + 2, host=host, wall_ns=0))
             for second in range(1, returns + 1):
-                sample = DeviceSample(
-                    uuid="GPU-1", utilization=0.5, memory_used_bytes=None, power_w=100.0 + second, energy_mj=None,
-                    temperature_c=None, sm_clock_mhz=None,
-                )  # fmt: skip
+                sample = device_sample("GPU-1", utilization=0.5, power_w=100.0 + second)  # fmt: skip
                 of_host = HostSample(cpu_s=1.5, busiest_thread=None, memory_bytes=2 * 10**9, available_bytes=10**9)
                 journal.append(Telemetry(wall_ns=second * SECOND, host=of_host, devices=[sample]))
     (run,) = read_ledger(root).runs

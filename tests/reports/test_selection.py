@@ -1,4 +1,4 @@
-"""A report at another price names that price and the declared prices."""
+"""Runs at a price that a user asks for: the report names that price and the declared prices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.costs import load_prices
-from tests.fakes.ledgers import write_run
+from tests.fakes.ledgers import priced, write_run
 
 OWN = """
 [instances.mine]
@@ -35,16 +35,10 @@ date = "2026-02-03"
 def log_root(tmp_path: Path) -> Path:
     """Root with an unpriced run of 9 s, and two at a price: of 9 s and of 5 s."""
     log_root = tmp_path / "logs"
-    priced = {
-        **load_prices()["local"].to_dict(),
-        "usd_per_hour": 3600.0,
-        "market": "custom",
-        "source": "my contract",
-        "date": "2026-01-02",
-    }
+    price = priced(source="my contract", date="2026-01-02")
     write_run(log_root, "aa")
-    write_run(log_root, "bb", price=priced)
-    write_run(log_root, "cc", scores=(), status=Status.CRASHED, price=priced)
+    write_run(log_root, "bb", price=price)
+    write_run(log_root, "cc", scores=(), status=Status.CRASHED, price=price)
     return log_root
 
 

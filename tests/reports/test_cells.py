@@ -1,4 +1,4 @@
-"""A run that ended without a proof says what it had, what it needed, and what to do next."""
+"""Why a completed run is short of its target, in the words of its cell."""
 
 from __future__ import annotations
 
