@@ -12,6 +12,7 @@ from tools.reference import rows_page, scripts_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
+    ROOT / "README.md",
     ROOT / ".github" / "CONTRIBUTING.md",
     *(page for page in (ROOT / "docs").rglob("*.md") if not {"_build", "_generated", "examples"} & set(page.parts)),
 ]

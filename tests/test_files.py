@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import NoLocksError, appended_file, file_lock, file_sha256, new_file, unused_path, whole_file
+from ledger_lab.files import NoLocksError, appended_file, file_lock, new_file, unused_path, whole_file
 
 
 def test_a_file_appears_under_its_name_when_it_is_whole(tmp_path: Path) -> None:
@@ -69,22 +69,6 @@ def test_a_lock_that_is_impossible_is_told_in_one_line(tmp_path: Path, monkeypat
         pass
 
 
-def test_processes_that_share_a_file_write_to_different_ones(tmp_path: Path) -> None:
-    with (
-        whole_file(tmp_path / "a.csv", shared=True) as unfinished,
-        whole_file(tmp_path / "a.csv", shared=True) as other,
-    ):
-        unfinished.touch()
-        other.touch()
-        assert other != unfinished
-
-
-def test_the_hash_is_that_of_the_content(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    path.touch()
-    assert file_sha256(path).startswith("e3b0c44298fc1c14")
-
-
 def test_a_new_video_does_not_overwrite_an_old_one(tmp_path: Path) -> None:
     path = tmp_path / "model_2.mp4"
     assert unused_path(path) == path
@@ -133,8 +117,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(
         assert (run_dir / "model_2.pt").read_text() == "new" and not (run_dir / "model_2.pt").is_symlink()
 
 
-@pytest.mark.parametrize("planted", ["videos", "videos/play"])
-@pytest.mark.parametrize("write", [written, logged, appended])
+@pytest.mark.parametrize(("planted", "write"), [("videos", written), ("videos/play", logged), ("videos", appended)])
 def test_a_linked_folder_below_the_root_is_refused(
     tmp_path: Path, decoy: Path, planted: str, write: Callable[[Path, Path], None]
 ) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ledger_lab.cli.report import build_report
 from ledger_lab.cli.verify import verify_ledger
-from ledger_lab.ledger import Journal, SupervisionStarted, TelemetryStarted, declare_cohort
+from ledger_lab.errors import UserError
+from ledger_lab.ledger import Journal, LedgerDamageError, SupervisionStarted, TelemetryStarted, declare_cohort
 from ledger_lab.ledger.encoding import GENESIS, encode_line
-from tests.conftest import script
 from tests.fakes.ledgers import write_run
 
 
@@ -91,10 +92,9 @@ def other_json(run_dir: Path) -> str:
 )
 def test_report_describes_damage_in_one_line(tmp_path: Path, damage: Callable[[Path], str]) -> None:
     complaint = damage(write_run(tmp_path / "logs", "aa"))
-    finished = script("report", "--log_root", tmp_path / "logs")
-    assert (finished.returncode, finished.stdout) == (2, "")
-    assert len(finished.stderr.splitlines()) == 1, finished.stderr
-    assert re.search(complaint, finished.stderr), finished.stderr
+    with pytest.raises((UserError, LedgerDamageError), match=complaint) as refused:
+        build_report(["--log_root", str(tmp_path / "logs")])
+    assert "\n" not in str(refused.value)
 
 
 def two_sizes(run_dir: Path) -> str:
@@ -114,14 +114,13 @@ def test_verification_reports_journals_that_contradict_each_other(
     assert total.endswith("1 damaged, 0 wrong scores")
 
 
-def test_verification_continues_after_damage_and_counts_it(tmp_path: Path) -> None:
+def test_verification_continues_after_damage_and_counts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tampered(write_run(tmp_path / "logs", "aa"))
     torn = write_run(tmp_path / "logs", "bb") / "journal-1-0.jsonl"
     torn.write_bytes(torn.read_bytes()[:-10])
     write_run(tmp_path / "logs", "cc")
-    finished = script("verify_ledger", "--log_root", tmp_path / "logs")
-    assert finished.returncode == 1, finished.stderr
-    damaged, unfinished, total = finished.stdout.splitlines()
+    assert verify_ledger(["--log_root", str(tmp_path / "logs")]) == 1
+    damaged, unfinished, total = capsys.readouterr().out.splitlines()
     assert damaged.endswith("aa/journal-1-0.jsonl:4: the row does not match its hash")
     assert re.fullmatch(r"torn: .*bb/journal-1-0\.jsonl:11: the writer was stopped within .*", unfinished)
     assert total == "3 journals, 21 rows, 1 torn, 1 damaged, 0 wrong scores"

@@ -7,9 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser, Error, Locator, Page, expect
@@ -150,41 +148,6 @@ def test_without_the_token_the_page_says_what_to_open(browser: Browser, server: 
         expect(page.locator("#said")).to_contain_text(words)
         assert "zz" not in page.content()
     page.close()
-
-
-@pytest.mark.thorough
-def test_the_page_of_a_restarted_server_opens_in_the_same_tab_and_no_other_server_gets_the_token(
-    browser: Browser, tmp_path: Path
-) -> None:
-    seen: list[str] = []
-
-    class Stranger(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(str(self.headers))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    stranger = HTTPServer(("127.0.0.1", 0), Stranger)
-    Thread(target=stranger.serve_forever, daemon=True).start()
-    with LiveTraining(tmp_path, "zz"), serving(tmp_path) as first:
-        page, _ = opened(browser, first.address)
-        page.goto(f"http://127.0.0.1:{stranger.server_port}/")
-        assert seen and "Cookie" not in seen[0]
-        page.go_back()
-        page.wait_for_selector("html[data-ready]")
-        first.process.kill()
-        first.process.wait()
-        with serving(tmp_path, port=first.port) as second:
-            expect(page.locator("#age.warn")).to_contain_text("wants its token", timeout=_SOON_MS)
-            page.goto(second.address)
-            expect(row(page, "zz")).to_contain_text("running", timeout=_SOON_MS)
-            expect(page.locator("#age")).to_contain_text("Written")
-    stranger.shutdown()
-    stranger.server_close()
-    page.context.close()
 
 
 def test_the_page_tells_when_its_server_has_ended(browser: Browser, server: Server) -> None:
