@@ -21,10 +21,24 @@ from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.tasks.ant.recipe import ANT, STOCK_ANT
+from ledger_lab.tasks.ant.recipe import ANT
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE, STOCK_CARTPOLE
 from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.units import duration
+
+STOCK_ANT = PpoRecipe(
+    experiment_name="ledgerlab_ant",
+    num_envs=4096,
+    hidden_dims=(400, 200, 100),
+    horizon=32,
+    epochs=5,
+    minibatches=4,
+    learning_rate=5.0e-4,
+    entropy_coef=0.0,
+    max_iterations=1000,
+    save_interval=50,
+)
+"""Isaac Lab's own recipe of ``Isaac-Ant``."""
 
 RECIPES: dict[str, tuple[PpoRecipe, PpoRecipe]] = {
     "LedgerLab-Ant": (ANT, STOCK_ANT),

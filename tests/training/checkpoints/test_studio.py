@@ -46,7 +46,7 @@ def test_the_camera_follows_the_robot_over_a_checkered_ground() -> None:
 
 
 def test_a_picture_has_moments_from_the_first_frame_to_the_last(tmp_path: Path) -> None:
-    from ledger_lab.training.checkpoints.film import save_moments
+    from tools.moments import save_moments
 
     frames = [np.full((54, 96, 3), 10 * number, np.uint8) for number in range(10)]
     for frame in frames:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.tasks.ant.recipe import STOCK_ANT
+from benchmarks.time_to_target import STOCK_ANT
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE, STOCK_CARTPOLE
 from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.training.runners.rsl_rl.dialect import DIALECT

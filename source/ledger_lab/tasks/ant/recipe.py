@@ -1,20 +1,6 @@
-"""The recipes of the ant family."""
+"""The recipe of the ant family."""
 
 from ledger_lab.tasks.recipes.ppo import PpoRecipe
-
-STOCK_ANT = PpoRecipe(
-    experiment_name="ledgerlab_ant",
-    num_envs=4096,
-    hidden_dims=(400, 200, 100),
-    horizon=32,
-    epochs=5,
-    minibatches=4,
-    learning_rate=5.0e-4,
-    entropy_coef=0.0,
-    max_iterations=1000,
-    save_interval=50,
-)
-"""Isaac Lab's own recipe of ``Isaac-Ant``."""
 
 ANT = PpoRecipe(
     experiment_name="ledgerlab_ant",

@@ -1,17 +1,14 @@
-"""Recording of videos and pictures through a viewer of Isaac Lab, without a display if the viewer allows it."""
+"""Recording of videos through a viewer of Isaac Lab, without a display if the viewer allows it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from isaaclab.utils import configclass
 from isaaclab_visualizers.newton import NewtonGLVisualizerCfg
-from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
@@ -19,9 +16,6 @@ from ledger_lab.training.runners.lean_imports import import_video_recorder
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
-
-_MOMENTS, _MOMENT_PX, _GAP_PX = 4, 270, 4
-"""Moments of an episode in a picture: their number, side length and gap [pixels]."""
 
 
 @configclass
@@ -70,11 +64,9 @@ def recorded(
 ) -> Iterator[None]:
     """Record the steps of an environment inside the context; after an exception, there is no video.
 
-    A picture of four moments of the first episode is written beside the video.
-
     Args:
         env: The environment, as ``gym.make`` returns it.
-        path: The video file; an older file is replaced. The picture has the suffix ``.png``.
+        path: The video file; an older file is replaced.
         run_dir: The run's directory, which holds the file. No link below it is followed.
         viewer: One of Isaac Lab's viewers.
         steps: Largest number of steps to record.
@@ -86,14 +78,8 @@ def recorded(
     """
     from isaaclab.envs.utils.video_recorder_cfg import VideoRecorderCfg
 
-    class Recorder(import_video_recorder().VideoRecorder):  # type: ignore[misc]
-        def _close_clip(self) -> None:
-            if self._frames:
-                save_moments(self._frames[: max(1, (base.max_episode_length - 1) // every)], picture)
-            super()._close_clip()
-
     base = env.unwrapped
-    with whole_file(path, root=run_dir) as video, whole_file(picture_of(path), root=run_dir) as picture:
+    with whole_file(path, root=run_dir) as video:
         cfg = VideoRecorderCfg(
             source=f"visualizer:{viewer}",
             output_dir=str(video.parent),
@@ -101,7 +87,7 @@ def recorded(
             video_length=steps,
             frame_stride=every,
         )
-        recorder = Recorder(cfg, base)
+        recorder = import_video_recorder().VideoRecorder(cfg, base)
         base.video_recorders.append(recorder)
         try:
             yield
@@ -112,22 +98,3 @@ def recorded(
         if not written.is_file():
             raise RuntimeError(f"no video was written to {path}; --verbose shows what the viewer says")
         written.replace(video)
-
-
-def picture_of(video: Path) -> Path:
-    """Return the file of the picture that belongs to a video."""
-    return video.with_suffix(".png")
-
-
-def save_moments(frames: Sequence[NDArray[np.uint8]], path: Path) -> None:
-    """Save moments of a recording side by side, from the first frame to the last, each cropped to its central square.
-
-    Args:
-        frames: All frames, shape (height, width, 3) each.
-        path: The file; its folder exists.
-    """
-    picture = Image.new("RGB", (_MOMENTS * (_MOMENT_PX + _GAP_PX) - _GAP_PX, _MOMENT_PX), "white")
-    for place, index in enumerate(np.linspace(0, len(frames) - 1, _MOMENTS).round().astype(int)):
-        moment = ImageOps.fit(Image.fromarray(frames[index]), (_MOMENT_PX, _MOMENT_PX), Image.Resampling.LANCZOS)
-        picture.paste(moment, (place * (_MOMENT_PX + _GAP_PX), 0))
-    picture.quantize(256).save(path, optimize=True)  # a third of the size, and looks the same

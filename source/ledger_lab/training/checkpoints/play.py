@@ -15,7 +15,7 @@ from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.tasks.registry import require_task
 from ledger_lab.training.checkpoints.candidate import declared_configs, print_changed_code, resolve_candidate
-from ledger_lab.training.checkpoints.film import picture_of, recorded, recording_args, use_studio_viewer
+from ledger_lab.training.checkpoints.film import recorded, recording_args, use_studio_viewer
 from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.training.checkpoints.request import PlayRequest
 from ledger_lab.training.checkpoints.shipped import print_shipped_result
@@ -118,4 +118,3 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
         )
     if video is not None:
         console.print(f"video: {video}", style="green", markup=False, soft_wrap=True)
-        console.print(f"picture: {picture_of(video)}", style="green", markup=False, soft_wrap=True)

@@ -100,7 +100,7 @@ class PlayRequest(_CheckpointRequest):
     """Hydra overrides."""
     num_envs: int = flag(16, "Number of environments (default: 16).")
     seed: int = flag(0, "Seed of the initial states (default: 0).")
-    video: bool = flag(False, "Record an mp4 file, and a PNG with four moments of the first episode, then exit.")
+    video: bool = flag(False, "Record an mp4 file, then exit.")
     action_range: bool = flag(False, "Print how large the policy's actions are, then exit.")
     video_length: int = flag(300, "Environment steps of the video, or of --action_range (default: 300).")
 

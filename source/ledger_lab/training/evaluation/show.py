@@ -16,8 +16,6 @@ from ledger_lab.training.evaluation.plan import EvaluationPlan
 from ledger_lab.training.evaluation.score import Simulation
 from ledger_lab.units import share_within, target_share
 
-_EPISODES_NAMED = 8
-
 
 def show_scores(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]], console: Console) -> None:
     """Print the score of every checkpoint in every cell, and the differences that were asked for.
@@ -209,27 +207,13 @@ def _comparisons(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) 
             found = _compare(other, one)
             yield f"{ours} versus {theirs}{f', with {simulation.name}' if simulation.name else ''}, paired by seed:"
             yield f"  {_difference(found)} · p = {found.p_text} (exact McNemar test)"
-            yield f"  only {ours} succeeds in {found.only_second} of {found.episodes} episodes{_episodes(one, other)}"
-            yield f"  only {theirs} succeeds in {found.only_first} of {found.episodes} episodes{_episodes(other, one)}"
+            yield f"  only {ours} succeeds in {found.only_second} of {found.episodes} episodes"
+            yield f"  only {theirs} succeeds in {found.only_first} of {found.episodes} episodes"
 
 
 def _labels(plan: EvaluationPlan) -> list[str]:
     """Return a name for each checkpoint."""
     return [f"{candidate.run_id}/{candidate.saved.path}" for candidate in plan.candidates]
-
-
-def _episodes(ours: PanelResult, theirs: PanelResult) -> str:
-    """Return the first episodes in which only the first checkpoint succeeded."""
-    several = len(set(ours.outcomes.cell)) > 1
-    names = [
-        f"{cell}/{seed}" if several else str(seed)
-        for cell, seed, our, their in zip(
-            ours.outcomes.cell, ours.outcomes.seed, ours.outcomes.success, theirs.outcomes.success, strict=True
-        )
-        if our and not their
-    ]
-    more = ", …" if len(names) > _EPISODES_NAMED else ""
-    return f": {'' if several else 'seeds '}{', '.join(names[:_EPISODES_NAMED])}{more}" if names else ""
 
 
 def _compare(first: PanelResult, second: PanelResult) -> Comparison:
