@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
 
 from ledger_lab.clusters.engine import Site
+from ledger_lab.documents import read_file
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Run, RunDeclared
+from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger.costs import load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
 from ledger_lab.names import visible
-from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.studies.declared import Arm, Study
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training.launch import requested_processes
@@ -20,9 +25,6 @@ from ledger_lab.training.recipe import library_of, requested_dialect, requested_
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.runners.recipe_batch import recipe_batch
 from ledger_lab.training.task_batches import ask_task_batches
-
-_TRAIN_THE_SAME = {"seed", "cohort", "cohort_size", "instance", "usd_per_hour", "prices", "trust_run", "recipe"}
-"""Flags of a whole run that do not change how it trains. What a recipe file sets is in the other fields."""
 
 
 def request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
@@ -172,126 +174,72 @@ def check_machines(study: Study, sites: Mapping[str | None, Site], extra: Sequen
             )
 
 
-def check_requests(study: Study, runs: Sequence[Run], extra: Sequence[str]) -> list[str]:
-    """Refuse runs of a study that were trained with other arguments than the study now asks for.
+def require_unchanged(
+    study: Study, trained: Collection[str | None], extra: Sequence[str], log_root: Path
+) -> dict[str, list[str]]:
+    """Refuse arguments that differ from those with which the runs of a study were trained.
 
-    There are such runs if the study file was changed after its first trainings, or if another study of the same name
-    has the same ledger. Prices may differ.
+    This is so if the study file was changed after its first trainings, or if another study of the same name has the
+    same ledger. The arguments are kept in a file in the ledger's folder of studies. Prices may differ.
 
     Args:
         study: The study.
-        runs: Its runs.
+        trained: Cohorts that have runs.
         extra: Further arguments of all trainings.
+        log_root: Root of the ledger.
 
     Returns:
-        A line about runs that could not be checked, if there are any.
+        The arguments to keep with :func:`keep_arguments` when trainings start.
 
     Raises:
-        UserError: If a run differs, or ``train.py`` would refuse the arguments of its arm.
+        UserError: If the arguments of an arm with runs differ, or the file can't be read.
     """
-    arms = {arm.cohort: arm for arm in study.arms}
-    asked: dict[str, TrainRequest] = {}
-    unchecked: list[str] = []
-    begun: set[tuple[str, int]] = set()
-    for declared in (run.declared for run in runs):
-        if declared.seed not in study.seeds or declared.cohort is None or declared.cohort not in arms:
-            continue
-        arm, key = arms[declared.cohort], (declared.cohort, declared.seed)
-        recorded = _recorded(declared)
-        if recorded is None:
-            unchecked.append(declared.run_id)
-        else:
-            request = asked.setdefault(arm.cohort, request_of(arm, extra))
-            found = _difference(declared, recorded, request, is_repeated=key in begun)
-            if found := found or _other_machine(study, arm, extra, declared, recorded):
-                then, now = found
-                raise UserError(
-                    f"study {study.name}: run {declared.run_id} of cohort {declared.cohort} was trained "
-                    f"{visible(then)}, but the study now asks for a training {visible(now)}: rename the study file, "
-                    "use another log root, or ask for the same as before (in the file and after --)"
-                )
-        begun.add(key)
-    if not unchecked:
-        return []
-    shown = ", ".join(unchecked[:3]) + (", …" if len(unchecked) > 3 else "")
-    return [f"not checked whether they were trained as the study now asks: {shown} (they recorded no readable request)"]
-
-
-def _recorded(declared: RunDeclared) -> TrainRequest | None:
-    """Return the request that a run recorded; ``None`` if there is none that this version can read."""
-    if declared.request is None:
-        return None
+    path = _kept(study, log_root)
     try:
-        return TrainRequest.from_data(declared.request)
-    except (TypeError, ValueError, UserError):
-        return None
+        now = {arm.cohort: _trained_by([*arm.arguments, *extra]) for arm in study.arms}
+        then = msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]]) if path.exists() else {}
+        for cohort, asked in now.items():
+            was = then.get(cohort, asked) if cohort in trained else asked
+            if was != asked:
+                before, after = (
+                    " ".join(each for each in one if each not in other) or "fewer arguments"
+                    for one, other in ((was, asked), (asked, was))
+                )
+                raise UserError(
+                    f"study {study.name}: cohort {cohort} was trained with {visible(before)}, but the study now asks "
+                    f"for {visible(after)}: rename the study file, use another log root, or ask for the same as before "
+                    "(in the file and after --)"
+                )
+    except (OSError, ValueError) as error:
+        raise UserError(f"study {study.name}: {error}") from error
+    return then | now
 
 
-def _difference(
-    declared: RunDeclared, recorded: TrainRequest, request: TrainRequest, *, is_repeated: bool
-) -> tuple[str, str] | None:
-    """Return how a run was trained, and how it should be, in words; ``None`` if both are the same.
-
-    Args:
-        declared: Declaration of the run.
-        recorded: Request that it recorded.
-        request: Request that the study now makes.
-        is_repeated: Whether it repeats an earlier run of its training, and so has only what that left of the limit.
-    """
-    for name in ("device", *flag_names(TrainRequest, each_attempt=False)):
-        then, now = getattr(recorded, name), getattr(request, name)
-        # What was not given has its default; the declaration has what that was.
-        default = getattr(declared, name, None) if then is None else None
-        if name in _TRAIN_THE_SAME or now == then or (now is not None and now == default):
-            continue
-        if now is None and name not in recorded.given:
-            continue
-        if name == "limit_s" and is_repeated and None not in (then, now) and then < now:
-            continue
-        return _flag(name, then if then is not None else default), _flag(name, now)
-    before, after = _overrides(recorded), _overrides(request)
-    if "physics" not in after and not any(word.startswith("physics=") for word in declared.command):
-        before.pop("physics", None)  # train.py chose the engine, and recorded it as an override
-    if names := [name for name in {**before, **after} if before.get(name) != after.get(name)]:
-        return _override(names[0], before), _override(names[0], after)
-    return None
+def keep_arguments(study: Study, arguments: Mapping[str, Sequence[str]], log_root: Path) -> None:
+    """Write the arguments with which the trainings of a study start, for :func:`require_unchanged`."""
+    path = _kept(study, log_root)
+    make_folder(path.parent)
+    with whole_file(path) as unfinished:
+        unfinished.write_bytes(msgspec.json.encode(arguments))
 
 
-def _other_machine(
-    study: Study, arm: Arm, extra: Sequence[str], declared: RunDeclared, recorded: TrainRequest
-) -> tuple[str, str] | None:
-    """Return on how many processes, or on which instance, a run was trained, and on which it should be."""
-    asked, _ = requested_processes([*arm.arguments, *extra])
-    processes = (asked or 1) * (arm.nodes or declared.machines or 1)
-    if processes != declared.world_size and (asked is not None or arm.nodes is not None):
-        return _in_processes(declared.world_size), _in_processes(processes)
-    instance = None if arm.machine is None else study.machines[arm.machine].instance
-    if instance is not None and recorded.instance != instance:
-        return _flag("instance", recorded.instance), _flag("instance", instance)
-    return None
+def _kept(study: Study, log_root: Path) -> Path:
+    """Return the file with the arguments of the trainings of a study."""
+    return log_root.resolve() / "studies" / f"{study.name}.json"
 
 
-def _in_processes(count: int) -> str:
-    """Describe a number of processes."""
-    return f"in {count} process{'' if count == 1 else 'es'}"
-
-
-def _overrides(request: TrainRequest) -> dict[str, str]:
-    """Return the values of overrides by their names; of several of one name, the last one counts."""
-    pairs = (override.partition("=") for override in request.overrides)
-    return {name.lstrip("+"): value for name, _, value in pairs}
-
-
-def _override(name: str, values: Mapping[str, str]) -> str:
-    """Describe an override."""
-    return f"with {name}={values[name]}" if name in values else f"without {name}=…"
-
-
-def _flag(name: str, value: object) -> str:
-    """Describe a flag."""
-    if value is None or value is False or value == ():
-        return f"without --{name}"
-    if value is True:
-        return f"with --{name}"
-    words = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return f"with --{name} {words}"
+def _trained_by(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that decide how a run trains; a recipe file by its content."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for ignored in ("usd_per_hour", "instance", "prices", "cpu_threads", "mirror", "grace_s", "save_state_every"):
+        parser.add_argument(f"--{ignored}", action="append")
+    parser.add_argument("--recipe", type=Path)
+    said, others = parser.parse_known_args(list(arguments))
+    recipe = [] if said.recipe is None else [f"--recipe {hashlib.sha256(read_file(said.recipe)).hexdigest()[:12]}"]
+    words = recipe
+    for word in others:
+        if words and words[-1].startswith("--") and not {" ", "="} & {*words[-1]} and not word.startswith("--"):
+            words[-1] += f" {word}"  # the value of a flag
+        else:
+            words.append(word)
+    return sorted(words)

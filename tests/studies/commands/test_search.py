@@ -81,7 +81,6 @@ def test_a_search_ends_with_a_study_of_its_finalists(ended: Path, monkeypatch: p
     assert "the race has ended: the rest of the budget does not buy a training of up to" in said
     found = told(path, log_root)
     assert found["spent"] <= found["budget_h"] == 0.15
-    assert [step["charge"] for step in found["steps"]] == sorted((s["charge"] for s in found["steps"]), reverse=True)
     assert {seed for _, seed, _ in decided(log_root)} == {1, 2}, "the race uses no sealed seed"
 
     (study_file,) = log_root.rglob("*-sealed.toml")
@@ -309,16 +308,13 @@ def test_a_changed_file_is_another_search(tmp_path: Path) -> None:
     assert len({(cohort or "").rpartition("-t")[0] for cohort, _, _ in decided(log_root)}) == 2
 
 
-def test_table_and_figures_show_the_search(
-    ended: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_tables_show_the_search(
+    ended: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(result, "FEWEST_TRIALS", 2)
     searched(ended / "s.toml", ended / "logs", "--status")
     said = capfd.readouterr().out
     assert "the stock recipe" in said and "importance" in said and "seeds: wall-clock time of the training" in said
-    searched(ended / "s.toml", ended / "logs", "--status", "--figures", str(tmp_path / "figures"))
-    names = sorted(each.name.rpartition("-")[2] for each in (tmp_path / "figures").iterdir())
-    assert names == ["race.png", "race.svg"]
 
 
 def test_a_cluster_that_does_not_answer_for_a_while_does_not_end_the_search(

@@ -93,7 +93,7 @@ def test_a_refused_member_stops_the_search(tmp_path: Path, trainings: list[Train
         searched(path, log_root)
 
 
-def test_status_and_figures_show_the_population(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_the_population(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path, log_root = population_file(tmp_path), tmp_path / "logs"
     searched(path, log_root)
     capfd.readouterr()
@@ -101,6 +101,3 @@ def test_status_and_figures_show_the_population(tmp_path: Path, capfd: pytest.Ca
     said = capfd.readouterr().out
     assert "population: " in said and " generations of 4 members" in said
     assert "held-out success" in said and "generation 1: member" in said and "--all shows all" in said
-    searched(path, log_root, "--status", "--figures", str(tmp_path / "figures"))
-    names = {each.name.rpartition("-")[2] for each in (tmp_path / "figures").iterdir()}
-    assert names == {f"{name}.{kind}" for name in ("population",) for kind in ("png", "svg")}

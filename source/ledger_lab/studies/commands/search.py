@@ -15,14 +15,12 @@ from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.studies.commands.study import run_study
 from ledger_lab.studies.search.declaration import load_search
-from ledger_lab.studies.search.figures import draw_search
 from ledger_lab.studies.search.recipe import recipe_arguments, search_folder, written
 from ledger_lab.studies.search.result import SearchResult
 from ledger_lab.studies.search.search import Search
@@ -51,7 +49,7 @@ class SearchRequest(Request):
         usage=(
             "search.py [-h] [--log_root LOG_ROOT | --on CLUSTER [--at_once N]] [--dry_run] SEARCH\n"
             "       search.py [--log_root LOG_ROOT | --on CLUSTER] --status [--all]\n"
-            "                 [--json FILE | --figures DIR] SEARCH\n"
+            "                 [--json FILE] SEARCH\n"
             "       search.py --on CLUSTER --cancel SEARCH"
         ),
         description=(
@@ -88,9 +86,6 @@ class SearchRequest(Request):
     json: str | None = flag(
         None, "With --status: write the results to a JSON file; - means standard output.", metavar="FILE"
     )
-    figures: Path | None = flag(
-        None, "With --status: write the figures of the search into a folder, as SVG and PNG files.", metavar="DIR"
-    )
     on: str | None = flag(
         None,
         "Submit the trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own .toml file. "
@@ -118,10 +113,8 @@ class SearchRequest(Request):
             raise UserError(f"--at_once {self.at_once}: must be at least 1")
         if self.on is None and (self.at_once > 1 or self.cancel):
             raise UserError(f"--{'cancel' if self.cancel else 'at_once'} needs --on CLUSTER")
-        for name in ("json", "figures"):
-            if getattr(self, name) is not None and not self.status:
-                raise UserError(f"--{name} {getattr(self, name)}: add --status")
-        self.require_at_most_one("json", "figures")
+        if self.json is not None and not self.status:
+            raise UserError(f"--json {self.json}: add --status")
         if self.on is not None and self.log_root != Path("logs"):
             raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
 
@@ -287,9 +280,6 @@ def _show(search: Search, situation: Situation, request: SearchRequest, console:
     result = SearchResult(situation)
     if request.json is not None:
         write_json(request.json, search_json(result))
-        return
-    if request.figures is not None:
-        console.print(*(f"wrote {path}" for path in save_drawings(request.figures, draw_search(result))), sep="\n")
         return
     console.print(*search_lines(result), sep="\n", soft_wrap=True)
     if not situation.runs:

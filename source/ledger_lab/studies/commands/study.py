@@ -29,7 +29,7 @@ from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.reports.watch.words import alert_lines, spend_words
 from ledger_lab.studies.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
-from ledger_lab.studies.checks import check_machines, check_requests, check_sizes
+from ledger_lab.studies.checks import check_machines, check_sizes, keep_arguments, require_unchanged
 from ledger_lab.studies.declared import Study, Training, check_arguments, load_study
 from ledger_lab.studies.study import StudyTrainings, clusters_of, is_being_trained, lock_name
 from ledger_lab.studies.trainings import only_program, train_command, train_here
@@ -164,13 +164,18 @@ def run_study(argv: Sequence[str]) -> int:
         now.show(console)
         _show_watch(study, log_root, console, ask=True)
     else:
+        arguments = require_unchanged(study, {cohort for cohort, _ in now.runs}, extra, log_root)
         _tell_first(study, now, extra, console)
         if missing and clusters:
             now.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
+            if not request.dry_run:
+                keep_arguments(study, arguments, log_root)
         elif request.dry_run:
             for each in missing:
                 console.print(shlex.join(train_command(now.arguments(each, extra), log_root)), soft_wrap=True)
         else:
+            if missing:
+                keep_arguments(study, arguments, log_root)
             return _train(now, request, extra, console) or _report_ended(now, extra, console)
     return 0
 
@@ -213,7 +218,6 @@ def _report_ended(now: StudyTrainings, extra: Sequence[str], console: Console) -
         console.print("other programs still make trainings of this study: run the command again for the report")
         now.show(console)
         return 0
-    check_requests(now.study, now.all_runs(), extra)  # other programs may have trained meanwhile
     return _report(now)
 
 
@@ -223,7 +227,7 @@ def _tell_first(study: Study, now: StudyTrainings, extra: Sequence[str], console
     Raises:
         UserError: If runs were trained otherwise, or a size or a machine can't work.
     """
-    lines, missing = [*check_requests(study, now.all_runs(), extra), *_planning_lines(study)], now.missing()
+    missing = now.missing()
     if missing and now.clusters:
         check_machines(study, {level: site for level, (_, site) in now.clusters.items()}, extra)
     elif missing and (several := next((arm for arm in study.arms if (arm.nodes or 1) > 1), None)):
@@ -231,7 +235,7 @@ def _tell_first(study: Study, now: StudyTrainings, extra: Sequence[str], console
             f"study {study.name}: size {several.size} needs {several.nodes} machines: add --on CLUSTER, or leave this "
             "size out"
         )
-    for line in [*lines, *(check_sizes(study, extra) if missing else [])]:
+    for line in [*_planning_lines(study), *(check_sizes(study, extra) if missing else [])]:
         console.print(line, soft_wrap=True)
     if study.budget_usd is not None or study.budget_h is not None:
         _show_watch(study, now.log_root, console)

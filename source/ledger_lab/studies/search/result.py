@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -11,34 +9,11 @@ from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.population import by_generation, lineage, ranked_members, reached, score
 from ledger_lab.studies.search.race import finalists, incumbent
 from ledger_lab.studies.search.situation import Situation
-from ledger_lab.studies.search.trials import SeedRun, Trial
+from ledger_lab.studies.search.trials import Trial
 
 FEWEST_TRIALS: Final = 20
 """Smallest number of ended trials from which importance is computed."""
 _MOST_FINALISTS: Final = 3
-
-
-@dataclass(frozen=True)
-class EndedRun:
-    """A training of the race that has ended."""
-
-    spent: float
-    """What the race had spent by its end [USD or h, as the budget]."""
-    trial: int
-    """Number of its trial."""
-    run: SeedRun
-
-
-@dataclass(frozen=True)
-class Step:
-    """A change of the best trial."""
-
-    spent: float
-    """What the race had spent by then [USD or h, as the budget]."""
-    trial: int
-    """Number of the new best trial."""
-    charge: float
-    """Its mean charge of a seed [s or USD, as the objective says]."""
 
 
 class SearchResult:
@@ -57,12 +32,6 @@ class SearchResult:
     def trials(self) -> list[Trial]:
         """The trials that have been started, by number."""
         return [trial for trial in self.situation.trials if trial.runs]
-
-    def bill(self, run: SeedRun) -> float:
-        """Return what a training really took [s or USD, as the objective says]."""
-        if self.declaration.file.objective == "time":
-            return run.wall_s
-        return math.nan if run.usd is None else run.usd
 
     @cached_property
     def best(self) -> Trial | None:
@@ -108,28 +77,3 @@ class SearchResult:
         ranked = [values[number] for number in sorted(positions, key=lambda each: (positions[each], each))]
         found = self.situation.store.importance(ranked)
         return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
-
-    @cached_property
-    def ended(self) -> list[EndedRun]:
-        """The trainings of the race that have ended, in the order of their ends."""
-        ended = [(trial.number, run) for trial in self.trials for run in trial.runs if run.outcome.is_final]
-        ended.sort(key=lambda each: (each[1].started_s + each[1].wall_s, each[0], each[1].seed))
-        spent, found = 0.0, []
-        for number, run in ended:
-            spent += replace(self.situation, trials=[Trial(number=number, values={}, runs=(run,))]).spent
-            found.append(EndedRun(spent, number, run))
-        return found
-
-    @cached_property
-    def steps(self) -> list[Step]:
-        """The changes of the best trial of a race, oldest first; none of a population."""
-        steps: list[Step] = []
-        if not self.declaration.is_race:
-            return steps
-        so_far = {trial.number: replace(trial, runs=()) for trial in self.trials}
-        for each in self.ended:
-            so_far[each.trial] = replace(so_far[each.trial], runs=(*so_far[each.trial].runs, each.run))
-            best = incumbent(replace(self.situation, trials=list(so_far.values())))
-            if best is not None and (not steps or steps[-1].trial != best.number):
-                steps.append(Step(each.spent, best.number, self.situation.mean(best)))
-        return steps

@@ -202,7 +202,6 @@ def search_json(result: SearchResult) -> dict[str, Any]:
         "best": None if result.best is None else result.best.number,
         "finalists": [trial.number for trial in result.finalists],
         "importances": result.importances,
-        "steps": [asdict(each) for each in result.steps],
         "trials": [
             {
                 "trial": trial.number,
