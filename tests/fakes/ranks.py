@@ -25,11 +25,6 @@ from ledger_lab.training.supervision.link import Link
 from ledger_lab.training.supervision.start import run_supervised
 
 
-def fail() -> None:
-    """Raise what nobody foresaw."""
-    raise RuntimeError("banana")
-
-
 def refuse() -> None:
     """Find what the user can mend, too late."""
     raise UserError("no room")
@@ -37,10 +32,8 @@ def refuse() -> None:
 
 HOW: dict[str, Callable[[], object]] = {
     "wait": lambda: None,
-    "fail": fail,
     "refuse": refuse,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "kill_both": lambda: (os.kill(os.getppid(), signal.SIGKILL), os.kill(os.getpid(), signal.SIGKILL)),
 }
 
 
@@ -55,9 +48,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
 
     run_dir, how = Path(argv[1]), argv[2]
     world, clock = read_world(os.environ, distributed=True), PhaseClock(started_ns)
-    with joined(world, on_gpu=False) as group, Journal(run_dir / f"journal-1-{world.rank}.jsonl") as journal:
-        if how == "kill_early":
-            group.gather(os.kill(os.getpid(), signal.SIGKILL) if world.rank else None)
+    with joined(world, on_gpu=False), Journal(run_dir / f"journal-1-{world.rank}.jsonl") as journal:
         if world.first:
             journal.append(declared("aaaaaaaa", world_size=int(os.environ["WORLD_SIZE"])))
         link.begin(

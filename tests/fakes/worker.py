@@ -8,10 +8,8 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import resource
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -43,12 +41,6 @@ def simulate(clock: PhaseClock) -> None:
     while True:
         with clock.window(Phase.SIMULATE):
             time.sleep(0.01)
-
-
-def run_out_of_memory() -> None:
-    """Ask for more memory than the process may have."""
-    resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
-    bytearray(2**31)
 
 
 def be_killed_for_memory() -> None:
@@ -88,26 +80,9 @@ def crash_in_the_end() -> None:
     atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
 
 
-def leave_a_child() -> None:
-    """Leave a process behind that outlives us."""
-    child = subprocess.Popen(["sleep", "3600"])
-    print(f"child {child.pid}", flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fail_at_length() -> None:
-    """Raise what holds a whole tensor, and bytes that are no text."""
-    raise RuntimeError("\udce9" + "0.0, " * 100_000)
-
-
 def ask_the_terminal() -> None:
     """Write to it, and wait for an answer."""
     print("working", repr(sys.stdin.readline()), flush=True)
-
-
-def diverge() -> None:
-    """Find a figure that is no number."""
-    raise FloatingPointError("value_loss not finite at iteration 3")
 
 
 def fail() -> None:
@@ -123,12 +98,9 @@ def refuse() -> None:
 
 HOW: dict[str, Callable[[], object]] = {
     "complete": lambda: None,
-    "fail_at_length": fail_at_length,
     "ask_the_terminal": ask_the_terminal,
     "fail": fail,
     "refuse": refuse,
-    "diverge": diverge,
-    "out_of_memory": run_out_of_memory,
     "killed_for_memory": be_killed_for_memory,
     "disk_full": fill_the_disk,
     "wait": wait,
@@ -136,11 +108,9 @@ HOW: dict[str, Callable[[], object]] = {
     "tell_a_secret": tell_a_secret,
     "real_time": lambda: os.kill(os.getpid(), signal.SIGRTMIN + 3),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "fault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "vanish": lambda: os._exit(7),
     "hang_in_the_end": hang_in_the_end,
     "crash_in_the_end": crash_in_the_end,
-    "leave_a_child": leave_a_child,
 }
 
 _BEFORE_THE_WORK: dict[str, Callable[[], object]] = {"fail_before_the_work": fail}
@@ -187,9 +157,7 @@ def load_report() -> Callable[[Path], None]:
 
 
 def report(run_dir: Path) -> None:
-    """Print the last row of the supervisor, unless a file says that there is no report."""
-    if (run_dir / "unreportable").exists():
-        raise RuntimeError("no report")
+    """Print the last row of the supervisor."""
     last = (run_dir / "journal-1-supervisor.jsonl").read_bytes().splitlines()[-1]
     with suppress(OSError):  # the terminal may be gone
         os.write(1, f"last row: {json.loads(last)['kind']}\n".encode())

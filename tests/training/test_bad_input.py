@@ -146,6 +146,8 @@ TRAIN_MISTAKES = [
         ],
         r"agent.models.value.network.0.activations 'foo': known: elu, leaky_relu",
     ),
+    (["agent.actor.activation=foo"], r"agent.actor.activation 'foo': .*'elu', .*"),
+    (["--rl_library", "rl_games", "agent.params.config.gamma=99"], r"config.gamma 99: must lie between 0 and 1"),
     (["agent.algorithm=3"], r"agent.algorithm is a group: name one of its settings class_name"),
     (["agent.actor.hidden_dims=[]"], r"agent.actor.hidden_dims is a list like \[32, 32\], and '\[\]' is not"),
     (["agent.actor.hidden_dims=['wide']"], r"agent.actor.hidden_dims is a list like \[32, 32\]"),
@@ -259,27 +261,6 @@ def test_the_program_refuses_a_replay_memory_that_does_not_fit(tmp_path: Path) -
     assert re.fullmatch(said, last), last
     assert "Traceback" not in finished.stdout + finished.stderr
     assert not find_journals(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["agent.actor.activation=foo"], r"agent.actor.activation 'foo': .*'elu', .*"),
-        (
-            ["--rl_library", "rl_games", "agent.params.config.gamma=99"],
-            r"agent.params.config.gamma 99: must lie between 0 and 1",
-        ),
-        (["--cpu_threads", "4096"], r"--cpu_threads 4096: must be between 1 and \d+, .*"),
-    ],
-)
-def test_a_value_that_the_library_or_the_engine_cannot_take_is_refused_before_the_simulation_starts(
-    arguments: list[str], complaint: str, tmp_path: Path
-) -> None:
-    finished = script("train", *arguments, "--device", "cpu", "--log_root", tmp_path / "logs")
-    assert finished.returncode == 2
-    assert finished.stdout == ""
-    assert re.fullmatch(f"error: {complaint}\n", finished.stderr), finished.stderr
-    assert not (tmp_path / "logs").exists()
 
 
 def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ledger_lab.ledger import Attempt, Status, read_ledger
 from tests.conftest import ROOT, command, script
-from tests.fakes.limits import little_memory, tiny_disk
+from tests.fakes.limits import tiny_disk
 
 LONG = ("--num_envs", "64", "--max_iterations", "100000", "--device", "cpu", "--no_eval", "agent.save_interval=1")
 
@@ -42,20 +42,3 @@ def test_a_full_disk_ends_a_training_and_keeps_all_committed_rows(tmp_path: Path
     (run,) = read_ledger(kept).runs
     assert run.checkpoints
     assert all((run.directory / saved.path).stat().st_size == saved.size_bytes for saved in run.checkpoints)
-
-
-@pytest.mark.slow
-def test_a_training_killed_by_the_kernel_for_memory_is_out_of_memory(tmp_path: Path) -> None:
-    with little_memory(700 * 2**20) as prefix:
-        finished = subprocess.run(
-            [*prefix, *command("train", *LONG, "--log_root", tmp_path)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert finished.returncode == 1, finished.stdout + finished.stderr
-    attempt = attempt_under(tmp_path)
-    assert attempt.ended is not None
-    assert attempt.status is Status.OUT_OF_MEMORY, attempt.ended.reason
-    assert "out of memory" in finished.stderr

@@ -65,6 +65,8 @@ def test_a_panel_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: p
         ({"max_iterations": -1}, "--max_iterations -1: must be at least 1"),
         ({"eval_every": 0}, "--eval_every 0: must be at least 1"),
         ({"save_state_every": -1}, "--save_state_every -1: must not be negative"),
+        ({"limit_s": 0.0}, "--limit_s 0: must be above 0, and finite"),
+        ({"limit_s": float("nan")}, "--limit_s nan: must be above 0, and finite"),
         ({"grace_s": 0.0}, "--grace_s 0: must be above 0"),
         ({"cohort": "../out"}, "--cohort '../out': must be a name"),
         ({"cohort_size": 3}, "--cohort_size 3: name the cohort with --cohort"),

@@ -1,4 +1,4 @@
-"""An interrupted training continues with correct totals; on Newton on the CPU, it continues bit for bit."""
+"""An interrupted training continues with correct totals."""
 
 from __future__ import annotations
 
@@ -79,15 +79,6 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_after_ctrl_c_the_run_can_be_resumed_and_no_error_is_printed(tmp_path: Path) -> None:
-    stopped = interrupted("1:SIGINT", *SHORT, "--log_root", tmp_path)
-    assert stopped.returncode == 130, stopped.stdout + stopped.stderr
-    said = stopped.stdout.splitlines()
-    assert "SIGINT asked the process to end" in said
-    assert said[-1] == f"resume it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(tmp_path)}"
-    assert not [line for line in said if line.startswith(("error", "KeyboardInterrupt"))]
-
-
 def test_a_resumed_run_goes_on_where_its_state_was_saved(trained: Path, resumed: Path) -> None:
     whole, parts = only_run(trained), only_run(resumed)
     saved, again = ({row.path: row.sha256 for row in run.checkpoints} for run in (whole, parts))
@@ -138,41 +129,6 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
     untold_ns = [max(a.ended.wall_ns - a.sums.wall_ns, 0) for a in run.attempts[:2] if a.ended]
     assert round(1e9 * summary.phases["restart"]) == starts_ns + lost_ns + sum(untold_ns)
     assert [w.iteration for _, w in run.windows if w.figures] == [1, 2, 3]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "saved"),
-    [([], [1, 2, 3]), (["--save_state_every", "50"], [1, 3]), (["--nproc", "2"], [1, 2, 3])],
-    ids=["alone", "as asked", "by two"],
-)
-def test_a_state_is_saved_between_checkpoints_when_the_last_state_is_old(
-    flags: list[str], saved: list[int], tmp_path: Path
-) -> None:
-    request = ("--num_envs", "16", "--max_iterations", "3", "--device", "cpu", "--no_eval", "agent.save_interval=50")
-    finished = fake("impatient", *request, *flags, "--log_root", tmp_path)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    (attempt,) = only_run(tmp_path).attempts
-    assert [row.iteration for row in attempt.of(StateSaved)] == saved
-
-
-@pytest.mark.slow
-def test_other_physics_engines_resume_with_fresh_episodes(tmp_path: Path) -> None:
-    request = ("--num_envs", "64", "--max_iterations", "20", "--device", "cpu", "physics=ovphysx")
-    asked = interrupted("16:SIGUSR1", *request, "--log_root", tmp_path)
-    assert asked.returncode == 75, asked.stdout + asked.stderr
-    before = only_run(tmp_path).attempts[0].windows
-    assert script("train", "--resume", one_run_dir(tmp_path)).returncode == 0
-    run = only_run(tmp_path)
-    (restored,) = run.attempts[1].of(StateRestored)
-    assert (restored.iteration, restored.exactness) == (16, "statistical")
-    assert restored.reasons == []
-    assert [w.iteration for _, w in run.windows if w.figures] == list(range(1, 21))
-    assert summarize_run(run).env_steps == 20 * 32 * 64
-    entropy = {w.iteration: w.figures["entropy"] for _, w in run.windows if w.figures}
-    learned = abs(entropy[16] - entropy[1])
-    assert abs(entropy[17] - entropy[16]) < 0.3 * learned, "the learner goes on, it does not start from scratch"
-    assert len(before) >= 16
 
 
 REQUEST = {"task": "LedgerLab-Cartpole", "num_envs": 64, "seed": 42, "held_out_slots": 256}
@@ -331,14 +287,12 @@ def require(prefix: Sequence[str]) -> None:
 @pytest.mark.parametrize(
     "prefix",
     [
-        pytest.param((), id="here", marks=pytest.mark.thorough),
         pytest.param(IN_ANOTHER_CONTAINER, id="container"),
         pytest.param(AS_ANOTHER_USER, id="user"),
     ],
 )
 def test_a_live_run_is_not_taken_over(prefix: tuple[str, ...], tmp_path: Path) -> None:
-    if prefix:
-        require(prefix)
+    require(prefix)
     with subprocess.Popen(["sleep", "600"]) as live:
         try:
             process = identify_process(live.pid)
@@ -357,11 +311,10 @@ def test_a_live_run_is_not_taken_over(prefix: tuple[str, ...], tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [[], ["--nproc", "2"]], ids=["alone", "by two"])
-def test_of_simultaneous_resumes_exactly_one_starts(flags: list[str], tmp_path: Path) -> None:
-    assert interrupted("1:SIGTERM", *SHORT, *flags, "--log_root", tmp_path).returncode == 75
+def test_of_simultaneous_resumes_exactly_one_starts(tmp_path: Path) -> None:
+    assert interrupted("1:SIGTERM", *SHORT, "--log_root", tmp_path).returncode == 75
     run_dir = one_run_dir(tmp_path)
-    resume = command("train", "--resume", run_dir, *flags)
+    resume = command("train", "--resume", run_dir)
     prefixes: list[tuple[str, ...]] = [(), ()]
     for prefix in (IN_ANOTHER_CONTAINER, AS_ANOTHER_USER):
         try:
@@ -476,18 +429,6 @@ def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> No
     assert require_same_declaration(spread, resumed, ALONE, False).reasons == (reason,)
 
 
-def test_a_run_without_code_hashes_counts_as_changed_code(tmp_path: Path) -> None:
-    from ledger_lab.training.resume import require_same_declaration
-    from ledger_lab.training.runners.process_group import ALONE
-
-    write(tmp_path)
-    _, resumed = resumption("--resume", "aaaa", "--log_root", str(tmp_path))
-    now = replace(resumed.declared, code_sha256={"ledger_lab": "a" * 64})
-    with pytest.raises(UserError, match=r"the source of ledger_lab: 'aaaaaaaaaaaa' != None"):
-        require_same_declaration(now, resumed, ALONE, False)
-    assert len(require_same_declaration(now, resumed, ALONE, True).reasons) == 1
-
-
 def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gymnasium as gym
 
@@ -508,8 +449,9 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     module.write_text(
         "from isaaclab.managers import RewardTermCfg\nfrom isaaclab.utils import configclass\n"
         "from ledger_lab.tasks.cartpole import env_cfg\nimport acme_terms\n"
-        "@configclass\nclass Rewards(env_cfg.RewardsCfg):\n    slow = RewardTermCfg(func=acme_terms.slow, weight=0.1)\n"
-        "@configclass\nclass CartpoleEnvCfg(env_cfg.CartpoleEnvCfg):\n    rewards: Rewards = Rewards()\n"
+        "@configclass\nclass CartpoleEnvCfg(env_cfg.CartpoleEnvCfg):\n    def __post_init__(self):\n"
+        "        super().__post_init__()\n"
+        "        self.rewards.slow = RewardTermCfg(func=acme_terms.slow, weight=0.1)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     entry = ours["env_cfg_entry_point"].replace("ledger_lab.tasks.cartpole.env_cfg", module.stem)

@@ -119,3 +119,22 @@ def test_an_attempt_that_is_suspended_while_it_saves_leaves_the_files_to_the_lat
         keeper.after_iteration(2, 8)
     assert len(rows) == 1
     assert before.items() <= files().items(), "the later attempt resumes from these files"
+
+
+def test_a_state_is_saved_with_each_checkpoint_when_it_is_old_and_when_it_is_asked_for(tmp_path: Path) -> None:
+    unused: Any = None
+    plan = plan_of(tmp_path, attempt=1)
+    plan.request.save_state_every, plan.batch.save_interval = None, 2
+    keeper, saved = StateKeeper(plan, ALONE, unused, unused, None, unused, PhaseClock(0)), []
+    keeper._save = lambda iterations, env_steps: saved.append(iterations)  # type: ignore[method-assign]
+    assert [keeper.after_iteration(n, n) for n in range(1, 5)] == [True, False, True, False] and saved == [1, 3]
+    assert not keeper.overdue
+    keeper.insist()
+    assert keeper.after_iteration(4, 4) and saved == [1, 3, 4]
+    keeper._last_s -= 301
+    assert keeper.overdue, "by default, a state is at most five minutes old"
+    plan.request.save_state_every = 0
+    keeper = StateKeeper(plan, ALONE, unused, unused, None, unused, PhaseClock(0))
+    assert not any(keeper.after_iteration(n, n) for n in range(1, 5)), "only when it is asked for"
+    keeper._last_s -= 10**6
+    assert not keeper.overdue

@@ -5,15 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import re
-import signal
-import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ledger_lab.ledger import (
@@ -21,19 +16,17 @@ from ledger_lab.ledger import (
     AttemptEnded,
     CheckpointSaved,
     PanelResult,
-    PhaseWindow,
     Status,
     Telemetry,
     read_ledger,
 )
-from ledger_lab.ledger.content import read_journal
 from ledger_lab.ledger.meters import TRAINING_PHASES
 from ledger_lab.panels import find_panels
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.training.final_report import show_final_report
 from ledger_lab.units import usd
-from tests.conftest import MISSING_WINGS, SHORT, command, one_run_dir, script
+from tests.conftest import MISSING_WINGS, SHORT, one_run_dir, script
 
 ENGINE = "newton/mjwarp" if "mujoco_cpu" in MISSING_WINGS else "newton/mujoco"
 
@@ -135,20 +128,6 @@ def test_tensorboard_files_and_configs_are_in_the_run_directory(trained: Path) -
     assert (run_dir / "params" / "env.yaml").is_file() and (run_dir / "params" / "agent.yaml").is_file()
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_outcomes_checkpoint_by_checkpoint(trained: Path, tmp_path: Path) -> None:
-    assert script("train", *SHORT, "--log_root", tmp_path).returncode == 0
-    first, second = (
-        [(row.checkpoint, row.outcomes) for row in read_ledger(root).runs[0].results if row.checkpoint]
-        for root in (trained, tmp_path)
-    )
-    assert second == first[:2]
-    other = tmp_path / "other"
-    asked = ["7" if each == "42" else each for each in SHORT]
-    assert script("train", *asked, "--log_root", other).returncode == 0
-    assert [(row.checkpoint, row.outcomes) for row in read_ledger(other).runs[0].results] != second
-
-
 def test_held_out_slots_do_not_change_the_learner(trained: Path, unscored: Path) -> None:
     import torch
 
@@ -191,56 +170,6 @@ def test_a_policy_is_confirmed_on_fresh_seeds_and_ends_the_training(tmp_path: Pa
     assert confirmed.outcomes.successes >= confirmed.needed > screened.needed
     assert max(window.iteration or 0 for window in run.attempts[0].windows) < 500
     assert report(tmp_path)["wall_to_target_s"] == pytest.approx(confirmed.wall_ns / 1e9)
-
-
-def started_training(log_root: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start a long training, and wait until it is two iterations in."""
-    training = subprocess.Popen(
-        command("train", "--num_envs", "64", "--max_iterations", "100000", "--device", "cpu", "--log_root", log_root),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    while training.poll() is None:
-        journals = list(log_root.rglob("journal-1-0.jsonl"))
-        if journals and len(read_journal(journals[0]).of(PhaseWindow)) > 3:
-            return training
-        time.sleep(0.2)
-    raise AssertionError(training.communicate()[0].decode())
-
-
-@pytest.mark.slow  # `resumed` in test_resume.py is killed and asked to end, too, and test_supervisor.py has all signals
-@pytest.mark.parametrize(("victim", "status"), [("supervisor", "lost"), ("training", "killed")])
-def test_kill_9_leaves_a_valid_ledger(tmp_path: Path, victim: str, status: str) -> None:
-    training = started_training(tmp_path)
-    (worker,) = psutil.Process(training.pid).children()
-    (worker if victim == "training" else training).kill()
-    training.communicate()
-    worker.wait(60)
-    assert training.returncode == (137 if victim == "training" else -signal.SIGKILL)
-    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
-    run = report(tmp_path)
-    assert run["status"] == status
-    assert run["wall_s"] > 0
-    assert sum(run["phases"].values()) == pytest.approx(run["wall_s"], abs=1e-3)
-    assert run["wall_to_target_s"] is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("signum", "status", "exit_status"),
-    [(signal.SIGINT, Status.INTERRUPTED, 130), (signal.SIGTERM, Status.PREEMPTED, 75)],
-)
-def test_signals_end_the_attempt_with_the_right_status(
-    tmp_path: Path, signum: signal.Signals, status: Status, exit_status: int
-) -> None:
-    training = started_training(tmp_path)
-    os.kill(training.pid, signum)
-    output = training.communicate()[0].decode()
-    assert training.returncode == exit_status, output
-    (run,) = read_ledger(tmp_path).runs
-    assert run.attempts[0].status is status
-    assert "Traceback" not in output
-    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
 
 
 @pytest.mark.slow

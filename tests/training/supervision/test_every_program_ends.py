@@ -20,13 +20,12 @@ SIMULATES = {
 DEAF = str(ROOT / "tests" / "fakes" / "deaf.py")
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
-def test_a_program_that_ignores_signals_is_killed(signum: signal.Signals) -> None:
+def test_a_program_that_ignores_signals_is_killed() -> None:
     with subprocess.Popen([sys.executable, DEAF], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
         (child,) = psutil.Process(process.pid).children()
-        process.send_signal(signum)
-        assert process.wait(60) == 128 + signum
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
         assert not child.is_running()
 
 
@@ -47,7 +46,6 @@ def test_every_command_that_opens_a_simulation_is_watched() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("list_envs",),
         ("play", "--pretrained", "--device", "cpu", "--viz", "newton_gl", "--video", "--video_length", "1000000"),
         ("report", "query", "SELECT count(*) FROM range(1000000000000) AS a, range(1000) AS b"),
     ],
@@ -56,8 +54,7 @@ def test_every_command_that_opens_a_simulation_is_watched() -> None:
 def test_a_program_of_each_kind_ends_on_sigterm(arguments: tuple[str, ...], tmp_path: Path) -> None:
     script, *rest = arguments
     command = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), *rest]
-    if script != "list_envs":
-        command += ["--log_root", str(ROOT / "records" / "processes-cpu" if script == "report" else tmp_path)]
+    command += ["--log_root", str(ROOT / "records" / "processes-cpu" if script == "report" else tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT) as process:
         deadline_s = time.monotonic() + 120
         library = b"duckdb" if script == "report" else b"torch"

@@ -87,12 +87,6 @@ def test_a_supervisor_looks_at_the_count_with_every_sample(tmp_path: Path) -> No
     assert supervisor._kills.happened() is False
 
 
-def test_without_a_counter_memory_kills_are_not_mentioned(tmp_path: Path) -> None:
-    assert OutOfMemoryKills(tmp_path).happened() is None
-    status, reason = status_of_exit(-signal.SIGKILL, None, None, killed_for_memory=None)
-    assert status is Status.KILLED and "does not tell" in reason
-
-
 @pytest.mark.parametrize("how", ["complete", "disk_full"])
 def test_a_full_disk_has_a_status_of_its_own_and_reserved_space(tmp_path: Path, how: str) -> None:
     small = tmp_path / "small"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.reports.terminal.console import tell_error
-from ledger_lab.training.launch.torchrun import whole_number
+from ledger_lab.training.launch.torchrun import take_flags, whole_number
 from ledger_lab.wings import wing_part
 
 
@@ -37,14 +36,7 @@ def requested_elsewhere(argv: Sequence[str]) -> tuple[Elsewhere | None, list[str
     Raises:
         UserError: If a value is missing or wrong, or ``--on`` is missing.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--on")
-    parser.add_argument("--nodes")
-    parser.add_argument("--dry_run", action="store_true")
-    try:
-        known, others = parser.parse_known_args(list(argv))
-    except argparse.ArgumentError as error:
-        raise UserError(f"{error.argument_name}: {error.message}") from error
+    known, others = take_flags(argv, "--on", "--nodes", switches=["--dry_run"])
     if known.on is None:
         given = [f"--{name}" for name in ("nodes", "dry_run") if getattr(known, name)]
         if given:

@@ -15,6 +15,31 @@ _MOST_DIGITS = 6
 """Largest number of digits of a number of processes: Python refuses to convert thousands of digits."""
 
 
+def take_flags(argv: Sequence[str], *names: str, switches: Sequence[str] = ()) -> tuple[argparse.Namespace, list[str]]:
+    """Split some flags, written in full, from a command line.
+
+    Args:
+        argv: Command line without the program's name.
+        names: Flags with a value.
+        switches: Flags without one.
+
+    Returns:
+        Their values, and the other arguments.
+
+    Raises:
+        UserError: If a value is missing.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in names:
+        parser.add_argument(name)
+    for name in switches:
+        parser.add_argument(name, action="store_true")
+    try:
+        return parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise UserError(f"{error.argument_name}: {error.message}") from error
+
+
 def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
     """Return the value of ``--nproc``, and the command line without the flag.
 
@@ -27,12 +52,7 @@ def requested_processes(argv: Sequence[str]) -> tuple[int | None, list[str]]:
     Raises:
         UserError: If the value is not a whole number of at least 1, or contradicts another flag.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--nproc")
-    try:
-        known, others = parser.parse_known_args(list(argv))
-    except argparse.ArgumentError as error:
-        raise UserError(f"--nproc: {error.message}: give the number of processes") from error
+    known, others = take_flags(argv, "--nproc")
     if known.nproc is None:
         return None, others
     processes = whole_number("--nproc", known.nproc)
