@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
@@ -29,18 +29,6 @@ class FlagGroup:
 
     title: str
     description: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Flag:
-    """How a field is set on the command line, beyond what its type says."""
-
-    help: str
-    group: FlagGroup | None
-    metavar: str | tuple[str, ...] | None
-    parse: Callable[[str], Any] | None
-    positional: bool
-    each_attempt: bool
 
 
 def flag(
@@ -68,8 +56,13 @@ def flag(
         positional: Whether the value is given without a flag; a tuple takes any number of values.
         each_attempt: Whether the flag belongs to one attempt of a run, so that a resumed run may set another value.
     """
-    made = _Flag(help=help, group=group, metavar=metavar, parse=parse, positional=positional, each_attempt=each_attempt)
-    return field(default=default, metadata={"flag": made})
+    read = {"group": group, "metavar": metavar, "parse": parse, "positional": positional, "each_attempt": each_attempt}
+    return field(default=default, metadata={"help": help, **read})
+
+
+def _flags(request: type[Request]) -> list[Field[Any]]:
+    """Return the fields of a request that flags set."""
+    return [each for each in fields(request) if "help" in each.metadata]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,27 +234,26 @@ def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> 
     """
     groups: dict[FlagGroup | None, argparse._ActionsContainer] = {None: parser}
     hints = get_type_hints(request)
-    for each in fields(request):
-        if (declared := each.metadata.get("flag")) is None:
-            continue
-        group = declared.group
+    for each in _flags(request):
+        group = each.metadata["group"]
         if group not in groups:
             groups[group] = parser.add_argument_group(group.title, group.description)
-        name = each.name if declared.positional else f"--{each.name}"
-        options = _options(hints[each.name], each.default, declared)
-        groups[group].add_argument(name, default=argparse.SUPPRESS, help=declared.help, **options)
+        name = each.name if each.metadata["positional"] else f"--{each.name}"
+        options = _options(hints[each.name], each.default, each.metadata)
+        groups[group].add_argument(name, default=argparse.SUPPRESS, help=each.metadata["help"], **options)
     return parser
 
 
-def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
+def _options(hint: Any, default: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     """Return how argparse reads a field of some type."""
-    options: dict[str, Any] = {} if declared.metavar is None else {"metavar": declared.metavar}
-    if default is MISSING and not declared.positional:
+    positional = declared["positional"]
+    options: dict[str, Any] = {} if declared["metavar"] is None else {"metavar": declared["metavar"]}
+    if default is MISSING and not positional:
         options["required"] = True
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction if default else "store_true"}
-    if declared.parse is not None:
-        return {**options, "type": declared.parse}
+    if declared["parse"] is not None:
+        return {**options, "type": declared["parse"]}
     if get_origin(hint) is Literal:
         return {**options, "choices": get_args(hint)}
     many = get_origin(hint) is tuple
@@ -271,7 +263,7 @@ def _options(hint: Any, default: Any, declared: _Flag) -> dict[str, Any]:
     if get_origin(kind) is tuple:
         return {**options, "nargs": len(get_args(kind))}
     kind = _whole_number if kind is int else kind
-    if not declared.positional:
+    if not positional:
         return {**options, "type": kind, **({"action": "append"} if many else {})}
     if many:
         options["nargs"] = "+" if default is MISSING else "*"
@@ -302,8 +294,7 @@ def flag_names(request: type[Request], *, each_attempt: bool | None = None) -> t
         request: The request.
         each_attempt: Whether to return only those that belong to one attempt, or only the others.
     """
-    flags = {each.name: each.metadata["flag"] for each in fields(request) if "flag" in each.metadata}
-    return tuple(name for name, each in flags.items() if each_attempt in (None, each.each_attempt))
+    return tuple(each.name for each in _flags(request) if each_attempt in (None, each.metadata["each_attempt"]))
 
 
 def as_given(values: Mapping[str, Any]) -> dict[str, Any]:
