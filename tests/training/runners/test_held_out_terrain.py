@@ -135,3 +135,34 @@ def test_a_plane_stays_as_it_is(cfg: Any) -> None:
     for generator in (cfg, None):
         plane, before = (configured(generator, ground, "plane") for ground in ("held_out", "trained"))
         assert plane == before
+
+
+def test_terrain_does_not_depend_on_the_training_seed(cfg: Any) -> None:
+    trained = configured(cfg, "trained")
+    assert points(generated(trained, 1)) == points(generated(trained, 2))
+    cfg.seed = 0
+    np.random.seed(1)
+    one = points(cfg.class_type(cfg, device="cpu"))
+    np.random.seed(2)
+    assert one != points(cfg.class_type(cfg, device="cpu")), "its own seed does not fix it without us"
+
+
+@pytest.mark.parametrize("ground", ["trained", "held_out"])
+def test_terrain_does_not_depend_on_the_device(ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a GPU on the machine, Isaac Lab's grid of random heights would be drawn on it, on whatever device it is."""
+    from isaaclab.terrains import FlatPatchSamplingCfg, MeshRandomGridTerrainCfg, TerrainGeneratorCfg
+
+    goals = {"target": FlatPatchSamplingCfg(num_patches=2, patch_radius=0.1, max_height_diff=1.0)}
+    grid = MeshRandomGridTerrainCfg(grid_width=0.45, grid_height_range=(0.05, 0.2), flat_patch_sampling=goals)
+    cfg = TerrainGeneratorCfg(size=(4.0, 4.0), num_rows=1, num_cols=1, seed=3, sub_terrains={"grid": grid})
+    found = []
+    for has_gpu, device in ((False, "cpu"), (True, "cpu"), (True, "meta")):  # no values are needed of the last one
+        monkeypatch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
+        generator = configured(cfg, ground)
+        made = generator.class_type(generator, device=device)
+        assert torch.cuda.is_available() is has_gpu
+        assert made.flat_patches["target"].device.type == device
+        found.append((made.terrain_mesh.vertices, made.flat_patches["target"]))
+    (alone, patches), (beside_gpu, same_patches), (on_gpu, _) = found
+    assert np.array_equal(alone, beside_gpu) and np.array_equal(alone, on_gpu)
+    assert torch.equal(patches, same_patches)

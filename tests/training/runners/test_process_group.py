@@ -71,13 +71,6 @@ def test_every_library_trains_one_policy_in_several_processes(tmp_path: Path) ->
         assert told["gradients"][1] != other["gradients"][1] and told["gradients"][2] == other["gradients"][2]
 
 
-def test_a_failed_connection_names_the_variable_to_try(tmp_path: Path) -> None:
-    for ended in two_processes("group", tmp_path, GLOO_SOCKET_IFNAME="absent0"):
-        assert ended.returncode == 2, ended.stderr
-        (line,) = (line for line in ended.stderr.splitlines() if "reach" in line)
-        assert "set GLOO_SOCKET_IFNAME to the network interface that connects the machines (here: lo" in line
-
-
 def test_a_port_in_use_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.training.runners.process_group import _meet
 

@@ -68,9 +68,9 @@ def test_every_recipe_has_valid_values(library: str) -> None:
 
 @every_library
 @pytest.mark.parametrize("field", RATES)
-@pytest.mark.parametrize("value", [-0.2, float("nan"), "much", None, True])
-def test_rates_must_keep_the_rules_of_the_recipe(library: str, field: str, value: object) -> None:
-    assert "must " in refused(library, dialect_of(library).settings[field].override, value)
+def test_rates_must_keep_the_rules_of_the_recipe(library: str, field: str) -> None:
+    for value in (-0.2, float("nan"), "much", None, True):
+        assert "must " in refused(library, dialect_of(library).settings[field].override, value)
 
 
 @every_library
@@ -83,10 +83,10 @@ def test_shares_may_be_0_and_rates_may_not(library: str) -> None:
 
 @every_library
 @pytest.mark.parametrize("field", ["max_iterations", "horizon", "epochs"])
-@pytest.mark.parametrize("value", [0, 1.5, None])
-def test_counts_are_whole_numbers(library: str, field: str, value: object) -> None:
+def test_counts_are_whole_numbers(library: str, field: str) -> None:
     override = dialect_of(library).settings[field].override
-    assert refused(library, override, value).endswith("must be a whole number of at least 1")
+    for value in (0, 1.5, None):
+        assert refused(library, override, value).endswith("must be a whole number of at least 1")
 
 
 @pytest.mark.parametrize("dialect", dialects(), ids=lambda dialect: dialect.library)

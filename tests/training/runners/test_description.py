@@ -1,20 +1,32 @@
-"""The code that a score depends on is in the identity of its panel, and that of the policy is declared with the run."""
+"""Configurations are equal as plain values if they do the same, and the code that a score depends on counts."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
+import torch
+import warp as wp
 
 from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.description import code_sha256, policy_code, scoring_code
+from ledger_lab.training.runners.description import (
+    code_sha256,
+    config_sha256,
+    plain_config,
+    policy_code,
+    scoring_code,
+)
 
 TASK = "Acme-Parking"
 FILES = {
@@ -150,3 +162,127 @@ def test_a_module_of_ledger_lab_that_moves_changes_no_hash_of_others() -> None:
     assert len({source_sha256(text) for text in texts}) == 2
     terms = ("ledger_lab.tasks.a:f", "ledger_lab.tasks.deep.b:f", "ledger_lab.tasks.a:g", "acme.a:f", "acme.b:f")
     assert len({plain_sha256({"func": term}) for term in terms}) == 4
+
+
+def limit_of(env: float, limit: float) -> bool:
+    """A term that can be found by its name."""
+    return env < limit
+
+
+def made(limit: float) -> Callable[[float], bool]:
+    """Return a term that holds a value."""
+
+    def within(env: float) -> bool:
+        return limit_of(env, limit)
+
+    return within
+
+
+def recursive() -> Callable[[int], int]:
+    """Return a term that holds itself."""
+
+    def count(n: int) -> int:
+        return 0 if n == 0 else 1 + count(n - 1)
+
+    return count
+
+
+class Term:
+    """A term that is an object."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def __call__(self, env: float) -> bool:
+        return env < self.limit
+
+    def check(self, env: float) -> bool:
+        """A term that is a method."""
+        return env < self.limit
+
+
+class Slotted:
+    """An object without a dictionary."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+
+@dataclass
+class Settings:
+    """A configuration."""
+
+    func: Any = limit_of
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+LARGE = torch.zeros(4000)
+OTHER = LARGE.clone()
+OTHER[2000] = 1.0
+
+PAIRS: dict[str, tuple[Any, Any, Any]] = {
+    "closure": (made(0.2), made(0.2), made(1.2)),
+    "lambda": (lambda env: limit_of(env, 0.2), lambda env: limit_of(env, 0.2), lambda env: limit_of(env, 1.2)),
+    "lambda's default": (lambda env, x=1: x, lambda env, x=1: x, lambda env, x=2: x),
+    "nested code": (
+        lambda env: [x < 1 for x in env],
+        lambda env: [x < 1 for x in env],
+        lambda env: [x > 1 for x in env],
+    ),
+    "partial": (*(functools.partial(limit_of, limit=x) for x in (0.2, 0.2, 1.2)),),
+    "object": (Term(0.2), Term(0.2), Term(1.2)),
+    "method": (Term(0.2).check, Term(0.2).check, Term(1.2).check),
+    "slots": (Slotted(0.2), Slotted(0.2), Slotted(1.2)),
+    "large tensor": (LARGE, LARGE.clone(), OTHER),
+    "type of a tensor": (torch.zeros(2), torch.zeros(2), torch.zeros(2, dtype=torch.float64)),
+    "shape of a tensor": (torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(3, 2)),
+    "half precision": (torch.ones(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16), torch.ones(2)),
+    "scalar tensor": (torch.tensor(0.2), torch.tensor(0.2), torch.tensor(1.2)),
+    "large array": (LARGE.numpy(), LARGE.numpy().copy(), OTHER.numpy()),
+    "warp array": (*(wp.array(x, dtype=float, device="cpu") for x in ([0.2], [0.2], [1.2])),),
+    "set": ({"a", "b", "c"}, {"c", "b", "a"}, {"a", "b"}),
+    "frozen set": (frozenset({(1, 2), (3, 4)}), frozenset({(3, 4), (1, 2)}), frozenset({(1, 2)})),
+    "functions in a list": ([made(0.2), limit_of], [made(0.2), limit_of], [made(1.2), limit_of]),
+    "type": (Term, Term, Slotted),
+    "slice": (slice(None), slice(None), slice(1)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_does_the_same_is_equal_and_what_does_not_differs(name: str) -> None:
+    one, same, other = (config_sha256(Settings(params={"value": value}), without=()) for value in PAIRS[name])
+    assert one == same
+    assert one != other
+
+
+def test_what_a_name_tells_wholly_stays_a_name() -> None:
+    assert plain_config(Settings()) == {"func": f"{__name__}:limit_of", "params": {}}
+    assert plain_config([Term, torch.nn.functional.elu, MISSING, types]) == [
+        *(f"{__name__}:Term", "torch.nn.functional:elu", {}, "types")
+    ]
+
+
+def test_a_function_may_hold_itself() -> None:
+    assert plain_config(recursive()) == plain_config(recursive())
+
+
+SCRIPT = """
+import torch
+from ledger_lab.training.runners.description import config_sha256
+class Local:
+    pass
+names = {"params": {"names": {"FL", "FR", "RL", "RR"}, "held": frozenset({("a", 1), ("b", 2)}), "other": Local(),
+         "stream": torch.Generator(), "func": lambda env: env in {"x", "y", "z"}}}
+found = config_sha256(names, without=())
+print(found)
+"""
+
+
+def test_every_process_gives_the_same_hash() -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(SCRIPT, namespace)  # noqa: S102 - the same program in this process
+    environ = {**os.environ, "PYTHONHASHSEED": "1"}
+    other = subprocess.run([sys.executable, "-c", SCRIPT], env=environ, capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == namespace["found"]
