@@ -18,12 +18,12 @@ from ledger_lab.ledger.costs import load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
 from ledger_lab.names import visible
 from ledger_lab.studies.declared import Arm, Study
+from ledger_lab.studies.recipe_batch import recipe_batch
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.recipe import library_of, requested_dialect, requested_recipe, with_recipe
 from ledger_lab.training.request import TrainRequest
-from ledger_lab.training.runners.recipe_batch import recipe_batch
 from ledger_lab.training.task_batches import ask_task_batches
 
 

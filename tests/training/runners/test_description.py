@@ -19,6 +19,7 @@ import torch
 import warp as wp
 
 from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
+from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.training.runners.description import (
     code_sha256,
@@ -52,6 +53,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     importlib.invalidate_caches()
+    registered_tasks()
     ours = gym.spec("LedgerLab-Cartpole")
     gym.register(id=TASK, entry_point=ours.entry_point, kwargs=dict(ours.kwargs))
     yield tmp_path
