@@ -19,7 +19,7 @@ from typing import NoReturn
 from benchmarks.comparison import add_json
 from benchmarks.synthetic_ledger import checkpoint, declared, result, telemetry, window
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, Tally, read_journal, read_ledger
+from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, read_journal, read_ledger
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
@@ -151,7 +151,7 @@ def _look_at(path: Path, run: int, attempt: int, pid: int, acknowledged: list[in
     try:
         if path.exists():
             content = read_journal(path)
-            rows, torn_bytes = tuple(each for each in content.rows if not isinstance(each, Tally)), content.torn_bytes
+            rows, torn_bytes = content.rows, content.torn_bytes
     except LedgerDamageError as error:
         trouble = str(error)
     if trouble is None and acknowledged and acknowledged[-1] >= len(rows):

@@ -9,17 +9,15 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-from ledger_lab.ledger.assembly import assemble_ledger
+from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.ledger.directories import digest_directories
-from ledger_lab.ledger.listing import list_journals
 from ledger_lab.reports import render_report
 from ledger_lab.reports.selection import SHOWN_RUNS, summarize_selected
 from ledger_lab.reports.terminal.console import make_console
 
-STAGES = ("find", "read", "assemble", "summarize", "render")
-"""Stages of a report: find the journals; read and verify them; build the runs; compute the figures of the runs that are
-shown; and draw them."""
+STAGES = ("read", "summarize", "render")
+"""Stages of a report: read and verify all journals, and build the runs; compute the figures of the runs that are shown;
+and draw them."""
 
 
 def measure_stages(root: Path) -> dict[str, float]:
@@ -46,12 +44,8 @@ def _measure(root: Path) -> dict[str, float]:
         yield
         spent_s[name] = _processor_s() - began_s
 
-    with stage("find"):
-        listing = list_journals(root)
     with stage("read"):
-        directories = digest_directories(listing)
-    with stage("assemble"):
-        ledger = assemble_ledger(root, directories, listing.damage)
+        ledger = read_ledger(root)
     with stage("summarize"):
         summaries, cohorts = summarize_selected(ledger, ledger.runs[-SHOWN_RUNS:])
     with stage("render"), Path(os.devnull).open("w", encoding="utf-8") as nowhere:

@@ -277,7 +277,7 @@ def _final_state(root: Path, writers: Sequence[_Writer]) -> tuple[dict[str, Any]
     Returns:
         Counts by their names, and what is wrong.
     """
-    ledger = read_ledger(root, thorough=True, tolerate_damage=True)
+    ledger = read_ledger(root, tolerate_damage=True)
     troubles = [f"damaged: {damage}" for damage in ledger.damage]
     by_writer = {run.declared.seed: run for run in ledger.runs}
     lost, statuses = 0, Counter[Status]()

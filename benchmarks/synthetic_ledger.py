@@ -29,7 +29,6 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
-from ledger_lab.ledger.tally import TALLIED, Tallied
 from ledger_lab.panels import VerdictRule
 
 EPISODES = 256
@@ -61,7 +60,7 @@ def write_ledger(
     """Write a ledger: per run, a training process's journal and a supervisor's.
 
     Three in five rows are phase windows, two in five are telemetry of one accelerator. Each run has four checkpoints,
-    three scores and a confirmation. Tally rows, the running sums of a journal, come on top.
+    three scores and a confirmation.
 
     Args:
         root: Existing root of the ledger.
@@ -263,24 +262,13 @@ def _write_run(root: Path, episodes: int, other_files: int, index: int, rows: in
 
 
 def _write(path: Path, began: datetime, rows: Iterator[tuple[int, Row]]) -> None:
-    """Write rows, each with its age [ns], in a journal's format including tallies, but all at once."""
+    """Write rows, each with its age [ns], in a journal's format, but all at once."""
     lines: list[bytes] = []
-    size, tallied = 0, Tallied()
-
-    def put(row: Row) -> int:
-        """Add the line of a row, and return its length."""
-        previous = hash_of(lines[-1]) if lines else GENESIS
-        lines.append(encode_line(len(lines), time, type(row).__name__, encode_fields(row), previous))
-        return len(lines[-1])
-
+    previous = GENESIS
     for age_ns, row in rows:
         time = (began + timedelta(microseconds=age_ns // 1000)).isoformat(timespec="milliseconds")
-        size += put(row)
-        if isinstance(row, TALLIED) and tallied.is_due(len(lines), size):
-            tally = tallied.next(lines[tallied.rows :])
-            length = put(tally)
-            size += length
-            tallied = Tallied(len(lines), size, length, tally)
+        lines.append(encode_line(len(lines), time, type(row).__name__, encode_fields(row), previous))
+        previous = hash_of(lines[-1])
     path.write_bytes(b"".join(lines))
 
 

@@ -149,7 +149,7 @@ def write_tables(records: Path, pages: Path) -> None:
 def _recorded(records: Path) -> Iterator[tuple[Ledger, list[Run]]]:
     """Yield the ledger of each folder, and its runs of the folder's task."""
     for folder in sorted(path for path in records.iterdir() if path.is_dir()):
-        ledger = read_ledger(folder, thorough=True)
+        ledger = read_ledger(folder)
         named = folder.name.rpartition("-")[0]
         yield ledger, [run for run in ledger.runs if run.declared.task.removeprefix("LedgerLab-").lower() == named]
 

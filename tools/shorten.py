@@ -34,7 +34,7 @@ def shorten(record: Path) -> int:
             then.
     """
     kept: dict[Path, str] = {}
-    runs = read_ledger(record, thorough=True).runs
+    runs = read_ledger(record).runs
     if not runs:
         raise UserError(f"no runs below {record}")
     for run in runs:

@@ -31,8 +31,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.encoding import GENESIS, encode_line, encode_value, hash_of
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.rows import EvaluationEnded, EvaluationStarted
-from ledger_lab.ledger.tally import Sums
-from ledger_lab.ledger.telemetry import TelemetryStarted
+from ledger_lab.ledger.telemetry import Tally, TelemetryStarted
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
 Rows = dict[str, list[Row]]
@@ -79,7 +78,7 @@ def one_of_each() -> Rows:
                 code_sha256={"ledger_lab": "00"}, agent="agent",
             ),
             AttemptStarted(**start, rank=0, host=host, seed=1),
-            Sums().tally(),  # of no window
+            Tally(windows={}, telemetry={}),
             window(None, 0, {"startup": 2 * SECOND}, 2 * SECOND),
             type(training)(**{**training.to_data(), "figures": figures, "non_finite": ["kl"]}),
             CheckpointSaved(

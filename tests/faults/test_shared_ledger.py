@@ -67,7 +67,7 @@ def until[T](look: Callable[[], T], wanted: Callable[[T], bool]) -> T:
 
 def one_run(root: Path) -> Run:
     """Return the only run of a ledger, which must not be damaged."""
-    (run,) = read_ledger(root, thorough=True).runs
+    (run,) = read_ledger(root).runs
     return run
 
 
@@ -81,7 +81,7 @@ def test_rows_of_another_host_appear_late_and_in_order_and_never_as_damage(share
     at_b = shared.b.path / "aa" / "journal-1-0.jsonl"
     tail, followed = JournalTail(at_b), list[int]()
     with begin(shared.a.path / "aa") as journal:
-        until(lambda: read_ledger(shared.b.path, thorough=True).runs, bool)
+        until(lambda: read_ledger(shared.b.path).runs, bool)
         seen, zeros, last = [0], False, 0
         while last < 400 or not zeros:
             append(journal, last + 1, last + 10)
@@ -128,7 +128,7 @@ def test_zeros_before_rows_that_were_durable_are_damage_when_all_have_had_time_t
     assert read_journal(path).torn_bytes > 0
     os.utime(path, (0, 0))
     with pytest.MonkeyPatch.context() as patch:  # no program can set the time of the change itself
-        patch.setattr("ledger_lab.ledger.digest.ARRIVES_WITHIN_NS", 0)
+        patch.setattr("ledger_lab.ledger.content.ARRIVES_WITHIN_NS", 0)
         with pytest.raises(LedgerDamageError, match="zeros are in place of rows"):
             read_journal(path)
 
@@ -158,9 +158,9 @@ def test_a_journal_whose_name_is_not_visible_yet_is_not_missing(shared: SharedFi
         anchors = anchors_of(run_dir, but=[supervisor.path])
         supervisor.append(ShutdownEnded(wall_ns=SECOND, exit_code=1, signal=None, overdue=False, anchors=anchors))
     assert os.listdir(shared.b.path / "aa") == ["journal-1-supervisor.jsonl"]
-    assert read_ledger(shared.b.path, thorough=True).damage == ()
+    assert read_ledger(shared.b.path).damage == ()
     shared.b.switch()
-    run = until(lambda: read_ledger(shared.b.path, thorough=True).runs, bool)[0]
+    run = until(lambda: read_ledger(shared.b.path).runs, bool)[0]
     assert run.attempts[0].status is Status.CRASHED
 
 
@@ -175,7 +175,7 @@ def test_a_journal_that_is_missing_for_long_is_damage_on_every_host(
         start = {"run_id": "aa", "attempt": 2, "rank": 0, "pid": 1, "host": OTHER_HOST, "wall_ns": 1}
         journal.append(AttemptStarted(**start, anchors=anchors))  # type: ignore[arg-type]
     os.unlink(shared.a.path / "aa" / "journal-1-0.jsonl")
-    (damage,) = read_ledger(shared.b.path, thorough=True, tolerate_damage=True).damage
+    (damage,) = read_ledger(shared.b.path, tolerate_damage=True).damage
     assert "missing" in str(damage)
 
 

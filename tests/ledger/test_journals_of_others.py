@@ -27,8 +27,6 @@ from ledger_lab.ledger import (
     reader,
 )
 from ledger_lab.ledger.anchors import anchors_of
-from ledger_lab.ledger.directories import Directory
-from ledger_lab.ledger.listing import list_journals
 from ledger_lab.ledger.liveness import identify_process
 from tests.conftest import script
 from tests.fakes.ledgers import result, write_further_rank, write_run
@@ -215,19 +213,21 @@ def test_rows_written_while_the_ledger_is_read_are_not_damage(tmp_path: Path, mo
     run_dir = write_run(tmp_path, "aa")
     path, late = run_dir / "journal-1-0.jsonl", run_dir / "journal-2-0.jsonl"
     whole = path.read_bytes()
+    second_attempt(run_dir)
     cut(path, 1)
-    digest = reader.digest_directories
+    real, read = reader.read_journal, list[str]()
 
-    def digest_while_others_write(*args: object, **how: bool) -> object:
-        (early,) = digest(*args, **how)  # type: ignore[arg-type]
-        path.write_bytes(whole)
-        second_attempt(run_dir)
-        (later,) = digest(list_journals(tmp_path))
-        return [Directory(early.path, {**early.found, late.name: later.found[late.name]})]
+    def read_while_others_write(journal: Path) -> object:
+        found = real(journal)
+        if not read:
+            path.write_bytes(whole)
+        read.append(journal.name)
+        return found
 
-    monkeypatch.setattr(reader, "digest_directories", digest_while_others_write)
+    monkeypatch.setattr(reader, "read_journal", read_while_others_write)
     (run,) = read_ledger(tmp_path).runs
     assert len(run.attempts) == 2
+    assert read == [path.name, late.name] * 2
 
 
 def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

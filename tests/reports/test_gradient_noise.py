@@ -50,7 +50,7 @@ def summarize(tmp_path: Path) -> Callable[[list[list[GradientNorms]]], RunSummar
                 journal.append(AttemptStarted(run_id="aa", attempt=2, rank=rank, pid=2, host="a", wall_ns=SECOND))
                 for row in own:
                     journal.append(row)
-        (run,) = read_ledger(tmp_path, thorough=True).runs
+        (run,) = read_ledger(tmp_path).runs
         return summarize_run(run)
 
     return write_and_summarize
@@ -112,7 +112,7 @@ def test_stretches_after_the_state_that_a_later_attempt_resumes_from_are_lost(tm
                 begun = AttemptStarted(run_id="aa", attempt=attempt, rank=rank, pid=2, host="a", wall_ns=SECOND)
                 for each in (begun, *([row] if rank == 0 else []), *own[kept]):
                     journal.append(each)
-    (run,) = read_ledger(tmp_path, thorough=True).runs
+    (run,) = read_ledger(tmp_path).runs
     assert summarize_run(run).gradient_noise[-1].last_iteration == 12
 
 

@@ -21,9 +21,9 @@ from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Ledger, Run, read_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.costs import Price
-from ledger_lab.ledger.directories import OnProgress
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import require_ledger
+from ledger_lab.ledger.reader import OnProgress
 from ledger_lab.reports.page import (
     Address,
     LivePage,

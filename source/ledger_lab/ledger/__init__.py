@@ -39,7 +39,7 @@ from ledger_lab.ledger.states import (
     StateRestored,
     StateSaved,
 )
-from ledger_lab.ledger.tally import Tally, WindowSums
+from ledger_lab.ledger.sums import WindowSums
 from ledger_lab.ledger.telemetry import DeviceSample, EnergyReading, HostSample, Telemetry, TelemetryStarted
 
 __all__ = [
@@ -82,7 +82,6 @@ __all__ = [
     "StateSaved",
     "Status",
     "SupervisionStarted",
-    "Tally",
     "Telemetry",
     "TelemetryStarted",
     "Timing",

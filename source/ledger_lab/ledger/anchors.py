@@ -7,16 +7,14 @@ each later attempt or evaluation, name all journals of the run with their number
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from ledger_lab.ledger.compressed import open_journal
-from ledger_lab.ledger.digest import Digest, digest_journal
+from ledger_lab.ledger.content import JournalContent, open_journal, read_journal
 from ledger_lab.ledger.encoding import hash_of
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError, is_journal
-from ledger_lab.ledger.rows import Anchor
+from ledger_lab.ledger.rows import Anchor, AttemptStarted, EvaluationStarted, ShutdownEnded
 
 
 def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor]:
@@ -35,12 +33,12 @@ def anchors_of(directory: Path, *, but: Iterable[Path] = ()) -> dict[str, Anchor
         if path in but or not is_journal(path.name):
             continue
         try:
-            digest = digest_journal(path, thorough=False)
+            journal = read_journal(path)
             _bring_to_disk(path)
         except (LedgerDamageError, OSError):
             continue  # readers of the ledger report it; it must not keep the caller from writing its row
-        if digest.rows:
-            anchors[path.name.removesuffix(COMPRESSED)] = Anchor(rows=digest.rows, hash=digest.last_hash)
+        if journal.count:
+            anchors[path.name.removesuffix(COMPRESSED)] = Anchor(rows=journal.count, hash=journal.last_hash)
     return anchors
 
 
@@ -59,51 +57,42 @@ def _bring_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-@dataclass(frozen=True)
-class Anchored:
-    """An anchor, and the journal that holds it."""
-
-    name: str
-    """Name of the journal that the anchor describes."""
-    anchor: Anchor
-    holder: Path
-    named_at: datetime
-    """When the row was written that holds the anchor."""
-
-
-def require_anchored(anchored: Iterable[Anchored], journals: Mapping[str, tuple[Path, Digest]]) -> None:
-    """Check that journals still have the rows of their anchors.
+def require_anchored(journals: Sequence[JournalContent], arrived: datetime) -> None:
+    """Check that journals still have the rows that anchors in other journals of their directory name.
 
     Args:
-        anchored: The anchors.
-        journals: Paths and digests of the existing journals, by their names without the suffix of compressed journals.
+        journals: All journals of a directory.
+        arrived: Time of the last row whose anchors are checked.
 
     Raises:
         LedgerDamageError: If a journal is missing, was cut, or was replaced. Journals of telemetry may be missing,
             because they need not be kept.
     """
-    for each in anchored:
-        if each.name not in journals:
-            if "-telemetry" in each.name:
-                continue
-            raise LedgerDamageError(each.holder, 1, f"{each.name} is missing: it had {each.anchor.rows} rows")
-        path, digest = journals[each.name]
-        if digest.rows < each.anchor.rows:
-            raise LedgerDamageError(
-                path, digest.rows + 1, f"it was cut: {each.holder.name} names {each.anchor.rows} rows of it"
-            )
-        if _hash_at(path, digest, each.anchor.rows) != each.anchor.hash:
-            raise LedgerDamageError(path, each.anchor.rows, f"it is not the journal that {each.holder.name} names")
+    by_name = {journal.path.name.removesuffix(COMPRESSED): journal for journal in journals}
+    for holder in journals:
+        anchoring: list[tuple[AttemptStarted | EvaluationStarted | ShutdownEnded, datetime]] = []
+        anchoring += holder.timed(AttemptStarted)
+        anchoring += holder.timed(EvaluationStarted)
+        anchoring += holder.timed(ShutdownEnded)
+        for name, anchor in (each for row, time in anchoring if time <= arrived for each in row.anchors.items()):
+            journal = by_name.get(name)
+            if journal is None:
+                if "-telemetry" in name:
+                    continue
+                raise LedgerDamageError(holder.path, 1, f"{name} is missing: it had {anchor.rows} rows")
+            if journal.count < anchor.rows:
+                what = f"it was cut: {holder.path.name} names {anchor.rows} rows of it"
+                raise LedgerDamageError(journal.path, journal.count + 1, what)
+            if _hash_at(journal, anchor.rows) != anchor.hash:
+                what = f"it is not the journal that {holder.path.name} names"
+                raise LedgerDamageError(journal.path, anchor.rows, what)
 
 
-def _hash_at(path: Path, digest: Digest, rows: int) -> str:
+def _hash_at(journal: JournalContent, rows: int) -> str:
     """Return the hash of the last row among the first ``rows`` rows of a verified journal."""
-    if rows == digest.rows:
-        return digest.last_hash
-    for place in digest.places:
-        if place.sequence == rows - 1:
-            return place.hash
-    with open_journal(path) as file:
+    if rows == journal.count:
+        return journal.last_hash
+    with open_journal(journal.path) as file:
         for _ in range(rows - 1):
             file.readline()
-        return hash_of(file.readline()).decode()
+        return hash_of(file.readline())

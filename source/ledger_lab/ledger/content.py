@@ -1,117 +1,316 @@
-"""A verified journal that readers can keep in memory, because its longest rows are read from the file on demand."""
+"""Reads journals: each line is verified, and decoded once into its row."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
+import gzip
+import io
+import os
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, Union, cast
 
-import orjson
+import msgspec
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.compressed import open_journal
-from ledger_lab.ledger.declarations import RunDeclared
-from ledger_lab.ledger.digest import Digest, Place, digest_journal
-from ledger_lab.ledger.encoding import (
-    GENESIS,
-    hash_of_body,
-    kind_begins,
-    parse_time,
-    split_line,
-    verify_lines,
-    what_is_wrong,
-)
+from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_of_body, may_be_torn, what_is_wrong
+from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS, begins_hole, may_lie_behind
 from ledger_lab.ledger.kinds import KINDS
-from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
+from ledger_lab.ledger.listing import COMPRESSED, NO_FILE, LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
-from ledger_lab.ledger.row import Row, decode_checked
-from ledger_lab.ledger.tally import TALLIED, Tally, WindowSums
-from ledger_lab.ledger.telemetry_sums import TelemetrySums
+from ledger_lab.ledger.row import Row
+from ledger_lab.ledger.rows import PhaseWindow
+from ledger_lab.ledger.sums import TelemetrySums, WindowSums
+from ledger_lab.ledger.telemetry import Tally, Telemetry
+
+_CHUNK = 1 << 17
+"""Largest size of one read [B]; it fits into the caches of the processor."""
+
+_LONGEST_LINE = 64 << 20
+"""Length of the longest line [B]: the scores of half a million episodes. A sparse file has lines of any length."""
+
+_AFTER_BODY = len(',"hash":"') + 64 + len('"}')
+"""Length of a line after what its hash covers, without the newline [B]."""
+
+_FIRST_TIME, _LAST_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(2199, 12, 31, tzinfo=UTC)
+"""Limits of a line's time. A machine without a clock starts in 1970. Valid times stay valid in local time."""
+
+_SAMPLES = (PhaseWindow, Telemetry, Tally)
+"""Kinds with millions of rows: readers keep their sums."""
 
 _R = TypeVar("_R", bound=Row)
 
-_BULK = (*TALLIED, Tally)
-"""Kinds with millions of rows: a digest holds their sums, and not their positions."""
 
-_Decoded = tuple[tuple[Row, ...], tuple[datetime, ...]]
+class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """A decoded line of a journal."""
 
-_DECODED_ROWS = 200_000
-"""Largest number of rows that stay in memory after whole journals were read."""
+    v: Literal[VERSION]  # type: ignore[valid-type]  # a constant
+    seq: int
+    """Its index in the journal, from 0."""
+    time: datetime
+    """Wall-clock time of writing, in UTC. It can be earlier than that of the line before, if the clock was set back."""
+    data: Row
+    prev: str
+    """Hash of the line before."""
+    hash: str
+    """Its own hash, which also covers all lines before it."""
 
 
-@dataclass(frozen=True)
+_KINDS_OF_LINES = tuple(
+    msgspec.defstruct(
+        f"{name}Line", [("data", kind)], bases=(Line,), tag=name, kw_only=True, forbid_unknown_fields=True
+    )
+    for name, kind in KINDS.items()
+)
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Union[_KINDS_OF_LINES])  # noqa: UP007 - of a tuple
+
+
+def decode_line(path: Path, line: bytes, sequence: int, previous: str) -> Line:
+    """Verify and decode one line of a journal.
+
+    Args:
+        path: The journal.
+        line: The line, with its newline.
+        sequence: Its index in the journal, from 0.
+        previous: Hash of the line before it, or :data:`~ledger_lab.ledger.encoding.GENESIS`.
+
+    Raises:
+        LedgerDamageError: If it is not what its writer wrote there, or not a valid row.
+    """
+    if reason := what_is_wrong(line, sequence, previous):
+        raise LedgerDamageError(path, sequence + 1, reason)
+    try:
+        decoded = _decoder.decode(line)
+        if not _are_times([decoded]):
+            raise ValueError(f"{decoded.time} is not a time in UTC between {_FIRST_TIME.year} and {_LAST_TIME.year}")
+    except (ValueError, RecursionError) as error:
+        raise LedgerDamageError(path, sequence + 1, f"not a valid row: {error}") from error
+    return decoded
+
+
+def _are_times(lines: list[Line]) -> bool:
+    """Tell whether the times of lines are valid."""
+    times = [line.time for line in lines]
+    return {each.tzinfo for each in times} <= {UTC} and _FIRST_TIME <= min(times) <= max(times) < _LAST_TIME
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[BinaryIO]:
+    """Open a journal, compressed or not, without a buffer, until the context ends.
+
+    Raises:
+        LedgerDamageError: If it is no file, or can't be decompressed.
+        OSError: If the file can't be read.
+    """
+    with open(path, "rb", buffering=0, opener=_open_at_once) as file:  # noqa: PTH123 - which has no opener
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise LedgerDamageError(path, 1, NO_FILE)
+        try:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=file) if path.suffix == COMPRESSED else file)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise LedgerDamageError(path, 1, f"the compressed journal is damaged: {error}") from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; of a pipe, don't wait until somebody writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+class _Chunk(NamedTuple):
+    """Some hundred verified lines."""
+
+    lines: list[Line]
+    raw: list[bytes]
+    """The same lines as they are in the file, without their newlines."""
+    offset: int
+    """Offset of the first line [B]."""
+
+
+class _Verified:
+    """Iterates over the verified lines of a journal. Its writer may still be writing."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin at the first line."""
+        self._path = path
+        self.count = self.size = self.torn_bytes = 0
+        self.last_hash = GENESIS
+
+    def __iter__(self) -> Iterator[_Chunk]:
+        """Yield the lines.
+
+        Raises:
+            LedgerDamageError: If a line differs from what its writer wrote, or is missing.
+            OSError: If the file can't be read.
+        """
+        rest = b""
+        with open_journal(self._path) as file:
+            left = os.fstat(file.fileno()).st_size
+            while more := file.read(max(min(left, _CHUNK), len(rest), 1)):
+                left -= len(more)
+                data = rest + more
+                *raw, rest = data.split(b"\n")
+                if len(rest) >= _LONGEST_LINE:
+                    raise self._damage(f"the line has no end within {_LONGEST_LINE >> 20} MiB: no writer wrote it")
+                lines, error = self._verify(data[: len(data) - len(rest)], raw) if raw else ([], None)
+                if lines:
+                    chunk = _Chunk(lines, raw, self.size)
+                    self.count += len(lines)
+                    self.size += sum(map(len, raw[: len(lines)])) + len(lines)
+                    self.last_hash = lines[-1].hash
+                    yield chunk
+                if error is not None:
+                    self._end_at_hole(error, raw[len(lines) :], rest, file)
+                    return
+            if rest:
+                self._end(rest)
+
+    def _verify(self, data: bytes, raw: list[bytes]) -> tuple[list[Line], LedgerDamageError | None]:
+        """Return the decoded lines before the first wrong one, and what is wrong with that one."""
+        try:
+            lines = _decoder.decode_lines(data)
+        except (ValueError, RecursionError):
+            lines = []
+        if len(lines) == len(raw) and self._follow(lines, raw):
+            return lines, None
+        lines, previous = [], self.last_hash
+        for each in raw:
+            try:
+                lines.append(decode_line(self._path, each + b"\n", self.count + len(lines), previous))
+            except LedgerDamageError as error:
+                return lines, error
+            previous = lines[-1].hash
+        return lines, None
+
+    def _follow(self, lines: list[Line], raw: list[bytes]) -> bool:
+        """Tell whether decoded lines match their hashes, and follow the lines before them."""
+        hashes = [sha256(each[:-_AFTER_BODY]).hexdigest() for each in raw]
+        return (
+            [line.hash for line in lines] == hashes
+            and [line.prev for line in lines] == [self.last_hash, *hashes[:-1]][: len(lines)]
+            and [line.seq for line in lines] == list(range(self.count, self.count + len(lines)))
+            and (not lines or _are_times(lines))
+        )
+
+    def _end_at_hole(self, error: LedgerDamageError, raw: list[bytes], rest: bytes, file: BinaryIO) -> None:
+        """End the journal at a hole, as far as it has arrived.
+
+        Args:
+            error: What is wrong with the first line.
+            raw: The lines from the wrong one on.
+            rest: The bytes after them.
+            file: The rest of the journal.
+
+        Raises:
+            LedgerDamageError: If there is no hole, or no writer can have left it and everything should have arrived.
+        """
+        if self._path.suffix == COMPRESSED or not begins_hole(raw[0] + b"\n", self.size, self.count):
+            raise error
+        status = os.fstat(file.fileno())
+        is_new = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) < ARRIVES_WITHIN_NS
+        behind = chain((each + b"\n" for each in raw[1:]), _whole(rest, file))
+        if not is_new and not may_lie_behind(behind):
+            raise self._damage("zeros are in place of rows")
+        self.torn_bytes = status.st_size - self.size
+
+    def _end(self, rest: bytes) -> None:
+        """End the journal before bytes without a newline.
+
+        Raises:
+            LedgerDamageError: If they are not the beginning of a line.
+        """
+        if not may_be_torn(rest, self.count) and not begins_hole(rest, self.size, self.count):
+            raise self._damage("the line has no end, and is not what a stopped writer leaves behind")
+        self.torn_bytes = len(rest)
+
+    def _damage(self, reason: str) -> LedgerDamageError:
+        """Return the error for the next line."""
+        return LedgerDamageError(self._path, self.count + 1, reason)
+
+
+def _whole(rest: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of the rest of a file, the first of which was read in part."""
+    lines = io.BufferedReader(cast(io.RawIOBase, file))
+    yield from filter(None, [rest + lines.readline(_LONGEST_LINE)])
+    yield from iter(partial(lines.readline, _LONGEST_LINE), b"")
+
+
+class Score(NamedTuple):
+    """The checkpoint of a panel result, and where the result is: it is long, and read again when it is needed."""
+
+    run_id: str
+    checkpoint: str
+    """Path below the run's directory."""
+    sha256: str
+    time: datetime
+    number: int
+    """Line number, from 1."""
+    offset: int
+    """Offset of its line [B]."""
+    length: int
+    """Length of its line, without the newline [B]."""
+    hash: str
+
+
+@dataclass(kw_only=True)
 class JournalContent:
-    """A verified journal.
+    """A verified journal. Sums stand for its phase windows and its telemetry, and scores for its panel results.
 
-    :attr:`rows` and :attr:`times` read the whole file, and so does :meth:`of` for phase windows and telemetry.
-    :meth:`of` reads the lines of panel results, which are long. Every line that is read is verified again. All other
-    rows are in memory.
+    :attr:`rows` and :attr:`times`, and :meth:`of` for these kinds, read the file again, and verify it again.
     """
 
     path: Path
-    digest: Digest
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """All its rows, in order."""
-        return _decoded(self)[0]
-
-    @property
-    def times(self) -> tuple[datetime, ...]:
-        """Wall-clock time of each row. A time can be earlier than the time before it, if the clock was set back."""
-        return _decoded(self)[1]
-
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return self.digest.rows
-
-    @property
-    def first_time(self) -> datetime:
-        """When the first row was written."""
-        return parse_time(self.digest.first_time)
-
-    @property
-    def last_time(self) -> datetime:
-        """When the last row was written."""
-        return parse_time(self.digest.last_time)
-
-    @property
-    def torn_bytes(self) -> int:
-        """Bytes of an unfinished last line, which a killed writer may leave behind."""
-        return self.digest.torn_bytes
+    count: int = 0
+    """Number of rows."""
+    size: int = 0
+    """Size of its rows [B]."""
+    torn_bytes: int = 0
+    """Bytes after the last complete row: of an unfinished line, which a killed writer may leave behind, or from a hole
+    on (:mod:`ledger_lab.ledger.holes`)."""
+    first_hash: str = ""
+    last_hash: str = GENESIS
+    """Hash of the last row, which also covers all rows before it."""
+    first_time: datetime = datetime.min.replace(tzinfo=UTC)
+    """When the first row was written."""
+    last_time: datetime = datetime.min.replace(tzinfo=UTC)
+    """When the last row was written."""
+    wall_ns: int = 0
+    """Age of the attempt at its last heartbeat in this journal [ns]."""
+    windows: WindowSums = field(default_factory=WindowSums)
+    telemetry: TelemetrySums = field(default_factory=TelemetrySums)
+    scores: list[Score] = field(default_factory=list)
+    others: dict[type[Row], list[tuple[Row, datetime]]] = field(default_factory=dict)
+    """All other rows by their kind, with their times, in order."""
 
     def has_grown(self) -> bool:
         """Tell whether its file is longer than it was when it was read. Compressed journals do not grow."""
         if self.path.suffix == COMPRESSED:
             return False
         try:
-            return self.path.stat().st_size > self.digest.size + self.digest.torn_bytes
+            return self.path.stat().st_size > self.size + self.torn_bytes
         except FileNotFoundError:
             return False
 
     @property
-    def windows(self) -> WindowSums:
-        """Sums of its phase windows."""
-        return self.digest.sums.windows
+    def rows(self) -> tuple[Row, ...]:
+        """All its rows, in order."""
+        return tuple(line.data for line in self._lines())
 
     @property
-    def telemetry(self) -> TelemetrySums:
-        """Sums of its telemetry."""
-        return self.digest.sums.telemetry
+    def times(self) -> tuple[datetime, ...]:
+        """Wall-clock time of each row."""
+        return tuple(line.time for line in self._lines())
 
     def of(self, kind: type[_R]) -> list[_R]:
         """Return the rows of one kind, in order."""
-        if kind in _BULK:
-            return [row for row in self.rows if type(row) is kind]
-        if kind is PanelResult:
-            return cast(list[_R], self.fetch(self.places(kind)))
-        if kind not in self._parsed:
-            self._parsed[kind] = [self._parse(place, place.data) for place in self.places(kind)]
-        return [*cast(list[_R], self._parsed[kind])]
+        return [row for row, _ in self.timed(kind)]
 
     def one(self, kind: type[_R]) -> _R | None:
         """Return the first row of one kind, or ``None``."""
@@ -119,135 +318,48 @@ class JournalContent:
 
     def timed(self, kind: type[_R]) -> list[tuple[_R, datetime]]:
         """Return the rows of one kind, in order, with the wall-clock times at which they were written."""
-        if kind in _BULK:
-            pairs = zip(self.rows, self.times, strict=True)
-            return [(row, time) for row, time in pairs if type(row) is kind]
-        times = [parse_time(place.time) for place in self.places(kind)]
-        return list(zip(self.of(kind), times, strict=True))
+        if kind in _SAMPLES:
+            return [(line.data, line.time) for line in self._lines() if type(line.data) is kind]
+        if kind is PanelResult:
+            return cast(Any, [(self.result(score), score.time) for score in self.scores])
+        return cast(Any, self.others.get(kind, []))
 
-    def places(self, kind: type[Row]) -> list[Place]:
-        """Return the positions of the rows of a kind, except phase windows and telemetry."""
-        return self._places.get(kind.__name__, [])
-
-    @cached_property
-    def _places(self) -> dict[str, list[Place]]:
-        """Positions of these rows, by their kind."""
-        places: dict[str, list[Place]] = {}
-        for place in self.digest.places:
-            places.setdefault(place.kind, []).append(place)
-        return places
-
-    @cached_property
-    def _parsed(self) -> dict[type[Row], list[Row]]:
-        """Rows by their kind, as far as they were needed; not those that are read from the file."""
-        return {}
-
-    def fetch(self, places: list[Place]) -> list[Row]:
-        """Read panel results from the file.
-
-        Args:
-            places: Their positions.
+    def result(self, score: Score) -> PanelResult:
+        """Read a panel result from the file.
 
         Raises:
-            LedgerDamageError: If a line has changed since the journal was verified.
+            LedgerDamageError: If the line has changed since the journal was verified.
             UserError: If the file can't be read any more.
         """
-        if not places:
-            return []
-        rows: list[Row] = []
         try:
-            with open_journal(self.path, buffering=0) as file:
-                for place in places:
-                    file.seek(place.offset)
-                    line = file.read(place.length)
-                    if hash_of_body(line) != place.hash.encode():
-                        what = "the row was changed while the ledger was read"
-                        raise LedgerDamageError(self.path, place.sequence + 1, what)
-                    rows.append(self._parse(place, split_line(line, kind_begins(place.sequence)).data))
+            with open_journal(self.path) as file:
+                file.seek(score.offset)
+                line = file.read(score.length) + b"\n"
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from error
-        return rows
+        if hash_of_body(line) != score.hash:
+            raise LedgerDamageError(self.path, score.number, "the row was changed while the ledger was read")
+        return cast(PanelResult, _decoder.decode(line).data)
 
-    def _parse(self, place: Place, data: bytes) -> Row:
-        """Build a row from its verified fields."""
-        kind = KINDS[place.kind]
+    def _lines(self) -> list[Line]:
+        """Return all lines of the file, as far as it was verified."""
         try:
-            if kind is RunDeclared:  # the digest may not have checked its fields
-                return kind.from_data(orjson.loads(data))
-            return decode_checked(kind, data)
-        except (TypeError, ValueError) as error:
-            raise LedgerDamageError(self.path, place.sequence + 1, f"not a valid row: {error}") from error
+            return _lines_of(self.path, self.count, self.last_hash)
+        except OSError as error:
+            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
 
 
-_recent: OrderedDict[tuple[Path, str], _Decoded] = OrderedDict()
-"""Rows of the journals that were decoded last, by path and last hash."""
-
-_recent_rows = 0
-"""Number of these rows."""
-
-
-def _decoded(content: JournalContent) -> _Decoded:
-    """Return all rows of a journal and their times."""
-    global _recent_rows
-    key = (content.path, content.digest.last_hash)
-    if key not in _recent:
-        _recent[key] = _decode_all(content)
-        _recent_rows += content.digest.rows
-    _recent.move_to_end(key)
-    while len(_recent) > 1 and _recent_rows > _DECODED_ROWS:
-        _, (rows, _) = _recent.popitem(last=False)
-        _recent_rows -= len(rows)
-    return _recent[key]
-
-
-class DecodedLine(NamedTuple):
-    """The content of a verified line."""
-
-    time: datetime
-    row: Row
-    hash: bytes
-
-
-def decode_line(path: Path, line: bytes, sequence: int, previous: bytes) -> DecodedLine:
-    """Verify a line of a journal, and return its content.
-
-    Args:
-        path: The journal.
-        line: The line.
-        sequence: Its position in the journal, from 0.
-        previous: Hash of the line before, or :data:`ledger_lab.ledger.encoding.GENESIS`.
-
-    Raises:
-        LedgerDamageError: If the line differs from what its writer wrote.
-    """
-    hashes = verify_lines([line], sequence, previous)
-    if not hashes:
-        raise LedgerDamageError(path, sequence + 1, what_is_wrong(line))
-    try:
-        parts = split_line(line, kind_begins(sequence))
-        row = KINDS[parts.kind].from_data(orjson.loads(parts.data))
-        return DecodedLine(parse_time(parts.time), row, hashes[0].encode())
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerDamageError(path, sequence + 1, f"not a valid row: {error}") from error
-
-
-def _decode_all(content: JournalContent) -> _Decoded:
-    """Read a journal as far as it was verified, and verify that it has not changed."""
-    rows: list[Row] = []
-    times: list[datetime] = []
-    previous = GENESIS
-    try:
-        with open_journal(content.path) as file:
-            for number in range(content.digest.rows):
-                line = decode_line(content.path, file.readline(), number, previous)
-                previous = line.hash
-                rows.append(line.row)
-                times.append(line.time)
-    except OSError as error:
-        raise UserError(f"cannot read {content.path}: {error.strerror}") from error
-    if previous.decode() != content.digest.last_hash:
-        raise LedgerDamageError(content.path, content.digest.rows, "the rows were changed while the ledger was read")
-    return tuple(rows), tuple(times)
+@lru_cache(maxsize=4)
+def _lines_of(path: Path, count: int, last_hash: str) -> list[Line]:
+    """Read the first lines of a journal, the last of which must have a certain hash."""
+    lines: list[Line] = []
+    for chunk in _Verified(path):
+        lines += chunk.lines
+        if len(lines) >= count:
+            break
+    if (lines[count - 1].hash if 0 < count <= len(lines) else GENESIS) != last_hash:
+        raise LedgerDamageError(path, count, "the rows were changed while the ledger was read")
+    return lines[:count]
 
 
 def read_journal(path: Path) -> JournalContent:
@@ -256,11 +368,32 @@ def read_journal(path: Path) -> JournalContent:
     Args:
         path: The journal.
 
-    Returns:
-        Its rows.
-
     Raises:
         LedgerDamageError: If a line differs from what its writer wrote, or is missing.
         OSError: If the file can't be read.
     """
-    return JournalContent(path, digest_journal(path))
+    content, verified = JournalContent(path=path), _Verified(path)
+    windows, telemetry, others = content.windows, content.telemetry, content.others
+    wall_ns = 0
+    for chunk in verified:
+        for index, line in enumerate(chunk.lines):
+            row: Any = line.data
+            kind = type(row)
+            if kind is PhaseWindow:
+                windows.add(row)
+            elif kind is Telemetry:
+                telemetry.add(line.time, row)
+            elif kind is PanelResult:
+                offset = chunk.offset + sum(map(len, chunk.raw[:index])) + index
+                length, named = len(chunk.raw[index]), (row.run_id, row.checkpoint, row.checkpoint_sha256)
+                content.scores.append(Score(*named, line.time, line.seq + 1, offset, length, line.hash))
+                wall_ns = max(wall_ns, row.wall_ns)
+            elif kind is not Tally:
+                others.setdefault(kind, []).append((row, line.time))
+                wall_ns = max(wall_ns, getattr(row, "wall_ns", 0))
+        if not content.first_hash:
+            content.first_hash, content.first_time = chunk.lines[0].hash, chunk.lines[0].time
+        content.last_time = chunk.lines[-1].time
+    content.count, content.size, content.torn_bytes = verified.count, verified.size, verified.torn_bytes
+    content.last_hash, content.wall_ns = verified.last_hash, max(wall_ns, windows.wall_ns, telemetry.wall_ns)
+    return content

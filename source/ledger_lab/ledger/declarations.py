@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 from ledger_lab.ledger.costs.prices import Price
-from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed, Share
+from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed, Share, require_shallow
 
 Timing = Literal["host", "events", "synchronized"]
 """How the time per phase is measured where work runs on a device: by the host when it launches the work; by the device
@@ -74,6 +74,19 @@ class _Hardware(TypedDict, total=False):
     """Threads of torch in the gradient steps."""
     accelerator: str | None
     accelerator_memory_bytes: Count | None
+
+
+class _Nested(TypedDict):
+    """The types of the nested fields of a declaration."""
+
+    price: Price
+    recipe: _Recipe | None
+    began_from: _BeganFrom | None
+    git: _Git
+    hardware: _Hardware
+
+
+_NESTED = tuple(_Nested.__annotations__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +166,10 @@ class RunDeclared(Row):
         Raises:
             ValueError: If a nested value has the wrong type or range.
         """
-        Price.from_dict(self.price)
-        msgspec.convert(self.git, _Git)
-        msgspec.convert(self.hardware, _Hardware)
-        msgspec.convert(self.began_from, _BeganFrom | None)
-        msgspec.convert(self.recipe, _Recipe | None)
+        require_shallow(
+            self.panel_fields, self.price, self.git, self.hardware, self.began_from, self.recipe, self.request
+        )
+        msgspec.convert({name: getattr(self, name) for name in _NESTED}, _Nested)
 
     @property
     def configuration(self) -> str:

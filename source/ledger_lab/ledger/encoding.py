@@ -9,11 +9,8 @@ bytes; only ``data`` needs to be parsed. Everywhere in this module, a line inclu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
 from hashlib import sha256
-from operator import and_
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -22,32 +19,12 @@ from ledger_lab.ledger.row import Row
 VERSION = 2
 """Version of the line format."""
 
-GENESIS = sha256(f"ledger_lab/journal/v{VERSION}".encode()).hexdigest().encode()
+GENESIS = sha256(f"ledger_lab/journal/v{VERSION}".encode()).hexdigest()
 """Predecessor's hash in the first row of a journal."""
 
-TIME_LENGTH = len("2026-01-01T00:00:00.000+00:00")
-"""Length of a line's time, which is right before the kind [B]."""
-
-_FIRST_YEAR, _LAST_YEAR = 1970, 2199
-"""First and last year of a line's time. A machine without a clock starts in 1970. The limits keep times valid after
-conversion to local time."""
-
-_KIND_KEY, _DATA_KEY, _HASH_KEY = b'","kind":"', b'","data":', b',"hash":"'
+_HASH_KEY = b',"hash":"'
 _HASH_LENGTH = len(_HASH_KEY) + 64 + len(b'"}\n')
 _BEGIN = b'{"v":%d,"seq":' % VERSION
-_HEAD, _TAIL = _BEGIN + b'%d,"time":"', b',"prev":"%s","hash":"%s"}\n'
-
-TAIL_LENGTH = len(b',"prev":""') + 64 + _HASH_LENGTH
-"""Length of a line after its data [B]."""
-
-
-class Line(NamedTuple):
-    """The parts of a line."""
-
-    time: str
-    kind: str
-    data: bytes
-    """The row's fields, as unparsed JSON."""
 
 
 def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
@@ -97,7 +74,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any object
     return value.item()
 
 
-def encode_line(sequence: int, time: str, kind: str, data: bytes, previous: bytes) -> bytes:
+def encode_line(sequence: int, time: str, kind: str, data: bytes, previous: str) -> bytes:
     """Return a row as its line.
 
     Args:
@@ -108,112 +85,33 @@ def encode_line(sequence: int, time: str, kind: str, data: bytes, previous: byte
         previous: Hash of the row before, or :data:`GENESIS`.
     """
     layout = b'{"v":%d,"seq":%d,"time":"%s","kind":"%s","data":%s,"prev":"%s"'
-    body = layout % (VERSION, sequence, time.encode(), kind.encode(), data, previous)
+    body = layout % (VERSION, sequence, time.encode(), kind.encode(), data, previous.encode())
     return b'%s,"hash":"%s"}\n' % (body, sha256(body).hexdigest().encode())
 
 
-def hash_of(line: bytes) -> bytes:
+def hash_of(line: bytes) -> str:
     """Return the hash at the end of a line."""
-    return line[-67:-3]
+    return line[-67:-3].decode()
 
 
-def verify_lines(lines: Sequence[bytes], sequence: int, previous: bytes) -> list[str]:
-    """Check that lines are exactly what their writer wrote at this position.
-
-    Args:
-        lines: The lines.
-        sequence: Index of the first line, from 0.
-        previous: Hash of the line before it, or :data:`GENESIS`.
-
-    Returns:
-        The hashes of all lines before the first wrong one; :func:`what_is_wrong` explains it.
-    """
-    # A ledger has millions of lines, so the work per line must not need a Python frame.
-    hashes = [sha256(line[:-_HASH_LENGTH]).hexdigest() for line in lines]
-    if lines and _all_fit(lines, sequence, zip([previous.decode(), *hashes], hashes, strict=False)):
-        return hashes
-    heads = map(_HEAD.__mod__, range(sequence, sequence + len(lines)))
-    owns = [own.encode() for own in hashes]
-    tails = map(_TAIL.__mod__, zip([previous, *owns], owns, strict=False))
-    fits = [*map(and_, map(bytes.startswith, lines, heads), map(bytes.endswith, lines, tails))]
-    return hashes[: fits.index(False)] if False in fits else hashes
-
-
-def _all_fit(lines: Sequence[bytes], sequence: int, links: Iterable[tuple[str, str]]) -> bool:
-    """Tell whether lines begin and end as their writer wrote them, all in one comparison.
-
-    Args:
-        lines: The lines.
-        sequence: Index of the first line, from 0.
-        links: Hash of the line before, and own hash, of each line.
-
-    Returns:
-        ``True`` only if every line fits. ``False`` also if the indices of the lines differ in their numbers of digits.
-    """
-    heads = (_HEAD * len(lines)) % tuple(range(sequence, sequence + len(lines)))
-    width = len(_HEAD % sequence)
-    if heads != b"".join([line[:width] for line in lines]):
-        return False
-    # All pieces have at most this length, so equal sums of their lengths mean equal pieces.
-    tails = "".join([f',"prev":"{before}","hash":"{own}"}}\n' for before, own in links])
-    return tails.encode() == b"".join([line[-TAIL_LENGTH:] for line in lines])
-
-
-def split_line(line: bytes, kind_at: int) -> Line:
-    """Split a verified line into its parts.
-
-    Args:
-        line: The line.
-        kind_at: Offset of its kind [B].
-
-    Raises:
-        ValueError: If it does not have the layout of a line.
-    """
-    mark, kind_begins = line[kind_at : kind_at + len(_KIND_KEY)], kind_at + len(_KIND_KEY)
-    kind_ends = line.find(_DATA_KEY, kind_begins)
-    if mark != _KIND_KEY or kind_ends < 0:
-        raise ValueError("it is not laid out as a row")
-    data = line[kind_ends + len(_DATA_KEY) : -TAIL_LENGTH]
-    return Line(line[kind_at - TIME_LENGTH : kind_at].decode(), line[kind_begins:kind_ends].decode(), data)
-
-
-def parse_time(text: str) -> datetime:
-    """Return the time of a line.
-
-    Args:
-        text: ISO 8601, in UTC.
-
-    Raises:
-        ValueError: If it is anything else, or far outside the years in which rows are written.
-    """
-    time = datetime.fromisoformat(text)
-    if time.utcoffset() != timedelta(0) or not _FIRST_YEAR <= time.year <= _LAST_YEAR:
-        raise ValueError(f"{text!r} is not a time in UTC between {_FIRST_YEAR} and {_LAST_YEAR}")
-    return time
-
-
-def kind_and_data(kind: str) -> bytes:
-    """Return the bytes between the time and the data of a row of this kind."""
-    return b"".join((_KIND_KEY, kind.encode(), _DATA_KEY))
-
-
-def kind_begins(sequence: int) -> int:
-    """Return the offset of the kind in the line of a row with this index, from 0 [B]."""
-    return len(_HEAD % sequence) + TIME_LENGTH
-
-
-def hash_of_body(line: bytes) -> bytes:
+def hash_of_body(line: bytes) -> str:
     """Return the correct hash of a line."""
-    return sha256(line[:-_HASH_LENGTH]).hexdigest().encode()
+    return sha256(line[:-_HASH_LENGTH]).hexdigest()
 
 
 def hash_matches(line: bytes) -> bool:
     """Tell whether a line matches its hash."""
-    return line[-_HASH_LENGTH:] == b',"hash":"%s"}\n' % hash_of_body(line)
+    return line[-_HASH_LENGTH:] == b',"hash":"%s"}\n' % hash_of_body(line).encode()
 
 
-def what_is_wrong(line: bytes) -> str:
-    """Explain in words why :func:`verify_lines` does not accept a line."""
+def what_is_wrong(line: bytes, sequence: int, previous: str) -> str | None:
+    """Explain in words why a line cannot be what its writer wrote at this position; ``None`` if it can.
+
+    Args:
+        line: The line.
+        sequence: Its index in the journal, from 0.
+        previous: Hash of the line before it, or :data:`GENESIS`.
+    """
     try:
         record = orjson.loads(line)
     except ValueError:
@@ -226,12 +124,9 @@ def what_is_wrong(line: bytes) -> str:
         return "the line is not a row"
     if not hash_matches(line):
         return "the row does not match its hash"
-    return "the row does not follow the row before it"
-
-
-def begins_like_a_row(line: bytes) -> bool:
-    """Tell whether a line, or its beginning, begins like a row."""
-    return line.startswith(_BEGIN) or _BEGIN.startswith(line)
+    if (record["seq"], record["prev"]) != (sequence, previous):
+        return "the row does not follow the row before it"
+    return None
 
 
 def may_be_torn(rest: bytes, sequence: int) -> bool:
@@ -245,7 +140,7 @@ def may_be_torn(rest: bytes, sequence: int) -> bool:
         sequence: Index that the row would have had, from 0.
     """
     begun = rest.rstrip(b"\0")
-    head = _HEAD % sequence
+    head = _BEGIN + b'%d,"time":"' % sequence
     hash_at = begun.rfind(_HASH_KEY)
     whole = hash_at + _HASH_LENGTH - len(b"\n")
     grown_over = hash_at >= 0 and whole < len(begun) and hash_matches(begun[:whole] + b"\n")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
-from ledger_lab.ledger.compressed import open_journal
-from ledger_lab.ledger.content import JournalContent
-from ledger_lab.ledger.encoding import GENESIS, Line, encode_line, encode_value, hash_of, kind_begins, split_line
+from ledger_lab.ledger.content import JournalContent, open_journal
+from ledger_lab.ledger.encoding import GENESIS, encode_line, encode_value, hash_of
 from ledger_lab.ledger.listing import COMPRESSED
 from ledger_lab.ledger.results import PanelResult
 from ledger_lab.ledger.rows import (
@@ -23,13 +24,21 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
 )
 from ledger_lab.ledger.runs import Run
-from ledger_lab.ledger.tally import Tally
-from ledger_lab.ledger.telemetry import Telemetry
+from ledger_lab.ledger.telemetry import Tally, Telemetry
 
 _ENDS = (AttemptEnded.__name__, ShutdownEnded.__name__)
 """Kinds that are taken from the supervisors' journals."""
 _DROPPED = (Telemetry.__name__, Tally.__name__)
 """Kinds that an excerpt never holds."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """The parts of a line that an excerpt keeps."""
+
+    time: str
+    kind: str
+    data: msgspec.Raw
+    """The row's fields, as unparsed JSON."""
 
 
 def write_excerpt(run: Run, folder: Path, checkpoint: str | None) -> None:
@@ -81,16 +90,15 @@ def excerpt_of(journal: JournalContent, checkpoint: str) -> bytes:
     return b"".join(_chained(_selected([*_lines(journal)], checkpoint)))
 
 
-def _lines(journal: JournalContent) -> Iterator[Line]:
+def _lines(journal: JournalContent) -> Iterator[_Line]:
     """Yield the lines of a verified journal, split into their parts."""
     with open_journal(journal.path) as file:
-        for number, line in enumerate(file.readlines()[: journal.count]):
-            yield split_line(line, kind_begins(number))
+        yield from (msgspec.json.decode(line, type=_Line) for line in islice(file, journal.count))
 
 
-def _selected(lines: list[Line], checkpoint: str | None) -> Iterator[Line]:
+def _selected(lines: list[_Line], checkpoint: str | None) -> Iterator[_Line]:
     """Yield the lines of an excerpt."""
-    merged: Line | None = None
+    merged: _Line | None = None
     for line in lines:
         if line.kind in _DROPPED:
             continue
@@ -107,40 +115,44 @@ def _selected(lines: list[Line], checkpoint: str | None) -> Iterator[Line]:
         yield merged
 
 
-def _without_anchors(line: Line) -> Line:
+def _without_anchors(line: _Line) -> _Line:
     """Return a line without anchors, because the journals of an excerpt are shorter."""
-    data = orjson.loads(line.data)
-    return line if not data.get("anchors") else line._replace(data=encode_value({**data, "anchors": {}}))
+    data = orjson.loads(bytes(line.data))
+    return (
+        line
+        if not data.get("anchors")
+        else _Line(line.time, line.kind, msgspec.Raw(encode_value({**data, "anchors": {}})))
+    )
 
 
-def _checkpoint_of(line: Line) -> str | None:
+def _checkpoint_of(line: _Line) -> str | None:
     """Return the checkpoint of a line; ``None`` for lines of other kinds."""
     field = {CheckpointSaved.__name__: "path", PanelResult.__name__: "checkpoint"}.get(line.kind)
-    return None if field is None else str(orjson.loads(line.data)[field])
+    return None if field is None else str(orjson.loads(bytes(line.data))[field])
 
 
-def _merge(first: Line, second: Line) -> Line:
+def _merge(first: _Line, second: _Line) -> _Line:
     """Merge two phase windows into one."""
-    before, after = orjson.loads(first.data), orjson.loads(second.data)
+    before, after = (orjson.loads(bytes(each.data)) for each in (first, second))
     iteration = before["iteration"] if after["iteration"] is None else after["iteration"]
     window: dict[str, Any] = {**after, "iteration": iteration}
     for name in ("phase_ns", "device_bound_ns"):
         found: list[dict[str, int]] = [each[name] for each in (before, after) if each.get(name) is not None]
         if found:
             window[name] = dict(sum((Counter(each) for each in found), Counter()))
-    return Line(second.time, second.kind, encode_value(window))
+    return _Line(second.time, second.kind, msgspec.Raw(encode_value(window)))
 
 
-def _write(path: Path, lines: Iterator[Line]) -> None:
+def _write(path: Path, lines: Iterator[_Line]) -> None:
     """Write lines as a journal."""
     with path.open("xb") as file:
         file.writelines(_chained(lines))
 
 
-def _chained(lines: Iterator[Line]) -> Iterator[bytes]:
+def _chained(lines: Iterator[_Line]) -> Iterator[bytes]:
     """Yield the encoded lines of a journal, with a hash chain of their own."""
     previous = GENESIS
     for number, line in enumerate(lines):
-        encoded = encode_line(number, line.time, line.kind, line.data, previous)
+        encoded = encode_line(number, line.time, line.kind, bytes(line.data), previous)
         yield encoded
         previous = hash_of(encoded)

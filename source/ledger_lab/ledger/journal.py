@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from ledger_lab.files import naming, sync_folder
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, encode_value, hash_of
-from ledger_lab.ledger.row import Row, check_fields
-from ledger_lab.ledger.tally import TALLIED, Tallied
+from ledger_lab.ledger.row import Row
 
 SYNC_AT_LEAST_EVERY = 1 << 20
 """Amount of telemetry after which the file is synchronized to disk, even without a durable row [B]."""
@@ -38,14 +37,14 @@ class _Tail:
     """Offset of the first line in the file [B]; everything before it is on disk."""
     sequence: int
     """Index of the first line in the journal."""
-    previous: bytes
+    previous: str
     """Hash of the line before the first line."""
     lines: list[bytes] = field(default_factory=list)
     written: tuple[int, int] = (0, 0)
     """Number of lines that are complete in the file, and their size [B]."""
 
     @property
-    def newest(self) -> bytes:
+    def newest(self) -> str:
         """Hash of the newest row."""
         return hash_of(self.lines[-1]) if self.lines else self.previous
 
@@ -73,8 +72,7 @@ class Journal:
     """An append-only file of hash-chained rows, written by exactly one process, in one thread at a time.
 
     Each row is one line. Rows of a durable kind are on disk when :meth:`append` returns. Others wait in memory while
-    the file cannot be written, and are written in order as soon as it can. Now and then, the journal adds a tally, see
-    :mod:`ledger_lab.ledger.tally`.
+    the file cannot be written, and are written in order as soon as it can.
     """
 
     def __init__(self, path: Path, on_trouble: Callable[[OSError], None] = lambda error: None) -> None:
@@ -94,7 +92,7 @@ class Journal:
 
         self._redactor, self._clock = Redactor(), _Clock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        self._tail, self._tallied = _Tail(begin=0, sequence=0, previous=GENESIS), Tallied()
+        self._tail = _Tail(begin=0, sequence=0, previous=GENESIS)
         sync_folder(path.parent)
 
     @property
@@ -118,16 +116,9 @@ class Journal:
                 nothing is written. Readers would refuse such a row, and with it the journal.
             TypeError: If a value cannot be written as JSON; nothing is written.
         """
-        self._append(row)
-        if isinstance(row, TALLIED):
-            with suppress(OSError):  # the file can't be read; a tally only saves readers time
-                self._tally()
-
-    def _append(self, row: Row) -> bytes:
-        """Write a row, and return its line."""
         data = encode_value(self._redactor.row(row)) if row.DURABLE else encode_fields(row)
         try:
-            check_fields(type(row), data)
+            msgspec.json.decode(data, type=type(row))
         except ValueError as error:
             raise ValueError(f"{type(row).__name__}: {error}") from error
         now = self._clock.now().isoformat(timespec="milliseconds")
@@ -147,18 +138,6 @@ class Journal:
                 self._on_trouble(error)
         else:
             self._in_trouble = False
-        return line
-
-    def _tally(self) -> None:
-        """Write a tally if one is due, and no row waits that it would have to cover."""
-        count, size = self._tail.written
-        rows, end = self._tail.sequence + count, self._tail.begin + size
-        if count == len(self._tail.lines) and self._tallied.is_due(rows, end):
-            # Only the file counts: a signal may have come between a row and any variable about it.
-            lines = io.BytesIO(os.pread(self._file, end - self._tallied.size, self._tallied.size)).readlines()
-            tally = self._tallied.next(lines)
-            length = len(self._append(tally))
-            self._tallied = Tallied(rows + 1, end + length, length, tally)
 
     def settle(self) -> None:
         """Write all appended rows to disk.

@@ -17,8 +17,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
 )
 from ledger_lab.ledger.states import GradientNorms, LearnerHashed, StateRestored, StateSaved
-from ledger_lab.ledger.tally import Tally
-from ledger_lab.ledger.telemetry import Telemetry, TelemetryStarted
+from ledger_lab.ledger.telemetry import Tally, Telemetry, TelemetryStarted
 
 KINDS: dict[str, type[Row]] = {
     kind.__name__: kind

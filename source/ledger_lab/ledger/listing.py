@@ -55,20 +55,18 @@ class LedgerDamageError(UserError):
         return cls(path, 1, f"cannot be read: {error.strerror}: make it readable, or move it out of the ledger")
 
 
+Journals = dict[str, int | LedgerDamageError]
+"""The journals of a directory by their names: the size of each file [B], or why it can't be read."""
+
+
 @dataclass(frozen=True)
 class Listing:
-    """The journals below a root, compressed or not."""
+    """The journals below a root."""
 
-    directories: dict[str, dict[str, int | LedgerDamageError]] = field(default_factory=dict)
-    """Sizes of the journals [B], or why they can't be read; by directory, in the order of the paths, and by name."""
+    directories: dict[str, Journals] = field(default_factory=dict)
+    """By directory, in the order of the paths."""
     damage: list[LedgerDamageError] = field(default_factory=list)
     """Directories that can't be read. They are not left out silently."""
-
-    @property
-    def size(self) -> int:
-        """Size of all journals that can be read [B]."""
-        sizes = (size for names in self.directories.values() for size in names.values())
-        return sum(size for size in sizes if isinstance(size, int))
 
 
 def list_journals(root: Path) -> Listing:
@@ -90,31 +88,18 @@ def list_journals(root: Path) -> Listing:
             if (identity := (status.st_dev, status.st_ino)) in seen:
                 continue
             seen.add(identity)
-            below = unless_stale(partial(_list, directory, listing))
-            if below and is_link and not Path(directory).resolve().is_relative_to(root.resolve()):
-                listing.damage.append(LedgerDamageError(Path(directory), 1, _ELSEWHERE))
-            else:
-                waiting += reversed(below)
+            journals, below = unless_stale(partial(list_directory, directory, listing.damage))
         except FileNotFoundError:
             continue
         except OSError as error:
             listing.damage.append(LedgerDamageError.unreadable(Path(error.filename or directory), error))
-    return listing
-
-
-def list_directory(directory: Path) -> Listing:
-    """List the journals that are directly in a directory.
-
-    Args:
-        directory: The directory; it need not exist.
-    """
-    listing = Listing()
-    try:
-        unless_stale(partial(_list, os.fspath(directory), listing))
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        listing.damage.append(LedgerDamageError.unreadable(directory, error))
+            continue
+        if journals:
+            listing.directories[directory] = journals
+        if below and is_link and not Path(directory).resolve().is_relative_to(root.resolve()):
+            listing.damage.append(LedgerDamageError(Path(directory), 1, _ELSEWHERE))
+        else:
+            waiting += reversed(below)
     return listing
 
 
@@ -133,8 +118,15 @@ def find_journals(root: Path) -> list[Path]:
     return sorted(Path(directory, name) for directory, names in listing.directories.items() for name in names)
 
 
-def _list(directory: str, listing: Listing) -> list[tuple[str, bool]]:
-    """Add the journals of one directory to a listing, and return the directories in it, sorted, and which are links.
+def list_directory(directory: str, damage: list[LedgerDamageError]) -> tuple[Journals, list[tuple[str, bool]]]:
+    """List the journals of one directory. A compressed journal doesn't count beside the journal that gzip reads.
+
+    Args:
+        directory: The directory.
+        damage: Directories in it that can't be read are added here.
+
+    Returns:
+        The journals; and the directories in it, sorted, and whether they are links.
 
     Raises:
         OSError: If the directory can't be read.
@@ -146,17 +138,18 @@ def _list(directory: str, listing: Listing) -> list[tuple[str, bool]]:
             try:
                 if entry.is_dir():
                     below.append((entry.path, entry.is_symlink()))
-                    continue
+                elif is_journal(entry.name):
+                    names.append(entry.name)
             except OSError as error:
-                if error.errno != errno.ELOOP:  # a link that leads to itself leads to no directory
-                    listing.damage.append(LedgerDamageError.unreadable(Path(entry.path), error))
-                    continue
-            if is_journal(entry.name):
-                names.append(entry.name)
-    found = {name: size for name in sorted(names) if (size := _size(os.path.join(directory, name))) is not None}
-    if found:
-        listing.directories[directory] = found
-    return sorted(below)
+                if error.errno == errno.ELOOP and is_journal(entry.name):
+                    names.append(entry.name)
+                elif error.errno != errno.ELOOP:  # a link that leads to itself leads to no directory
+                    damage.append(LedgerDamageError.unreadable(Path(entry.path), error))
+    kept = (
+        name for name in sorted(names) if not name.endswith(COMPRESSED) or name.removesuffix(COMPRESSED) not in names
+    )
+    sizes = {name: size for name in kept if (size := _size(os.path.join(directory, name))) is not None}
+    return sizes, sorted(below)
 
 
 def _size(path: str) -> int | LedgerDamageError | None:
@@ -164,13 +157,14 @@ def _size(path: str) -> int | LedgerDamageError | None:
     try:
         status = unless_stale(partial(os.stat, path))
     except FileNotFoundError:
-        if os.path.islink(path):
-            return LedgerDamageError(Path(path), 1, "it is a link to a file that does not exist")
-        return None
+        return (
+            LedgerDamageError(Path(path), 1, "it is a link to a file that does not exist")
+            if os.path.islink(path)
+            else None
+        )
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            return LedgerDamageError(Path(path), 1, NO_FILE)
-        return LedgerDamageError.unreadable(Path(path), error)
+        is_loop = error.errno == errno.ELOOP
+        return LedgerDamageError(Path(path), 1, NO_FILE) if is_loop else LedgerDamageError.unreadable(Path(path), error)
     return status.st_size if stat.S_ISREG(status.st_mode) else LedgerDamageError(Path(path), 1, NO_FILE)
 
 

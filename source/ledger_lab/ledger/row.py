@@ -6,13 +6,10 @@ to the wall-clock time exactly. A figure that was not measured is ``None``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields
-from functools import cache
-from typing import Annotated, Any, ClassVar, Self, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
-import orjson
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -86,30 +83,22 @@ class Row:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
-        """Build the row from JSON, and check the type and the range of every field.
-
-        Args:
-            data: The result of :meth:`to_data`, or any JSON value from an untrusted file.
+        """Build the row from its JSON value, and check the type and the range of every field.
 
         Raises:
-            ValueError: If the JSON value is not an object, a field is missing or unknown, or a value has the wrong type
-                or range. The message names the field.
+            ValueError: If a field is missing, or a value has the wrong type or range. The message names the field.
         """
-        if not isinstance(data, dict):
-            raise ValueError("its fields are not a JSON object")
-        known, untyped = _field_names(cls)  # type: ignore[arg-type]  # a class is hashable, whatever its rows are
-        if unknown := data.keys() - known:
-            raise ValueError(f"unknown field {min(unknown)!r}")
-        if any(_is_nested(data.get(name), _MOST_NESTED) for name in untyped):
-            raise ValueError(f"its fields are nested more than {_MOST_NESTED} deep")
         return msgspec.convert(data, cls)
 
 
-@cache
-def _field_names(kind: type[Row]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names of all fields of a kind, and of those whose type leaves values open, so that they may nest."""
-    names = {each.name: str(each.type) for each in fields(kind)}
-    return frozenset(names), tuple(name for name, annotation in names.items() if "Any" in annotation)
+def require_shallow(*values: Any) -> None:  # noqa: ANN401 - any JSON values
+    """Check fields whose types leave their values open.
+
+    Raises:
+        ValueError: If they are nested too deep.
+    """
+    if any(_is_nested(value, _MOST_NESTED) for value in values):
+        raise ValueError(f"its fields are nested more than {_MOST_NESTED} deep")
 
 
 def _is_nested(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
@@ -120,64 +109,3 @@ def _is_nested(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
     return depth == 0 or (
         not _CONTAINERS.isdisjoint(map(type, inner)) and any(_is_nested(each, depth - 1) for each in inner)
     )
-
-
-def check_fields(kind: type[Row], data: bytes) -> Any:  # noqa: ANN401 - a class of its own per kind
-    """Check the type and the range of every field of a row, as :meth:`Row.from_data` does, in half the time.
-
-    Args:
-        kind: Kind of the row.
-        data: Its fields as JSON.
-
-    Returns:
-        An object with the attributes of the row.
-
-    Raises:
-        ValueError: If a field is missing or unknown, or a value has the wrong type or range.
-    """
-    return checker(kind)(data)  # type: ignore[arg-type]  # a class is hashable, whatever its rows are
-
-
-@cache
-def checker(kind: type[Row]) -> Callable[[bytes], Any]:
-    """Return what :func:`check_fields` calls for rows of one kind.
-
-    Unlike a dataclass, msgspec's own kind of class refuses fields that it does not know while it parses them.
-    """
-    if _field_names(kind)[1]:  # type: ignore[arg-type]
-        return lambda data: kind.from_data(orjson.loads(data))
-    hints = get_type_hints(kind, include_extras=True)
-    declared = [
-        (each.name, hints[each.name])
-        if each.default is each.default_factory is MISSING
-        else (each.name, hints[each.name], _default(each.default, each.default_factory))
-        for each in fields(kind)
-    ]
-    checks = {"__post_init__": kind.__post_init__} if hasattr(kind, "__post_init__") else {}
-    struct = msgspec.defstruct(kind.__name__, declared, kw_only=True, forbid_unknown_fields=True, namespace=checks)
-    return msgspec.json.Decoder(struct).decode
-
-
-def decode_checked[R: Row](kind: type[R], data: bytes) -> R:
-    """Build a row whose fields :func:`check_fields` accepted before. This takes less time than :meth:`Row.from_data`.
-
-    Args:
-        kind: Kind of the row.
-        data: Its fields as JSON. Names of fields are not compared again.
-
-    Raises:
-        ValueError: If a field is missing, or a value has the wrong type or range.
-    """
-    row: R = _decoder(kind)(data)  # type: ignore[arg-type]
-    return row
-
-
-@cache
-def _decoder(kind: type[Row]) -> Callable[[bytes], Any]:
-    """Return the decoder of the rows of one kind."""
-    return msgspec.json.Decoder(kind).decode
-
-
-def _default(value: object, factory: Any) -> Any:  # noqa: ANN401 - of any field
-    """Return the default of a field in msgspec's terms."""
-    return msgspec.field(default=value) if factory is MISSING else msgspec.field(default_factory=factory)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed
+from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed, require_shallow
 
 
 class Status(StrEnum):
@@ -285,11 +285,13 @@ class EvaluationStarted(Row):
     """Anchors of the other journals of the run, by their names."""
 
     def __post_init__(self) -> None:
-        """Check the number of checkpoints.
+        """Check the number of checkpoints, and the fields of the panel.
 
         Raises:
-            ValueError: If the run has more scored checkpoints than all runs together.
+            ValueError: If the run has more scored checkpoints than all runs together, or the fields are nested too
+                deep.
         """
+        require_shallow(self.panel_fields)
         if self.all_checkpoints is not None and self.all_checkpoints < len(self.checkpoints):
             raise ValueError(f"all_checkpoints is {self.all_checkpoints}, and {len(self.checkpoints)} are named")
 

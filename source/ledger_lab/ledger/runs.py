@@ -11,11 +11,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.declarations import RunDeclared
-from ledger_lab.ledger.directories import Directory
 from ledger_lab.ledger.listing import COMPRESSED, LedgerDamageError
 from ledger_lab.ledger.liveness import is_alive
 from ledger_lab.ledger.results import PanelResult
@@ -30,7 +29,7 @@ from ledger_lab.ledger.rows import (
     SupervisionStarted,
 )
 from ledger_lab.ledger.states import StateRestored
-from ledger_lab.ledger.tally import WindowSums
+from ledger_lab.ledger.sums import WindowSums
 
 _SILENCE_LIMIT, _UNSUPERVISED_LIMIT = timedelta(minutes=2), timedelta(minutes=15)
 
@@ -139,7 +138,7 @@ class Attempt:
     @property
     def wall_ns(self) -> int:
         """Its duration until its processes had ended, or to its last heartbeat [ns]."""
-        return max(journal.digest.wall_ns for journal in self.journals)
+        return max(journal.wall_ns for journal in self.journals)
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ class Evaluation:
     @property
     def wall_ns(self) -> int:
         """Its duration until its process had ended, or to its last heartbeat [ns]; 0 if no row tells it."""
-        return max(journal.digest.wall_ns for journal in self.journals)
+        return max(journal.wall_ns for journal in self.journals)
 
 
 def silence_limit(*, supervised: bool) -> timedelta:
@@ -172,6 +171,10 @@ def silence_limit(*, supervised: bool) -> timedelta:
     return _SILENCE_LIMIT if supervised else _UNSUPERVISED_LIMIT
 
 
+_READ_AGAIN = ("declared", "attempts", "evaluations", "journals")
+"""Fields of a run that another process does not transfer."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One declared training effort, with all its journals."""
@@ -182,21 +185,42 @@ class Run:
     attempts: tuple[Attempt, ...]
     evaluations: tuple[Evaluation, ...]
     """Stand-alone evaluations, by their first scores; evaluations without scores, by their start."""
+    journals: tuple[JournalContent, ...] = ()
+    """All journals of its directory."""
 
-    @property
+    @cached_property
     def run_id(self) -> str:
         """Its id."""
         return self.declared.run_id
 
-    @property
+    @cached_property
     def cohort(self) -> str | None:
         """The cohort that it was declared in, if there is one."""
         return self.declared.cohort
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Number of rows of all its attempts."""
         return sum(journal.count for attempt in self.attempts for journal in attempt.journals)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process gets of it. The rest is read again there when somebody asks for it.
+
+        A report of many thousand runs shows some of them. To read these again takes less time than to transfer all.
+        """
+        return {name: getattr(self, name) for name in ("directory", "declared_at", "run_id", "cohort", "rows")}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any field
+            """Read the fields of a run that another process has read."""
+            if name not in _READ_AGAIN:
+                raise AttributeError(name)
+            from ledger_lab.ledger.reader import read_run  # which imports this module
+
+            read = read_run(self.directory)
+            vars(self).update({each: getattr(read, each) for each in _READ_AGAIN})
+            return vars(self)[name]
 
     @property
     def checkpoints(self) -> list[CheckpointSaved]:
@@ -296,15 +320,18 @@ class Ledger:
     """Runs, oldest first."""
     cohorts: tuple[Cohort, ...] = field(default=())
     """Cohorts that were declared with a size, by name."""
-    directories: tuple[Directory, ...] = field(default=(), repr=False, compare=False)
-    """All directories with journals."""
+    loose: tuple[JournalContent, ...] = field(default=())
+    """Journals that belong to no run."""
     damage: tuple[LedgerDamageError, ...] = field(default=())
     """Damage of the ledger. Runs with damage in their directories are left out."""
+    found: int = 0
+    """Number of journals that were found, damaged ones included."""
 
     @property
-    def journals(self) -> tuple[JournalContent, ...]:
-        """All journals of undamaged directories, including those that belong to no run."""
-        return tuple(journal for each in self.directories if not each.damage for journal in each.journals)
+    def journals(self) -> list[JournalContent]:
+        """All sound journals, by their paths."""
+        journals = (*(journal for run in self.runs for journal in run.journals), *self.loose)
+        return sorted(journals, key=attrgetter("path"))
 
 
 def attempt_number(journal: Path) -> int | None:

@@ -84,3 +84,11 @@ class Telemetry(Row):
             if device["energy_before"] is None:
                 del device["energy_before"]
         return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally(Row):
+    """Sums of the phase windows and telemetry before it, in journals of earlier versions. Nothing reads it."""
+
+    windows: dict[str, Any]
+    telemetry: dict[str, Any]

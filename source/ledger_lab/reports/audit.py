@@ -235,10 +235,8 @@ def _lowered(most: Standing, rule: VerdictRule, needed: int, episodes: int) -> S
 
 def _results(journal: JournalContent) -> Iterator[tuple[int, PanelResult]]:
     """Yield the panel results of a journal with their line numbers, one after the other, because they are long."""
-    for place in journal.places(PanelResult):
-        (row,) = journal.fetch([place])
-        assert isinstance(row, PanelResult)
-        yield place.sequence + 1, row
+    for score in journal.scores:
+        yield score.number, journal.result(score)
 
 
 def _sha256(value: object) -> str:

@@ -1,7 +1,7 @@
 """Energy and use of a run's accelerators, from the telemetry of all its attempts.
 
 Each journal has the samples that one process took of a device. They give stretches of time whose energy is known, see
-:mod:`ledger_lab.ledger.telemetry_sums`. The stretches of a device from all journals of an attempt are merged on one
+:mod:`ledger_lab.ledger.sums`. The stretches of a device from all journals of an attempt are merged on one
 time axis, so that no moment counts twice. The attempts add up: on one machine, an attempt starts only when the previous
 one has ended, whatever a clock that was set says. Energy between two attempts does not count.
 """
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Literal
 
 from ledger_lab.ledger import Evaluation, JournalContent, Run, Telemetry
-from ledger_lab.ledger.telemetry_sums import FIGURES, DeviceSums, Figure, Stretch, TelemetrySums
+from ledger_lab.ledger.sums import FIGURES, DeviceSums, Figure, Stretch, TelemetrySums
 
 Source = Literal["counter", "power"]
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from ledger_lab.ledger import EnergyReading, Journal, SupervisionStarted, Telemetry, read_ledger
 from ledger_lab.ledger.meters import NoDevices, Sampler, process_tree
 from ledger_lab.ledger.meters.devices import silent_sample
-from ledger_lab.ledger.telemetry_sums import TelemetrySums
+from ledger_lab.ledger.sums import TelemetrySums
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import SECOND, write_further_rank, write_run
 from tests.fakes.traced_devices import TracedDevices
@@ -171,5 +172,5 @@ def test_the_energy_counts_from_the_start_if_the_counter_was_read_then(tmp_path:
 def test_an_earlier_reading_that_is_not_earlier_counts_for_nothing(wall_ns: int) -> None:
     sample = replace(silent_sample("GPU-a"), energy_mj=3000, energy_before=EnergyReading(wall_ns=wall_ns, energy_mj=0))
     sums = TelemetrySums()
-    sums.add("2026-01-01T00:00:00+00:00", Telemetry(wall_ns=8 * SECOND, host=None, devices=[sample]))
+    sums.add(datetime(2026, 1, 1, tzinfo=UTC), Telemetry(wall_ns=8 * SECOND, host=None, devices=[sample]))
     assert sums.devices["GPU-a"].stretches == []

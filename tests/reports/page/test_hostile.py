@@ -26,7 +26,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
     found = []
     for folder, hostile in write_hostile_runs(tmp_path_factory.mktemp("hostile"), TEXT):
         try:
-            ledger = read_ledger(folder, thorough=True)
+            ledger = read_ledger(folder)
             (run,) = ledger.runs
             summary = summarize_run(run)
             cohorts = summarize_cohorts([summary], ledger.cohorts)

@@ -14,7 +14,7 @@ import pytest
 import ledger_lab.tasks.pretrained
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import PanelResult, find_journals, read_ledger
-from ledger_lab.ledger.compressed import open_journal
+from ledger_lab.ledger.content import open_journal
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.audit import broken_verdicts
 from ledger_lab.tasks.exported import CONTRACT, POLICY

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ledger_lab.files import naming
 from ledger_lab.ledger import AttemptEnded, Row, Status, read_ledger
-from ledger_lab.ledger.compressed import open_journal
-from ledger_lab.ledger.content import decode_line
+from ledger_lab.ledger.content import decode_line, open_journal
 from ledger_lab.ledger.encoding import GENESIS
 
 _FOLLOWED = re.compile(r"(?P<name>journal-(?P<attempt>\d+)-(?:0|supervisor|telemetry)\.jsonl)(?:\.gz)?")
@@ -72,7 +71,7 @@ class JournalTail:
             if b"\0" in line:
                 break  # a hole: rows that have not arrived on this host
             decoded = decode_line(self.path, line + b"\n", self._sequence, self._previous)
-            entries.append(JournalEntry(self.name, self.attempt, self._sequence, decoded.time, decoded.row))
+            entries.append(JournalEntry(self.name, self.attempt, self._sequence, decoded.time, decoded.data))
             self._previous = decoded.hash
             self._sequence += 1
             self._offset += len(line) + 1

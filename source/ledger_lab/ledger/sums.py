@@ -1,4 +1,4 @@
-"""Sums of the telemetry of a journal: means and peaks, and energy over stretches of time.
+"""Sums of the phase windows and of the telemetry of a journal, which readers keep in place of these rows.
 
 The energy between two samples is the difference of the device's energy counter. Without a counter, it is the mean of
 the two powers times the time between them. Adjacent stretches are merged.
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, NamedTuple, Self
+from operator import attrgetter
+from typing import Any, NamedTuple, Self
 
-import msgspec
-
-from ledger_lab.ledger.row import Amount, Count, Instant, Measured, Total
+from ledger_lab.ledger.rows import PhaseWindow
 from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
 
 MAX_PLAUSIBLE_W = 10_000.0
@@ -26,6 +25,39 @@ _COUNTER_LAG_NS = 1_000_000_000
 _LONGEST_GAP_NS = 10_000_000_000
 """Longest time between two samples over which power is interpolated [ns]; a counter has no such limit."""
 
+FIGURES = ("utilization", "power_w", "temperature_c", "memory_used_bytes", "sm_clock_mhz")
+"""Figures of a device that have a mean and a peak."""
+
+_figures_of = attrgetter(*FIGURES)
+
+
+@dataclass(kw_only=True, slots=True)
+class WindowSums:
+    """Sums of the phase windows of a journal."""
+
+    count: int = 0
+    phase_ns: dict[str, int] = field(default_factory=dict)
+    """Nanoseconds per phase."""
+    env_steps: int = 0
+    """Environment steps of all processes."""
+    iterations: int = 0
+    """Iterations completed."""
+    wall_ns: int = 0
+    """Age of the process at the end of its last window [ns]."""
+
+    def add(self, window: PhaseWindow) -> None:
+        """Add a window."""
+        self.count += 1
+        phase_ns = self.phase_ns
+        for phase, spent_ns in window.phase_ns.items():
+            phase_ns[phase] = phase_ns.get(phase, 0) + spent_ns
+        if window.env_steps > self.env_steps:
+            self.env_steps = window.env_steps
+        if (window.iteration or 0) > self.iterations:
+            self.iterations = window.iteration or 0
+        if window.wall_ns > self.wall_ns:
+            self.wall_ns = window.wall_ns
+
 
 class Stretch(NamedTuple):
     """A stretch of time with a known energy."""
@@ -37,30 +69,30 @@ class Stretch(NamedTuple):
     energy_mj: float
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Figure:
     """One figure over all samples that have it."""
 
-    count: Count = 0
-    total: Total = 0.0
-    peak: Total | None = None
+    count: int = 0
+    total: float = 0.0
+    peak: float | None = None
 
 
 @dataclass(kw_only=True, slots=True)
 class HostSums:
     """Use of the host by the processes of an attempt."""
 
-    samples: Count = 0
-    watched_ns: Count = 0
+    samples: int = 0
+    watched_ns: int = 0
     """Age of the attempt at the last sample [ns]; the samples cover all time until then."""
-    cpu_s: Total = 0.0
-    threads_ns: Instant = 0
+    cpu_s: float = 0.0
+    threads_ns: int = 0
     """Time covered by samples with a busiest thread [ns]."""
-    threads_busy_ns: Total = 0.0
+    threads_busy_ns: float = 0.0
     """The same, times the share of a core that the busiest thread used [ns]."""
-    peak_busiest_thread: Measured | None = None
-    peak_memory_bytes: Count = 0
-    least_available_bytes: Count | None = None
+    peak_busiest_thread: float | None = None
+    peak_memory_bytes: int = 0
+    least_available_bytes: int | None = None
 
     def add(self, wall_ns: int, sample: HostSample) -> None:
         """Add a sample."""
@@ -81,42 +113,25 @@ class HostSums:
             self.least_available_bytes = available
 
 
-Span = Annotated[list[Total | Instant], msgspec.Meta(min_length=3, max_length=3)]
-"""The fields of a :class:`Stretch`, while it may still grow."""
-
-FIGURES = ("utilization", "power_w", "temperature_c", "memory_used_bytes", "sm_clock_mhz")
-"""Figures of a device that have a mean and a peak."""
-
-
 @dataclass(kw_only=True, slots=True)
 class DeviceSums:
     """Telemetry sums of one accelerator, from one journal."""
 
     figures: dict[str, Figure] = field(default_factory=lambda: {name: Figure() for name in FIGURES})
     """By the names of :data:`FIGURES`."""
-    counter: tuple[Instant, Count] | None = None
+    counter: tuple[int, int] | None = None
     """Time [ns] and value [mJ] of the last sample with a counter; ``None`` if the device has none."""
-    power: tuple[Instant, Amount] | None = None
+    _power: tuple[int, float] | None = None
     """Time [ns] and value [W] of the last sample with a power, as long as there was no counter."""
-    counted: list[Span] = field(default_factory=list)
+    _counted: list[Stretch] = field(default_factory=list)
     """Stretches whose energy follows from the counter."""
-    powered: list[Span] = field(default_factory=list)
+    _powered: list[Stretch] = field(default_factory=list)
     """Stretches whose energy follows from the power."""
-
-    def __post_init__(self) -> None:
-        """Refuse figures that no device has.
-
-        Raises:
-            ValueError: If there is one, or one is missing.
-        """
-        if set(self.figures) != set(FIGURES):
-            raise ValueError(f"the figures of a device are {', '.join(FIGURES)}, and not {', '.join(self.figures)}")
 
     @property
     def stretches(self) -> list[Stretch]:
         """Stretches with a known energy, from the counter if the device has one, else from its power."""
-        known = self.powered if self.counter is None else self.counted
-        return [Stretch(int(start_ns), int(end_ns), energy_mj) for start_ns, end_ns, energy_mj in known]
+        return self._powered if self.counter is None else self._counted
 
     def add(self, began_ns: int, wall_ns: int, sample: DeviceSample, *, apart: bool = False) -> None:
         """Add a sample.
@@ -128,8 +143,8 @@ class DeviceSums:
             apart: Whether adjacent stretches are kept apart.
         """
         at_ns = began_ns + wall_ns
-        for name, figure in self.figures.items():
-            value = getattr(sample, name)
+        values: tuple[Any, ...] = _figures_of(sample)
+        for figure, value in zip(self.figures.values(), values, strict=True):
             if value is not None:
                 figure.count += 1
                 figure.total += value
@@ -145,50 +160,49 @@ class DeviceSums:
                 energy_mj: float = counter - counted if counter >= counted else counter
                 # nanoseconds times watts are nanojoules
                 if energy_mj * 1e6 <= (at_ns - start_ns + _COUNTER_LAG_NS) * MAX_PLAUSIBLE_W:
-                    _append(self.counted, start_ns, at_ns, energy_mj, apart)
+                    _append(self._counted, start_ns, at_ns, energy_mj, apart)
             self.counter = (at_ns, counter)
         elif sample.power_w is not None and self.counter is None:
-            if self.power is not None:
-                start_ns, power_w = self.power
+            if self._power is not None:
+                start_ns, power_w = self._power
                 if at_ns - start_ns <= _LONGEST_GAP_NS:
                     energy_mj = (at_ns - start_ns) * (power_w + sample.power_w) / 2 / 1e6
-                    _append(self.powered, start_ns, at_ns, energy_mj, apart)
-            self.power = (at_ns, sample.power_w)
+                    _append(self._powered, start_ns, at_ns, energy_mj, apart)
+            self._power = (at_ns, sample.power_w)
 
 
-def _append(stretches: list[Span], start_ns: int, end_ns: int, energy_mj: float, apart: bool) -> None:
+def _append(stretches: list[Stretch], start_ns: int, end_ns: int, energy_mj: float, apart: bool) -> None:
     """Add a stretch; merge it with the last stretch if they are adjacent."""
-    if stretches and stretches[-1][1] == start_ns and not apart:
-        stretches[-1][1] = end_ns
-        stretches[-1][2] += energy_mj
-    else:
-        stretches.append([start_ns, end_ns, energy_mj])
+    if stretches and stretches[-1].end_ns == start_ns and not apart:
+        before = stretches.pop()
+        start_ns, energy_mj = before.start_ns, before.energy_mj + energy_mj
+    stretches.append(Stretch(start_ns, end_ns, energy_mj))
 
 
 @dataclass(kw_only=True, slots=True)
 class TelemetrySums:
     """Sums of the telemetry of a journal."""
 
-    count: Count = 0
-    began_ns: Instant | None = None
+    count: int = 0
+    began_ns: int | None = None
     """Start of the attempt since the epoch [ns], by the clock at its first telemetry."""
-    wall_ns: Count = 0
+    wall_ns: int = 0
     """Age of the attempt at the last sample [ns]."""
     host: HostSums = field(default_factory=HostSums)
     devices: dict[str, DeviceSums] = field(default_factory=dict)
     """Sums by UUID, in the order of appearance."""
 
-    def add(self, time: str, telemetry: Telemetry, *, apart: bool = False) -> None:
+    def add(self, time: datetime, telemetry: Telemetry, *, apart: bool = False) -> None:
         """Add a row.
 
         Args:
-            time: When it was written, ISO 8601.
+            time: When it was written.
             telemetry: The row.
             apart: Whether adjacent stretches are kept apart.
         """
         wall_ns = telemetry.wall_ns
         if self.began_ns is None:
-            self.began_ns = round(datetime.fromisoformat(time).timestamp() * 1e3) * 1_000_000 - wall_ns
+            self.began_ns = round(time.timestamp() * 1e3) * 1_000_000 - wall_ns
         self.count += 1
         if wall_ns > self.wall_ns:
             self.wall_ns = wall_ns
@@ -210,5 +224,5 @@ class TelemetrySums:
         """
         sums = cls()
         for row, time in rows:
-            sums.add(time.isoformat(), row, apart=apart)
+            sums.add(time, row, apart=apart)
         return sums
