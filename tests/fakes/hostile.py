@@ -125,7 +125,7 @@ def one_of_each() -> Rows:
             result("aa", "model_1.pt", 5, "p1-bb"),
             EvaluationEnded(status=Status.COMPLETED, reason="r", wall_ns=9 * SECOND, **ended),
         ],
-        "journal-cohort.jsonl": [CohortDeclared(cohort="c", size=3)],
+        "cohorts/journal-declaration.jsonl": [CohortDeclared(cohort="c", size=3)],
     }  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def write_hostile_runs(root: Path, text: str) -> list[tuple[Path, HostileField]]
 
 def _write(folder: Path, rows: Rows, hostile: HostileField, run_id: str) -> None:
     """Write the journals of a run, with the text in one place of all rows of a kind."""
-    folder.mkdir(parents=True)
+    (folder / "cohorts").mkdir(parents=True)
     for name, journal in rows.items():
         lines: list[bytes] = []
         for place, row in enumerate(journal):

@@ -37,18 +37,21 @@ PANEL_EPISODES = 256
 """Episodes of a panel of :func:`confirmed`."""
 
 
+_FOLDER = tempfile.TemporaryDirectory()
+"""Journals of :func:`journal_of`, whose samples are read again."""
+
+
 def journal_of(rows: Sequence[Row], times: Sequence[datetime]) -> JournalContent:
     """Return a verified journal with rows that were written at certain times."""
     previous = GENESIS
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "journal-1-0.jsonl")
-        with path.open("wb") as file:
-            for number, (row, time) in enumerate(zip(rows, times, strict=True)):
-                written = time.isoformat(timespec="milliseconds")
-                line = encode_line(number, written, type(row).__name__, encode_fields(row), previous)
-                previous = hash_of(line)
-                file.write(line)
-        return read_journal(path)
+    path = Path(tempfile.mkdtemp(dir=_FOLDER.name), "journal-1-0.jsonl")
+    with path.open("wb") as file:
+        for number, (row, time) in enumerate(zip(rows, times, strict=True)):
+            written = time.isoformat(timespec="milliseconds")
+            line = encode_line(number, written, type(row).__name__, encode_fields(row), previous)
+            previous = hash_of(line)
+            file.write(line)
+    return read_journal(path)
 
 
 def outcomes(successes: int, episodes: int = 10) -> Outcomes:

@@ -74,8 +74,8 @@ def verify_ledger(argv: Sequence[str]) -> int:
     torn = [journal for journal in journals if journal.torn_bytes]
     for journal in torn:
         console.print(
-            f"torn: {journal.path}:{journal.count + 1}: the writer was stopped within this line, or the rest has not arrived "
-            "on this host; nothing from here on is counted",
+            f"torn: {journal.path}:{journal.count + 1}: the writer was stopped within this line, or the rest has not "
+            "arrived on this host; nothing from here on is counted",
             soft_wrap=True,
         )
     if left_out := without_telemetry(journals):

@@ -1,4 +1,4 @@
-"""Builds a run from the journals of its directory, and detects those that are missing, cut, copied or of another run."""
+"""Builds a run from the journals of its directory, and detects journals that are missing, cut, copied or foreign."""
 
 from __future__ import annotations
 

@@ -152,8 +152,8 @@ class _Verified:
         """
         rest = b""
         with open_journal(self._path) as file:
-            left = os.fstat(file.fileno()).st_size
-            while more := file.read(max(min(left, _CHUNK), len(rest), 1)):
+            left = os.fstat(file.fileno()).st_size if self._path.suffix != COMPRESSED else 0
+            while more := file.read(max(left if 0 < left < _CHUNK else _CHUNK, len(rest))):
                 left -= len(more)
                 data = rest + more
                 *raw, rest = data.split(b"\n")
