@@ -9,10 +9,9 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,14 @@ import requests
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Run, Status
 from ledger_lab.ledger.find import find_run
+from ledger_lab.reports.mirrors import program
 from ledger_lab.reports.mirrors.program import mirror_run
-from ledger_lab.reports.mirrors.sink import Batch, load_sink, require_mirrors, start_mirrors
+from ledger_lab.reports.mirrors.sink import Batch, SinkUnavailableError, load_sink, require_mirrors, start_mirrors
 from tests.conftest import ROOT, command
 from tests.fakes.ledgers import SECOND, declared, window, write_run
+from tests.fakes.waiting import wait_until
 
 OTHER = ROOT / ".venv-mirrors" / "bin"
 needs_other = pytest.mark.skipif(not (OTHER / "python").exists(), reason="needs .venv-mirrors, which .ci/run builds")
@@ -66,10 +67,7 @@ class LiveRun:
 
 
 def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(check, "the mirror has done it", 120)
 
 
 def mirror_command(*arguments: str | Path) -> tuple[list[str], dict[str, str]]:
@@ -162,6 +160,7 @@ def test_an_invalid_mirror_request_writes_nothing(tmp_path: Path, arguments: lis
 ASKED_IN_VAIN = """
 import sys
 from ledger_lab.errors import UserError
+from ledger_lab.reports.mirrors import program
 from ledger_lab.reports.mirrors.program import mirror_run
 for asked in (
     ["mlflow"],
@@ -332,69 +331,56 @@ def test_mlflow_gets_the_run_once(mlflow: str, tmp_path: Path) -> None:
     assert history(mlflow, run_id, "heldout/screening_success") == [(1, 0.5), (2, 0.9)]
 
 
-class Gate:
-    """A network between a mirror and a server that can be cut."""
+class FakeSink:
+    """A destination whose network is cut for some calls, and that remembers what it received."""
 
-    def __init__(self, upstream: str) -> None:
-        self.open = True
-        self.refused = 0
-        gate = self
+    def __init__(self, cut: int) -> None:
+        self.cut, self.steps, self.closed = cut, list[int](), list[Status]()
 
-        class Handler(BaseHTTPRequestHandler):
-            def forward(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                if not gate.open:
-                    gate.refused += 1
-                    self.close_connection = True
-                    self.connection.close()
-                    return
-                answer = requests.request(
-                    self.command,
-                    upstream + self.path,
-                    data=body,
-                    headers={"Content-Type": "application/json"},
-                    timeout=60,
-                )
-                self.send_response(answer.status_code)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answer.content)))
-                self.end_headers()
-                self.wfile.write(answer.content)
+    def _arrives(self) -> None:
+        self.cut -= 1
+        if self.cut >= 0:
+            raise SinkUnavailableError("the dashboard does not answer")
 
-            do_GET = do_POST = forward  # noqa: N815 - the names that the standard library looks for
+    def open(self, run: Run) -> dict[str, int]:
+        return {}
 
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
+    def send(self, batch: Batch) -> None:
+        self._arrives()
+        self.steps += [point.step for point in batch.points if "train/env_steps" in point.values]
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.uri = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def close(self, status: Status, time: datetime) -> None:
+        self._arrives()
+        self.closed.append(status)
 
 
-@needs_other
-def test_a_dead_network_delays_a_mirror_and_loses_nothing(mlflow: str, tmp_path: Path) -> None:
-    gate = Gate(mlflow)
-    run = LiveRun(tmp_path / "r_cc", "cc")
-    run.iterate(3)
-    with mirror(run.run_dir, "--to", "mlflow", "--project", "cut", MLFLOW_TRACKING_URI=gate.uri) as process:
-        eventually(lambda: bool(process.stdout and "mirroring" in process.stdout.readline()))
-        gate.open = False
-        run.iterate(1500)  # more than fits into one request
-        eventually(lambda: gate.refused > 0)
-        gate.open = True
-        run.end()
-        said, _ = process.communicate(timeout=300)
-    gate.close()
-    assert process.returncode == 0
-    assert "trying again" in said
-    (found,) = mirrored(mlflow, "cut")
-    assert found["info"]["status"] == "FINISHED"
-    tags = {tag["key"]: tag["value"] for tag in found["data"]["tags"]}
-    written = (run.run_dir / "journal-1-0.jsonl").read_bytes().count(b"\n")
-    assert json.loads(tags["ledger_lab.cursor"]) == {"journal-1-0.jsonl": written}
-    steps = history(mlflow, found["info"]["run_id"], "train/env_steps")
-    assert steps == [(iteration, 40.0 * iteration) for iteration in range(1, 1504)]
+@pytest.fixture
+def cut_network(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], FakeSink]:
+    """Returns a function that makes the next mirror send to a destination that does not answer some calls."""
+
+    def made(cut: int) -> FakeSink:
+        sink = FakeSink(cut)
+        monkeypatch.setattr(program, "load_sink", lambda name, given: sink)
+        return sink
+
+    monkeypatch.setattr(program.time, "sleep", lambda seconds: None)
+    return made
+
+
+def test_a_dead_network_delays_a_mirror_and_loses_nothing(
+    cut_network: Callable[[int], FakeSink], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir, sink = write_run(tmp_path, "aa", scores=(5, 9)), cut_network(2)
+    assert mirror_run([str(run_dir), "--to", "mlflow"]) == 0
+    assert (sink.steps, sink.closed) == ([1, 2], [Status.COMPLETED])
+    said = capsys.readouterr().out
+    assert "trying again in 1 s" in said and "trying again in 2 s" in said
+
+
+def test_after_the_end_of_the_run_a_mirror_loses_its_patience(
+    cut_network: Callable[[int], FakeSink], tmp_path: Path
+) -> None:
+    run_dir, sink = write_run(tmp_path, "aa"), cut_network(99)
+    with pytest.raises(UserError, match="does not answer; run the command again later: it continues where it stopped"):
+        mirror_run([str(run_dir), "--to", "mlflow", "--patience", "5"])
+    assert sink.cut == 95, "8 s would be too long"

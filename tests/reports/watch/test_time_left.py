@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,8 @@ from ledger_lab.reports.watch.estimates import (
     time_left,
     time_to_end,
 )
-from tests.fakes.ledgers import SECOND, window
+from ledger_lab.reports.watch.progress import settings_of
+from tests.fakes.ledgers import SECOND, declared, window
 from tests.fakes.watched import STATE, make_run
 
 RESTORED = {
@@ -110,3 +113,24 @@ def test_intervals_hold_what_a_study_takes_in_the_end() -> None:
     scenario = ForecastScenario(ended=5, missing=5, spread=0.3, misses=0.0)
     found = cover_forecast(scenario, 300, np.random.default_rng(1))
     assert 0.75 <= found.covered / found.studies <= 0.87
+
+
+RUN = declared("aa", hardware={"cpu": "Xeon", "cpu_cores": 4}, request={"cpu_threads": None})
+
+
+def test_other_seeds_say_something() -> None:
+    assert settings_of(replace(RUN, run_id="bb", seed=2)) == settings_of(RUN)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_envs": 20},
+        {"hardware": {"cpu": "EPYC", "cpu_cores": 4}},
+        {"hardware": {"cpu": "Xeon", "cpu_cores": 8}},
+        {"hardware": {"cpu": "Xeon", "cpu_cores": 4, "cpu_quota": 2.0}},
+        {"request": {"cpu_threads": 1}},
+    ],
+)
+def test_other_settings_and_machines_say_nothing(changes: dict[str, Any]) -> None:
+    assert settings_of(replace(RUN, **changes)) != settings_of(RUN)
