@@ -13,6 +13,8 @@ type Ground = Literal["held_out", "trained"]
 
 HELD_OUT_GENERATOR = "ledger_lab.training.runners.held_out_terrain"
 """Module of the generators that add held-out ground to the ground of the training."""
+TRAINED_GENERATOR = "SeededTerrainGenerator"
+"""The generator in that module that adds none."""
 
 
 def generated_terrain(env_cfg: ManagerBasedRLEnvCfg) -> Any:  # noqa: ANN401 - a terrain importer's configuration
@@ -31,8 +33,10 @@ def has_held_out_ground(env_cfg: ManagerBasedRLEnvCfg) -> bool:
     Args:
         env_cfg: Configuration of the environment.
     """
-    terrain = generated_terrain(env_cfg)
-    return terrain is not None and terrain.terrain_generator.class_type.__module__ == HELD_OUT_GENERATOR
+    if (terrain := generated_terrain(env_cfg)) is None:
+        return False
+    kind = terrain.terrain_generator.class_type
+    return kind.__module__ == HELD_OUT_GENERATOR and kind.__name__ != TRAINED_GENERATOR
 
 
 def declared_ground(panel_fields: Mapping[str, Any]) -> Ground:
