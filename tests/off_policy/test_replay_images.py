@@ -147,22 +147,6 @@ def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
     assert trained.trainer.replay._tables["observations"].dtype == torch.uint8
 
 
-class Floats(ImageEnv):
-    """The toy with images of floats, like Isaac Lab's normalized ones."""
-
-    def _image(self) -> torch.Tensor:
-        return super()._image().float() / 255.0 - 0.5
-
-
-def test_images_of_floats_are_stored_as_they_are(tmp_path: Path) -> None:
-    models = described("sac", ImageEnv, image="OBSERVATIONS")
-    trained = Training("sac", tmp_path, env=Floats(), settings={"models": models})
-    trained.train()
-    assert {table.dtype for table in trained.trainer.replay._tables.values()} == {torch.float32, torch.bool}
-    seen = torch.stack(trained.env.observed).flatten(2)
-    assert torch.equal(trained.stored("observations"), seen)
-
-
 class ImageAloneEnv(ImageEnv):
     """The toy, whose critics see nothing else."""
 

@@ -163,20 +163,6 @@ def test_a_timeout_ends_a_sum_although_the_next_episode_begins_where_the_last_on
     assert memory.read("seen", ahead.after).flatten().tolist() == [1.0, 1.0, 3.0]
 
 
-def test_an_interruption_ends_sums_of_rewards() -> None:
-    episodes = Episodes(steps=7)
-    episodes.go(5)
-    episodes.memory = restored_from(episodes.memory)
-    episodes.begin()
-    episodes.go(1)
-    newest_before = torch.arange(4 * ENVS, 5 * ENVS)
-    after = episodes.memory._next.view(-1)[newest_before]
-    ahead = episodes.memory.look_ahead(newest_before, after, 3, 0.9)
-    terminated = episodes.told[4][0]["terminated"]
-    assert torch.equal(ahead.last, newest_before) and torch.equal(ahead.discounts, torch.full((ENVS, 1), 0.9))
-    assert torch.equal(episodes.memory.read("terminated", ahead.last), terminated)
-
-
 def restored_from(memory: ReplayMemory) -> ReplayMemory:
     """Return a new memory with what another one holds."""
     new = ReplayMemory(memory.steps, ENVS, COLUMNS, memory.device)

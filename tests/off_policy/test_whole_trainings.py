@@ -150,14 +150,6 @@ def test_a_training_with_a_recipe_file_resumes_with_its_saved_replay_memory_and_
     assert scored.returncode == 0, scored.stdout + scored.stderr
 
 
-def test_the_memory_of_the_replay_is_told_apart(root: Path) -> None:
-    run = run_of(root)
-    each = bytes_per_transition(4 * 4, 1, 1)
-    expected = 64 * (1024 * each + 4 * 4)
-    assert {saved.replay_bytes for saved in run.checkpoints} == {expected}
-    assert summarize_run(run).replay_memory_gb == expected / 1e9
-
-
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [

@@ -12,7 +12,6 @@ from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
 from newton.solvers import SolverMuJoCo
 
 from ledger_lab.ledger.cores import own_cores
-from ledger_lab.mujoco_cpu.meshes import require_convex_meshes
 from ledger_lab.mujoco_cpu.step import Stepper
 from ledger_lab.mujoco_cpu.threads import divide_launches
 from ledger_lab.training.runners.recorded_calls import replaced
@@ -96,6 +95,8 @@ class NewtonNativeManager(NewtonMJWarpManager):
         settings = cls._filter_solver_kwargs(SolverMuJoCo, solver_cfg)
         settings.pop("ls_parallel", None)  # deprecated in Newton, which warns whenever it is given
         if solver_cfg.refuse_concave_meshes:
+            from ledger_lab.mujoco_cpu.meshes import require_convex_meshes
+
             require_convex_meshes(model)
         return NativeSolver(model, threads=solver_cfg.cpu_threads, **settings)
 

@@ -47,13 +47,6 @@ def test_the_default_gives_way_to_every_choice_of_an_engine(
     assert with_default_physics("Isaac-Cartpole", overrides, "cpu") == overrides
 
 
-def test_all_tasks_of_the_pack_have_the_default_on_a_cpu_and_no_others(tasks: list[str]) -> None:
-    from ledger_lab.training.runners.physics_engine import with_default_physics
-
-    native = [task for task in tasks if with_default_physics(task, (), "cpu") == (NATIVE,)]
-    assert native == [task for task in tasks if task.startswith("LedgerLab-")] and len(native) == 9
-
-
 def test_a_new_run_declares_its_engine_and_a_resumed_run_keeps_its_own(tmp_path: Path) -> None:
     from ledger_lab.training.plan import plan_training
 

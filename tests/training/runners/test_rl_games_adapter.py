@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import time
 from pathlib import Path
@@ -117,22 +116,6 @@ def test_a_recurrent_policy_is_refused_for_acting() -> None:
     agent_cfg["params"]["network"]["rnn"] = {"name": "gru", "units": 8, "layers": 1}
     with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
         adapter().require_memoryless(agent_cfg)
-
-
-def test_a_failed_save_raises_at_once_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    training, _, _ = trainer(tmp_path, Heard())
-    training.train()
-    training._saved = None
-    monkeypatch.setattr(torch, "save", full)
-    attempts: list[float] = []
-    monkeypatch.setattr(time, "sleep", attempts.append)
-    with pytest.raises(OSError, match="No space left"):
-        training.save()
-    assert not attempts, "the library itself tries for half a minute, and then blames something else"
-    assert not list(tmp_path.rglob("*.partial"))
 
 
 @pytest.mark.parametrize("clip", [False, True], ids=["free", "clipped"])

@@ -104,15 +104,6 @@ def test_every_training_resets_the_environment_once_without_a_seed_of_the_librar
     assert not list(tmp_path.rglob("best*")), "none is chosen by the training's return"
 
 
-def test_building_a_training_leaves_the_seeds_alone(tmp_path: Path) -> None:
-    found = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        trainer(DIALECT.translate(CARTPOLE), tmp_path)
-        found.append(torch.rand(1).item())
-    assert found[0] != found[1], "the library would begin both with the configuration's seed"
-
-
 def test_statistics_of_episodes_are_not_taken_for_inference(tmp_path: Path) -> None:
     from skrl.agents.torch import Agent
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training import batch as batches
 from ledger_lab.training.batch import plan_threads
 from ledger_lab.training.runners.threads import Threads, threads_for, torch_threads
@@ -26,16 +25,6 @@ def test_the_threads_grow_with_the_work_up_to_those_available() -> None:
     assert threads_for(4, [128, 128, 128], num_envs=1024, minibatch=3072, device="cpu") == Threads(act=2, learn=4)
     assert threads_for(3, None, num_envs=1, minibatch=1, device="cpu") == Threads(act=3, learn=3)
     assert threads_for(3, [64, 64], num_envs=256, minibatch=512, device="cuda:0") == Threads(act=3, learn=3)
-
-
-@pytest.mark.parametrize(
-    ("task", "learn"),
-    [("LedgerLab-Cartpole", 1), ("LedgerLab-Reach-Franka", 1), ("LedgerLab-Ant", 2), ("LedgerLab-Humanoid", 8)],
-)
-def test_the_recipes_learn_in_as_many_threads_as_their_minibatches_are_worth(task: str, learn: int) -> None:
-    recipe = TASKS[task].recipe
-    minibatch = recipe.num_envs * recipe.horizon // recipe.minibatches
-    assert threads_for(16, recipe.hidden_dims, recipe.num_envs, minibatch, "cpu").learn == learn
 
 
 @every_library
