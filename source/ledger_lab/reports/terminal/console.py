@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Buffer, Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -243,28 +243,6 @@ def write_json(name: str, content: Mapping[str, Any]) -> None:
         UserError: If the file can't be written.
     """
     write_output(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a new file that ``--output`` names.
-
-    Args:
-        path: The file.
-        text: What to write.
-
-    Raises:
-        UserError: If the file exists, or can't be written.
-    """
-    try:
-        with path.open("x", encoding="utf-8") as file, ExitStack() as undo:
-            undo.callback(path.unlink, missing_ok=True)
-            file.write(text)
-            file.flush()
-            undo.pop_all()
-    except FileExistsError as error:
-        raise UserError(f"{path} exists already: name another file with --output") from error
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def tell_error(error: BaseException, console: Console | None = None, log: Path | None = None) -> int:

@@ -26,7 +26,7 @@ from ledger_lab.names import as_started
 from ledger_lab.panels import Panel
 from ledger_lab.panels.checks import Prospects, require_judgeable
 from ledger_lab.panels.predicate import resolve_success
-from ledger_lab.reports.terminal.console import Terminal, write_new
+from ledger_lab.reports.terminal.console import Terminal, write_output
 from ledger_lab.tasks.registry import require_task, require_task_default
 from ledger_lab.training.evaluation.request import NewPanelRequest
 from ledger_lab.training.runners.configs import resolve_configs
@@ -52,7 +52,9 @@ def new_panel(argv: Sequence[str]) -> int:
     try:
         file = request.output or Path(re.sub(r"\W+", "_", request.task).lower() + ".toml")
         panel, env_cfg = _propose(file, request)
-        write_new(file, render_panel(panel, env_cfg))
+        if file.exists():
+            raise UserError(f"{file} exists already: name another file with --output")
+        write_output(str(file), render_panel(panel, env_cfg))
         terminal.console.print(*_next_steps(panel, file), sep="\n", soft_wrap=True)
     finally:
         terminal.restore()
