@@ -21,13 +21,14 @@ import requests
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Run, Status
+from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run
 from ledger_lab.reports.mirrors import program
 from ledger_lab.reports.mirrors.program import mirror_run
 from ledger_lab.reports.mirrors.sink import Batch, SinkUnavailableError, load_sink, require_mirrors, start_mirrors
 from tests.conftest import ROOT, command
-from tests.fakes.ledgers import SECOND, declared, window, write_run
+from tests.fakes.ledgers import write_run
+from tests.fakes.live import LiveTraining
 from tests.fakes.waiting import wait_until
 
 OTHER = ROOT / ".venv-mirrors" / "bin"
@@ -38,32 +39,6 @@ needs_other = pytest.mark.skipif(not (OTHER / "python").exists(), reason="needs 
 def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mirror gives way to trainings; the process of the tests must not."""
     monkeypatch.setattr(os, "nice", lambda by: 0)
-
-
-class LiveRun:
-    """A run of this process, whose journal grows as a test asks."""
-
-    def __init__(self, run_dir: Path, run_id: str) -> None:
-        run_dir.mkdir(parents=True)
-        self.run_dir, self.iterations = run_dir, 0
-        self._journal = Journal(run_dir / "journal-1-0.jsonl")
-        self._journal.append(declared(run_id))
-        host = socket.gethostname()
-        self._journal.append(
-            AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=os.getpid(), host=host, wall_ns=SECOND)
-        )
-
-    def iterate(self, count: int = 1) -> None:
-        for _ in range(count):
-            self.iterations += 1
-            wall_ns = self.iterations * SECOND
-            self._journal.append(window(self.iterations, 40 * self.iterations, {"learn": SECOND}, wall_ns))
-
-    def end(self) -> None:
-        wall_ns = self.iterations * SECOND
-        memory: dict[str, Any] = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
-        self._journal.append(AttemptEnded(status=Status.COMPLETED, reason=None, wall_ns=wall_ns, **memory))
-        self._journal.close()
 
 
 def eventually(check: Callable[[], bool]) -> None:
@@ -103,10 +78,10 @@ def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
 
 
 def test_tensorboard_shows_a_running_run_and_each_point_once(tmp_path: Path) -> None:
-    run = LiveRun(tmp_path / "r_aa", "aa")
+    run = LiveTraining(tmp_path, "aa")
     run.iterate(2)
-    with mirror(run.run_dir, "--to", "tensorboard") as process:
-        shown = functools.partial(scalars, run.run_dir / "tensorboard", "train/env_steps")
+    with mirror(run.directory, "--to", "tensorboard") as process:
+        shown = functools.partial(scalars, run.directory / "tensorboard", "train/env_steps")
         eventually(lambda: len(shown()) == 2)
         run.iterate(3)
         eventually(lambda: len(shown()) == 5)
@@ -114,9 +89,9 @@ def test_tensorboard_shows_a_running_run_and_each_point_once(tmp_path: Path) -> 
         run.end()
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert "run aa is completed: 8 rows sent" in said
+    assert "run aa is completed: 9 rows sent" in said
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
-    assert mirror_run([str(run.run_dir), "--to", "tensorboard"]) == 0, "again, from the beginning"
+    assert mirror_run([str(run.directory), "--to", "tensorboard"]) == 0, "again, from the beginning"
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
 
 
@@ -132,7 +107,7 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = LiveRun(tmp_path / "logs" / "l" / "e" / "2026-01-01_aa12", "aa12")
+    run = LiveTraining(tmp_path / "logs", "aa12", folder="2026-01-01_aa12")
     run.iterate()
     folders = ("--log_root", str(tmp_path / "logs"), "--dir", str(tmp_path / "t"))
     assert mirror_run(["aa", "--to", "tensorboard", "--once", *folders]) == 0
@@ -208,21 +183,21 @@ def test_a_failing_mirror_does_not_affect_its_starter(tmp_path: Path) -> None:
 
 
 def test_a_mirror_outlives_its_starter(tmp_path: Path) -> None:
-    run = LiveRun(tmp_path / "r_aa", "aa")
+    run = LiveTraining(tmp_path, "aa")
     program = (
         "import sys, time; from pathlib import Path; from ledger_lab.reports.mirrors.sink import start_mirrors; "
         "start_mirrors(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(run.run_dir)], stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", program, str(run.directory)], stdout=subprocess.PIPE, start_new_session=True
     ) as starter:
         assert starter.stdout is not None
         assert starter.stdout.readline() == b"started\n"
         os.killpg(starter.pid, 9)
     run.iterate(2)
     run.end()
-    eventually(lambda: "5 rows sent" in (run.run_dir / "mirror-tensorboard.log").read_text())
-    assert scalars(run.run_dir / "tensorboard", "train/env_steps") == [(1, 40.0), (2, 80.0)]
+    eventually(lambda: "6 rows sent" in (run.directory / "mirror-tensorboard.log").read_text())
+    assert scalars(run.directory / "tensorboard", "train/env_steps") == [(1, 40.0), (2, 80.0)]
 
 
 def test_missing_packages_are_reported_before_training() -> None:
