@@ -263,7 +263,7 @@ def test_sleeping_bodies_are_refused() -> None:
 
 
 def test_the_members_of_a_structure_are_read_from_its_code() -> None:
-    from ledger_lab.mujoco_cpu.structs import own_layout
+    from ledger_lab.mujoco_cpu.threads import own_layout
 
     code = "struct Job {\n    i64 a, b;  // c; d\n    void (*run)(void*, i64);\n    float *e, *f; const void* g[2];\n};"
     made = own_layout(code, "Job")

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 import warp as wp
+from mujoco.introspect.ast_nodes import ArrayType, PointerType, ValueType
+from mujoco.introspect.structs import STRUCTS
 
 from ledger_lab.errors import UserError
-from ledger_lab.mujoco_cpu.structs import layout, own_layout
-from ledger_lab.mujoco_cpu.threads import pool
+from ledger_lab.mujoco_cpu.threads import own_layout, pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,6 +66,17 @@ _FULL = ("CONTACTFULL", "CNSTRFULL")
 
 _CONTACT_NUMBERS = 22
 """Numbers of a contact before it is put in the order of the worlds; ``NUMBERS`` in ``step.cpp``."""
+
+
+_VALUES: dict[str, type] = {
+    "int": ctypes.c_int,
+    "mjtBool": ctypes.c_bool,
+    "mjtNum": ctypes.c_double,
+    "mjtSize": ctypes.c_int64,
+    "size_t": ctypes.c_size_t,
+    "uintptr_t": ctypes.c_size_t,
+}
+"""Types of numbers in MuJoCo's structures."""
 
 
 def _bits(*warnings: str) -> int:
@@ -232,7 +244,7 @@ class Stepper:
         self._kept += [*tables, workers, found, ncon, place]
         helpers = pool()
         helpers.threads = threads
-        contact, of_data, of_contact = data.contact, layout("mjData"), layout("mjContact")
+        contact, of_data, of_contact = data.contact, _layout("mjData"), _layout("mjContact")
         job = _Job(
             **_functions(model),
             run=helpers.run,
@@ -252,7 +264,7 @@ class Stepper:
             n_active=model.neq,
             status=self.status.ptr,
             unusable=self.UNSTABLE | _bits(*_FULL),
-            warnings=of_data.warning.size // ctypes.sizeof(layout("mjWarningStat")),
+            warnings=of_data.warning.size // ctypes.sizeof(_layout("mjWarningStat")),
             **{
                 f"at_{name}": getattr(of_data, name).offset
                 for name in ("warning", "ncon", "nefc", "contact", "efc_force")
@@ -284,7 +296,7 @@ class Stepper:
     def _check_layout(self) -> None:
         """Compare what the described structures say with what MuJoCo's package says of the same data."""
         data = self._threads_data[0]
-        seen = layout("mjData").from_address(data._address)
+        seen = _layout("mjData").from_address(data._address)
         mismatched = [name for name in ("qpos", "qvel", "xpos", "qacc") if getattr(seen, name) != _place(data, name)[0]]
         if mismatched or seen.narena != data.narena:
             raise RuntimeError(f"MuJoCo {mujoco.__version__}: mjData is not as mujoco.introspect describes it")
@@ -328,10 +340,10 @@ def _count(rows: wp.array) -> int:
 def _place(owner: Any, name: str) -> tuple[int, np.ndarray]:  # noqa: ANN401 - mjModel or mjData
     """Return where a number or an array of MuJoCo is in memory, and its present values."""
     if name == "stat.meaninertia":
-        center = owner.stat.center.ctypes.data - layout("mjStatistic").center.offset
-        return center + layout("mjStatistic").meaninertia.offset, np.array([owner.stat.meaninertia])
+        center = owner.stat.center.ctypes.data - _layout("mjStatistic").center.offset
+        return center + _layout("mjStatistic").meaninertia.offset, np.array([owner.stat.meaninertia])
     if name == "time":
-        return owner._address + layout("mjData").time.offset, np.array([owner.time])
+        return owner._address + _layout("mjData").time.offset, np.array([owner.time])
     for part in name.split("."):
         owner = getattr(owner, part)
     return owner.ctypes.data, owner
@@ -431,3 +443,35 @@ def _key() -> int:
     if error := ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None):
         raise OSError(error, "pthread_key_create failed")
     return key.value
+
+
+@cache
+def _layout(name: str) -> type[ctypes.Structure]:
+    """Return the layout of one of MuJoCo's structures, up to its first member that is no pointer, number or structure.
+
+    MuJoCo's package describes its structures in Python.
+
+    Args:
+        name: The name in C, like ``mjData``.
+    """
+    fields = []
+    for field in STRUCTS[name].fields:
+        kind = _ctype(field.type)
+        if kind is None:
+            break
+        fields.append((field.name, kind))
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+def _ctype(described: ValueType | ArrayType | PointerType) -> type | None:
+    """Return the ``ctypes`` type of a described type; ``None`` if there is none."""
+    if isinstance(described, PointerType):
+        return ctypes.c_void_p
+    if isinstance(described, ArrayType):
+        kind = _ctype(described.inner_type)
+        for extent in reversed(described.extents):
+            kind = None if kind is None else kind * extent
+        return kind
+    if described.name in _VALUES:
+        return _VALUES[described.name]
+    return _layout(described.name) if described.name in STRUCTS else None

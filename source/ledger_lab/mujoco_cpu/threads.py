@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -17,8 +18,6 @@ from typing import Any
 import warp as wp
 from warp._src import context
 from warp._src.context import ModuleExec
-
-from ledger_lab.mujoco_cpu.structs import own_layout
 
 _INDEPENDENT = {
     "newton._src.solvers.mujoco.kernels": (
@@ -48,6 +47,24 @@ _INDEPENDENT = {
     "isaaclab_newton.sensors.joint_wrench.kernels": ("joint_wrench_to_incoming_joint_frame_kernel",),
 }
 """Kernels whose items neither add to common numbers nor read what other items write, by module."""
+
+
+def own_layout(source: str, name: str) -> type[ctypes.Structure]:
+    """Return the layout of a structure of our own C++ code, whose members are all pointers or ``i64``.
+
+    Args:
+        source: The code.
+        name: The name of the structure.
+    """
+    (body,) = re.findall(rf"struct {name} \{{(.*?)\n\}};", source, re.DOTALL)
+    fields: list[tuple[str, type]] = []
+    for statement in re.sub("//.*", "", body).split(";")[:-1]:
+        function = re.search(r"\(\*(\w+)\)\(", statement)
+        for member in [function[1]] if function else statement.split(","):
+            ((of, count),) = re.findall(r"(\w+)(?:\[(\d+)\])?\s*$", member)
+            fields.append((of, ctypes.c_int64 * int(count) if count else ctypes.c_int64))
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
 
 _SOURCE = files("ledger_lab.mujoco_cpu").joinpath("threads.cpp").read_text()
 _Pool, _Kernel = own_layout(_SOURCE, "Pool"), own_layout(_SOURCE, "Kernel")

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -290,13 +290,12 @@ def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) ->
     if world.size == 1:
         yield ALONE
         return
-    given = dict(os.environ)
     if world.one_machine:
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, _LOOPBACK_INTERFACE)
     else:
         require_private([os.environ["MASTER_ADDR"], *machine_addresses(os.environ)], allow=allow_public_address)
-    with scratch_folder("ledger_lab_rank_") as folder, _restored(given, "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+    with scratch_folder("ledger_lab_rank_") as folder:
         try:
             store, addresses = _meet(world)
             if not world.one_machine and "GLOO_SOCKET_IFNAME" not in os.environ:
@@ -322,18 +321,6 @@ def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) ->
                 dist.destroy_process_group()
             raise
         dist.destroy_process_group()
-
-
-@contextmanager
-def _restored(given: Mapping[str, str], *names: str) -> Iterator[None]:
-    """Give environment variables their former values back at the end of the context."""
-    try:
-        yield
-    finally:
-        for name in names:
-            os.environ.pop(name, None)
-            if name in given:
-                os.environ[name] = given[name]
 
 
 def _meet(world: World) -> tuple[dist.Store, list[str]]:
@@ -365,10 +352,9 @@ def _meet(world: World) -> tuple[dist.Store, list[str]]:
 
 def _address_towards_first() -> str:
     """Return the address from which this machine reaches the first one; empty if there is none."""
-    try:
+    with suppress(OSError):
         return own_address_towards(os.environ["MASTER_ADDR"])
-    except OSError:
-        return ""
+    return ""
 
 
 def _server(world: World) -> dist.Store:
@@ -421,10 +407,9 @@ def _advice(library: str, error: Exception) -> str:
     interfaces = ", ".join(name for _, name in socket.if_nameindex())
     variable = f"{library.upper()}_SOCKET_IFNAME"
     now = f"; it is {os.environ[variable]} now" if variable in os.environ else ""
-    interface = f"set {variable} to the network interface that connects the machines (here: {interfaces}{now})"
-    ways = {
-        "gloo": interface,
-        "nccl": f"{interface}; on one machine try NCCL_P2P_DISABLE=1, across machines NCCL_IB_DISABLE=1; "
-        "NCCL_DEBUG=INFO says more",
-    }
-    return f"the processes do not reach each other with {library}: {first_line(error)}: {ways[library]}"
+    way_out = f"set {variable} to the network interface that connects the machines (here: {interfaces}{now})"
+    if library == "nccl":
+        way_out += (
+            "; on one machine try NCCL_P2P_DISABLE=1, across machines NCCL_IB_DISABLE=1; NCCL_DEBUG=INFO says more"
+        )
+    return f"the processes do not reach each other with {library}: {first_line(error)}: {way_out}"

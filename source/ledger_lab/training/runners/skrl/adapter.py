@@ -22,6 +22,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.probes import Part
+from ledger_lab.tasks.recipes.rules import one_of
 from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
 from ledger_lab.training.runners.collectives import GradientAveraging, of_all_processes, take_from_first
@@ -32,7 +33,7 @@ from ledger_lab.training.runners.recorded_calls import (
     recorded_calls,
     replaced,
 )
-from ledger_lab.training.runners.skrl.configuration import refuse_activation, require_trainable
+from ledger_lab.training.runners.skrl.configuration import CALLED, require_trainable
 from ledger_lab.training.runners.skrl.dialect import DIALECT
 
 # In one of several processes, SKRL would start NCCL on import.
@@ -334,8 +335,10 @@ class SkrlAdapter(Adapter):
         return cfg
 
     def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
-        """Refuse an activation that the library does not have."""
-        return refuse_activation(value, _get_activation_function)
+        """Refuse an activation that the library does not have, in a name or a list of them; it would ignore it."""
+        known = one_of(*filter(_get_activation_function, CALLED), "")
+        names = [name or "" for name in value] if isinstance(value, list) else [value]
+        return next(filter(None, (known(str(name).lower()) for name in names)), None)
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic of the agent. SKRL counts environment steps instead of iterations."""

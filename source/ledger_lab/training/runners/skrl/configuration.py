@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.recipes.rules import one_of
 
 _GROUPS = ("models", "memory", "agent", "trainer")
 
-_CALLED = frozenset(
+CALLED = frozenset(
     {
         *("concatenate", "permute", "one_hot_encoding"),
         *("elu", "leaky_relu", "relu", "selu", "sigmoid", "softmax", "softplus", "softsign", "tanh"),
@@ -85,21 +84,6 @@ def require_trainable(
     require_harmless(cfg)
 
 
-def refuse_activation(value: Any, find: Callable[[str], str | None]) -> str | None:  # noqa: ANN401 - from a configuration
-    """Check activations, because SKRL silently ignores unknown activations.
-
-    Args:
-        value: A name, which may be empty, or a list with a name per layer.
-        find: SKRL's own lookup of an activation by name.
-
-    Returns:
-        The reason against it, as the end of a sentence; ``None`` if SKRL has all of them.
-    """
-    known = one_of(*filter(find, _CALLED), "")
-    names = [name or "" for name in value] if isinstance(value, list) else [value]
-    return next(filter(None, (known(str(name).lower()) for name in names)), None)
-
-
 def require_harmless(cfg: Mapping[str, Any], path: str = "agent") -> None:
     """Check that SKRL would run nothing in a configuration.
 
@@ -158,6 +142,6 @@ def _is_harmless(text: str) -> bool:
         return False
     return all(
         isinstance(node, _ALLOWED)
-        and (not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id in _CALLED))
+        and (not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id in CALLED))
         for node in ast.walk(tree)
     )
