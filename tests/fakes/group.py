@@ -17,8 +17,6 @@ import torch.distributed as dist
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.endings import RanksDifferError
 from ledger_lab.ledger.meters import Phase, PhaseClock
-from ledger_lab.off_policy import replay_plan
-from ledger_lab.off_policy.replay_plan import ReplayPlan
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.ranks import require_same
 from ledger_lab.training.runners.collectives import (
@@ -26,20 +24,8 @@ from ledger_lab.training.runners.collectives import (
     largest_of_all_processes,
     merged_moments,
     metered_collectives,
-    processes_here,
 )
 from ledger_lab.training.runners.process_group import joined
-from ledger_lab.training.runners.recorded_calls import replaced
-
-REPLAY = ReplayPlan(
-    steps=100,
-    setting="agent.steps",
-    warm_up_steps=0,
-    warm_up_setting="agent.warm_up_steps",
-    batch_size=8,
-    updates_per_step=1,
-)
-"""A replay memory that does not fit."""
 
 
 def main() -> None:
@@ -99,11 +85,6 @@ def main() -> None:
         assert weight.grad is not None
         heard["average gradient"] = weight.grad.tolist()
         heard["largest"] = largest_of_all_processes(torch.tensor([me, -me])).tolist()
-        with replaced(replay_plan, usable_bytes=lambda: 10_000 - 2_000 * me):
-            try:
-                REPLAY.require_memory(8, 4 * 2, 1, torch.device("cpu"), processes_here())
-            except UserError as error:
-                heard["too large"] = str(error).rpartition(": ")[2]
         clock = PhaseClock(0, base=Phase.UNATTRIBUTED)
         with metered_collectives(clock):
             dist.all_reduce(torch.ones(1))

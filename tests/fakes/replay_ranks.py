@@ -13,8 +13,13 @@ from typing import Any
 
 import torch
 
+from ledger_lab.errors import UserError
+from ledger_lab.off_policy import replay_plan
+from ledger_lab.off_policy.replay_plan import ReplayPlan
 from ledger_lab.training.launch import World, read_world
+from ledger_lab.training.runners.collectives import processes_here
 from ledger_lab.training.runners.process_group import ProcessGroup, joined
+from ledger_lab.training.runners.recorded_calls import replaced
 from tests.fakes.off_policy import OPTIONS, Training
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -24,11 +29,27 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 """Algorithm and fields of the recipe."""
 
 
+REPLAY = ReplayPlan(
+    steps=100,
+    setting="agent.steps",
+    warm_up_steps=0,
+    warm_up_setting="agent.warm_up_steps",
+    batch_size=8,
+    updates_per_step=1,
+)
+"""A replay memory that does not fit."""
+
+
 def main() -> None:
     """Print what came of it by case, as one line of JSON."""
     world = read_world(os.environ, distributed=True)
     with joined(world, on_gpu=False) as group:
         told = {case: told_of(case, world, group) for case in CASES}
+        with replaced(replay_plan, usable_bytes=lambda: 10_000 - 2_000 * world.rank):
+            try:
+                REPLAY.require_memory(8, 4 * 2, 1, torch.device("cpu"), processes_here())
+            except UserError as error:
+                told["too large"] = {"said": str(error).rpartition(": ")[2]}
     print(json.dumps(told), flush=True)
 
 

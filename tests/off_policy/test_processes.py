@@ -18,6 +18,8 @@ def test_processes_learn_one_policy_from_replay_memories_of_their_own(tmp_path: 
     ended = two_processes("replay_ranks", tmp_path, PYTHONPATH=path)
     assert [each.returncode for each in ended] == [0, 0], ended[0].stderr + ended[1].stderr
     first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ended)
+    room = first.pop("too large"), second.pop("too large")
+    assert room == ({"said": "there is room for 21 steps"},) * 2, "by the least free memory, of which each has half"
     for case, told in first.items():
         other = second[case]
         begun, resumed, *after = told["hashes"]
