@@ -91,4 +91,6 @@ class Tally(Row):
     """Sums of the phase windows and telemetry before it, in journals of earlier versions. Nothing reads it."""
 
     windows: dict[str, Any]
+    """Sums of the phase windows."""
     telemetry: dict[str, Any]
+    """Sums of the telemetry."""

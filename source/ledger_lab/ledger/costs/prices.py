@@ -7,7 +7,9 @@ import datetime
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final, Literal
+
+import msgspec
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
@@ -36,11 +38,12 @@ _OWNED_ONLY: Final = ("purchase_usd", "lifetime_years", "utilization", "usd_per_
 
 _HOURS_PER_YEAR: Final = 365.25 * 24
 
-_LEAST_GRANULARITY_S: Final = 1e-6
-"""Smallest unit of time that can be billed [s]."""
-
 LARGEST: Final = 1e15
 """Largest number in a price: sums and products of such numbers are finite."""
+
+_Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
+_Number = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,109 +55,75 @@ class Price:
             name of the field.
     """
 
-    instance: str
+    instance: _Text
     """Name of the instance, as given to ``--instance``."""
 
-    market: str
+    market: Literal["on-demand", "spot", "reserved", "custom", "owned", "unpriced"]
     """``on-demand``, ``spot``, ``reserved``, ``custom`` (a rate that the user gives), ``owned`` (hardware that the user
     owns), or ``unpriced``."""
 
-    accelerators: int
+    accelerators: Annotated[int, msgspec.Meta(ge=1, le=int(LARGEST))]
     """Accelerators of one instance, all included in :attr:`usd_per_hour`."""
 
-    billing_granularity_s: float
+    billing_granularity_s: Annotated[float, msgspec.Meta(ge=1e-6, le=LARGEST)]
     """Billed time is rounded up to a multiple of this [s]."""
 
-    billing_minimum_s: float
+    billing_minimum_s: _Number
     """Smallest billed time of an attempt [s]."""
 
-    usd_per_hour: float | None = None
+    usd_per_hour: _Number | None = None
     """Price of the whole instance [USD/h]; None exactly when the market is ``unpriced``. Hardware that the user owns
     costs ``purchase_usd / (lifetime_years * 8766 * utilization)``: its purchase price, spread over the hours in which
     it works."""
 
-    accelerator: str | None = None
+    accelerator: _Text | None = None
     """Name of the accelerator; None when unknown."""
 
-    region: str | None = None
+    region: _Text | None = None
     """Region that the price holds for; None when unknown."""
 
-    source: str | None = None
+    source: _Text | None = None
     """Where the price was read; None when unpriced."""
 
-    date: str | None = None
+    date: Annotated[str, msgspec.Meta(pattern=r"\A\d{4}-\d{2}-\d{2}\Z")] | None = None
     """Day of the price, as ``YYYY-MM-DD``; None when unpriced."""
 
-    note: str | None = None
+    note: _Text | None = None
     """Remark for the reader."""
 
-    purchase_usd: float | None = None
+    purchase_usd: _Number | None = None
     """Purchase price of hardware that the user owns [USD]; None on any other market, like the four fields below."""
 
-    lifetime_years: float | None = None
+    lifetime_years: _Positive | None = None
     """Years until it is worth nothing."""
 
-    utilization: float | None = None
+    utilization: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     """Share of these years in which its accelerators work, in (0, 1]."""
 
-    usd_per_kwh: float | None = None
+    usd_per_kwh: _Number | None = None
     """Price of energy [USD/kWh]; include cooling if it should count."""
 
-    power_w: float | None = None
+    power_w: _Number | None = None
     """Power of the whole instance at work [W], for attempts whose energy was not measured. If it is None, the runs of
     such attempts have no cost."""
 
     def __post_init__(self) -> None:
-        """Check every field."""
-        for name in ("instance", "market", "accelerator", "region", "source", "date", "note"):
-            _check_text(name, getattr(self, name), optional=name not in ("instance", "market"))
-        if self.market not in _FIELDS_OF_MARKET:
-            raise ValueError(f"market must be one of {', '.join(_FIELDS_OF_MARKET)}, not {self.market!r}")
-        if isinstance(self.accelerators, bool) or not isinstance(self.accelerators, int) or self.accelerators < 1:
-            raise ValueError(f"accelerators must be a whole number of at least 1, not {self.accelerators!r}")
-        check_number("accelerators", self.accelerators, LARGEST)
-        check_number("billing_granularity_s", self.billing_granularity_s, LARGEST)
-        if self.billing_granularity_s == 0:
-            raise ValueError("billing_granularity_s must be more than 0")
-        if self.billing_granularity_s < _LEAST_GRANULARITY_S:
-            raise ValueError(f"billing_granularity_s must be at least {_LEAST_GRANULARITY_S:g}")
-        check_number("billing_minimum_s", self.billing_minimum_s, LARGEST)
-        if self.market == "unpriced" and self.usd_per_hour is not None:
-            raise ValueError("usd_per_hour contradicts market = 'unpriced'")
-        if self.usd_per_hour is not None:
-            check_number("usd_per_hour", self.usd_per_hour, LARGEST)
-        for name in _OWNED_ONLY:
-            self._check_owned_only(name, getattr(self, name))
-        if self.date is not None and not _is_iso_date(self.date):
-            raise ValueError(f"date must be YYYY-MM-DD, not {self.date!r}")
+        """Check that the fields fit the market, and derive the price per hour of hardware that the user owns."""
+        if self.date is not None:
+            datetime.date.fromisoformat(self.date)
         for name in _FIELDS_OF_MARKET[self.market]:
             if getattr(self, name) is None:
                 raise ValueError(f"{name} is missing; a price of market {self.market!r} needs it")
+        foreign = () if self.market == OWNED else _OWNED_ONLY
+        for name in (*foreign, "usd_per_hour") if self.market == "unpriced" else foreign:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} contradicts market = {self.market!r}")
         if self.purchase_usd is not None and self.lifetime_years is not None and self.utilization is not None:
-            self._spread(self.purchase_usd, self.lifetime_years * _HOURS_PER_YEAR * self.utilization)
-
-    def _check_owned_only(self, name: str, value: float | None) -> None:
-        """Check a field of hardware that the user owns."""
-        if value is None:
-            return
-        if self.market != OWNED:
-            raise ValueError(f"{name} contradicts market = {self.market!r}: only a price of market 'owned' has it")
-        check_number(name, value, LARGEST)
-        if name in ("lifetime_years", "utilization") and value == 0:
-            raise ValueError(f"{name} must be more than 0")
-        if name == "utilization" and value > 1:
-            raise ValueError(f"utilization must be a share of at most 1, not {value!r}")
-
-    def _spread(self, purchase_usd: float, working_hours: float) -> None:
-        """Derive the price per hour. A ledger row contains the price, too; the two must be equal."""
-        usd_per_hour = purchase_usd / working_hours if working_hours else math.inf
-        check_number("purchase_usd per hour of work", usd_per_hour, LARGEST)
-        if self.usd_per_hour is not None and not math.isclose(self.usd_per_hour, usd_per_hour, rel_tol=1e-9):
-            raise ValueError(
-                "usd_per_hour contradicts market = 'owned': leave it out, it follows from purchase_usd, lifetime_years "
-                "and utilization"
-            )
-        object.__setattr__(self, "usd_per_hour", usd_per_hour)
+            usd_per_hour = self.purchase_usd / max(self.lifetime_years * _HOURS_PER_YEAR * self.utilization, 1e-300)
+            check_number("purchase_usd per hour of work", usd_per_hour, LARGEST)
+            if self.usd_per_hour is not None and not math.isclose(self.usd_per_hour, usd_per_hour, rel_tol=1e-9):
+                raise ValueError("usd_per_hour contradicts purchase_usd, lifetime_years and utilization: leave it out")
+            object.__setattr__(self, "usd_per_hour", usd_per_hour)
 
     def to_dict(self) -> dict[str, str | int | float | None]:
         """Return all fields as plain values, for the run's declaration row."""
@@ -162,46 +131,21 @@ class Price:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Price:
-        """Rebuild a price from :meth:`to_dict`.
+        """Rebuild a price from :meth:`to_dict`, or a table of a price file.
 
         Args:
             data: Field names and values; fields that may be None may be left out.
 
         Raises:
-            ValueError: If a field is unknown, missing or wrong. The message starts with the name of the field.
+            ValueError: If a field is unknown or missing, or has the wrong type or range. The message names the field.
         """
-        text = repr(data)  # unlike the values themselves, it tells 1 from 1.0 and True
-        if text not in _rebuilt:
-            if len(_rebuilt) >= _MOST_REBUILT:
-                _rebuilt.clear()
-            _rebuilt[text] = cls._checked(data)
-        return _rebuilt[text]
-
-    @classmethod
-    def _checked(cls, data: Mapping[str, object]) -> Price:
-        """Build a price from :meth:`to_dict`, and check every field.
-
-        Raises:
-            ValueError: As for :meth:`from_dict`.
-        """
-        fields = {field.name: field for field in dataclasses.fields(cls)}
+        known = [field.name for field in dataclasses.fields(cls)]
         for name, value in data.items():
-            if name not in fields:
+            if name not in known:
                 # `[instances.aws-p5.48xlarge]` without quotes is a table `48xlarge` inside an entry `aws-p5`.
-                hint = "quote instance names that contain a dot" if isinstance(value, dict) else nearest(name, fields)
+                hint = "quote instance names that contain a dot" if isinstance(value, dict) else nearest(name, known)
                 raise ValueError(f"{name} is an unknown field; {hint}")
-        for name, field in fields.items():
-            if field.default is dataclasses.MISSING and name not in data:
-                raise ValueError(f"{name} is missing")
-        values: dict[str, Any] = dict(data)
-        return cls(**values)
-
-
-_MOST_REBUILT = 1024
-"""Largest number of prices that are kept."""
-
-_rebuilt: dict[str, Price] = {}
-"""Prices that were rebuilt, by the text of their fields: many runs declare the same price."""
+        return msgspec.convert(data, cls)
 
 
 def load_prices(path: Path | None = None) -> dict[str, Price]:
@@ -302,22 +246,6 @@ def check_number(name: str, value: object, most: float = math.inf) -> None:
         raise ValueError(f"{name} must be a finite number of at least 0, not {value!r}")
     if value > most:
         raise ValueError(f"{name} must be at most {most:g}")
-
-
-def _check_text(name: str, value: object, *, optional: bool) -> None:
-    """Refuse values that are not a non-empty string; None passes if the field is optional."""
-    if value is None and optional:
-        return
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name} must be a non-empty text, not {value!r}")
-
-
-def _is_iso_date(text: str) -> bool:
-    """Whether the text is a calendar day written as ``YYYY-MM-DD``."""
-    try:
-        return datetime.date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def _price_from_table(path: Path, name: str, table: object) -> Price:
