@@ -47,7 +47,6 @@ def test_the_first_term_counts_and_held_out_slots_do_not() -> None:
         with torch.inference_mode():  # libraries step the environment in it
             manager.fire([[0, 0, 1]] * 5)
         assert endings.take() == {"time_out": 0, "fell": 0, "flew": 3}, "since the last call"
-    assert "compute" not in vars(manager)
     manager.fire([[1, 0, 0]] * 5)
     assert endings.take() == {"time_out": 0, "fell": 0, "flew": 0}
 
@@ -65,32 +64,12 @@ def test_episodes_that_unstable_physics_ends_are_counted_by_that_name() -> None:
     assert endings.take() == {"unstable": 0, "time_out": 0, "fell": 0}
 
 
-def test_a_hook_that_was_there_before_stays() -> None:
-    manager = Manager(2, time_out=True)
-    hooked = manager.compute
-    manager.compute = hooked  # type: ignore[method-assign]
-    with made(manager, 2).counting():
-        assert manager.compute != hooked
-    assert manager.compute == hooked and "compute" in vars(manager)
-
-
 def test_a_task_without_terminations_ends_no_episode() -> None:
     manager = Manager(2)
     endings = made(manager, 2)
     with endings.counting():
         manager.compute()
     assert endings.take() == {} and endings.time_outs == frozenset()
-
-
-def test_an_episode_whose_physics_became_unstable_counts_as_unstable_whatever_else_ended_it() -> None:
-    manager: Any = Manager(4, time_out=True, fell=False)
-    manager.unstable = SimpleNamespace(last=torch.zeros(4, dtype=torch.bool))
-    endings = made(manager, training_slots=3)
-    with endings.counting():
-        manager.unstable.last[:] = torch.tensor([True, True, False, True])
-        manager.fire([[0, 0], [0, 1], [0, 1], [0, 0]])
-    assert endings.take() == {"time_out": 0, "fell": 1, "unstable": 2}
-    assert endings.time_outs == {"time_out"}
 
 
 def test_a_term_with_the_name_unstable_is_added_to_what_the_physics_tells() -> None:

@@ -69,6 +69,8 @@ def test_a_panel_file_is_found_from_any_directory(tmp_path: Path, monkeypatch: p
         ({"limit_s": float("nan")}, "--limit_s nan: must be above 0, and finite"),
         ({"grace_s": 0.0}, "--grace_s 0: must be above 0"),
         ({"cohort": "../out"}, "--cohort '../out': must be a name"),
+        ({"target": 90.0}, "--target 90.0: must be above 0 and at most 1"),
+        ({"cohort": "c", "cohort_size": 0}, "--cohort_size 0: must be at least 1"),
         ({"cohort_size": 3}, "--cohort_size 3: name the cohort with --cohort"),
         ({"nproc": 2}, "--nproc 2: give --nproc on the command line of train.py"),
         ({"allow_changed_code": True}, "--allow_changed_code: a new run has no earlier code"),

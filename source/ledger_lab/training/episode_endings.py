@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ledger_lab.ledger import UNSTABLE
+from ledger_lab.training.runners.recorded_calls import replaced
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -45,21 +46,14 @@ class EpisodeEndings:
     def counting(self) -> Iterator[None]:
         """Count the episodes that end inside the context. No step waits for the device."""
         compute = self._manager.compute
-        own = "compute" in vars(self._manager)
 
         def compute_and_count() -> torch.Tensor:
             done = compute()
             self._counts += self._ended_by().sum(dim=0)
             return done
 
-        self._manager.compute = compute_and_count
-        try:
+        with replaced(self._manager, compute=compute_and_count):
             yield
-        finally:
-            if own:
-                self._manager.compute = compute
-            else:
-                del self._manager.compute
 
     def take(self) -> dict[str, int]:
         """Return the number of episodes that each term has ended since the last call. Waits for the device.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -23,7 +24,6 @@ from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup
 from ledger_lab.training.state import StateKeeper
 from ledger_lab.training.supervision.attempt import Attempt
-from ledger_lab.training.time_limit import TimeLimit
 
 
 def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations: int) -> CheckpointSaved:
@@ -44,6 +44,38 @@ def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations
     if not plan.world.first:
         path.unlink()  # the other processes often save in memory
     return saved
+
+
+class LimitReachedError(RuntimeError):
+    """A run used up its ``--limit_s``; the reason that its end row holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeLimit:
+    """Limit of the wall-clock time of a run over all its attempts, with scoring, as it is billed."""
+
+    limit_s: float | None
+    """The limit [s]; ``None`` for no limit."""
+    spent_ns: int
+    """Time of earlier attempts, including work that was lost [ns]."""
+    wall_ns: Callable[[], int]
+    """Returns the age of this attempt [ns]."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is used up. The clocks of processes differ, so they must agree on the answer."""
+        return self.limit_s is not None and self.spent_ns + self.wall_ns() >= self.limit_s * 1e9
+
+    def error(self, when: str) -> LimitReachedError:
+        """Return the reason of the end.
+
+        Args:
+            when: What the run was doing, or had done.
+        """
+        spent_s = (self.spent_ns + self.wall_ns()) / 1e9
+        return LimitReachedError(
+            f"--limit_s {self.limit_s:g} was used up {when}, after {spent_s:.1f} s in all attempts"
+        )
 
 
 class TrainingLoop:
@@ -83,7 +115,8 @@ class TrainingLoop:
         self._watch, self._trainer, self._judge, self._keeper = watch, trainer, judge, keeper
         self._take_endings = take_endings
         self._gradients = GradientWatch(plan.world, plan.batch.max_iterations, writer.append)
-        self.limit = TimeLimit.of(plan, writer.clock.wall_ns)
+        spent_ns = 0 if plan.resumed is None else plan.resumed.spent_ns
+        self.limit = TimeLimit(limit_s=plan.request.limit_s, spent_ns=spent_ns, wall_ns=writer.clock.wall_ns)
         """How long the run may take."""
         self._earlier = 0 if plan.resumed is None else plan.resumed.state.iteration
         self._limited_at: int | None = None

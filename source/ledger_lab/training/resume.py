@@ -162,8 +162,6 @@ def require_same_declaration(
 
 def _changes(now: RunDeclared, resumed: Resumption, allow_changed_code: bool) -> list[str]:
     """Return the permitted changes between two declarations, and refuse all others."""
-    if now.scoring_code is not None and resumed.declared.scoring_code is None:
-        now = replace(now, scoring_code=None)  # an earlier version did not record it; the packages are compared
     (found, code_now, machine_now), (then, code_then, machine_then) = map(_split, (now, resumed.declared))
     run = f"run {resumed.declared.run_id}"
     if what := few_differences(found, then):
@@ -234,6 +232,11 @@ def _resumption(run: Run) -> Resumption:
     if last.status in OVER or run.proven:
         status = Status.TARGET_REACHED if run.proven else last.status
         raise UserError(f"{name} has ended: {status.replace('_', ' ')}. There is nothing to resume: start a new run")
+    states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
+    if not states:
+        raise UserError(f"{name} ended before it saved a state: start a new run")
+    sha256 = require_whole(run.directory / STATE_FILE, *(row.sha256 for _, row in states))
+    saved_by, state = next(found for found in reversed(states) if found[1].sha256 == sha256)
     request = _declared_request(run.declared)
     if run.declared.verdict_rule > RULE_VERSION:
         raise UserError(
@@ -246,11 +249,6 @@ def _resumption(run: Run) -> Resumption:
             f"{name} has used up its --limit_s {request.limit_s:g}: its attempts took {spent_ns / 1e9:.1f} s. There "
             "is nothing to resume: start a new run"
         )
-    states = [(attempt.number, row) for attempt in run.attempts for row in attempt.of(StateSaved)]
-    if not states:
-        raise UserError(f"{name} ended before it saved a state: start a new run")
-    sha256 = require_whole(run.directory / STATE_FILE, *(row.sha256 for _, row in states))
-    saved_by, state = next(found for found in reversed(states) if found[1].sha256 == sha256)
     numbers = _attempts_begun(run)
     kept = [
         window
@@ -301,15 +299,10 @@ def _declared_request(declared: RunDeclared) -> TrainRequest:
     """Return the request that a run was declared with.
 
     Raises:
-        UserError: If the declaration holds no request, or a request with flags of another version.
+        UserError: If the declaration holds flags of another version.
     """
-    if declared.request is None:
-        raise UserError(
-            f"run {declared.run_id} was declared by a version of LedgerLab that did not store the request: resume it "
-            "with that version, or start a new run"
-        )
     try:
-        return TrainRequest.from_data(declared.request)
+        return TrainRequest.from_data(declared.request or {})
     except (TypeError, ValueError, UserError) as error:
         raise UserError(
             f"run {declared.run_id} was declared with flags that this version of LedgerLab refuses ({error}): resume "

@@ -39,7 +39,7 @@ from ledger_lab.training.health.watch import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.launch.job import note_run, read_job
-from ledger_lab.training.loop import TrainingLoop, record_checkpoint
+from ledger_lab.training.loop import TimeLimit, TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import errors_once_per_machine
 from ledger_lab.training.recording.writer import RunWriter
@@ -60,7 +60,6 @@ from ledger_lab.training.runners.session import (
 from ledger_lab.training.show import (
     is_refused,
     show_failure,
-    show_how_to_resume,
     show_loss,
     show_reasons,
     show_replay,
@@ -72,7 +71,6 @@ from ledger_lab.training.spread_slots import SpreadSlots, share_of
 from ledger_lab.training.state import StateKeeper, remove_states
 from ledger_lab.training.supervision.attempt import Attempt, attempt_life
 from ledger_lab.training.supervision.link import Link
-from ledger_lab.training.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -134,15 +132,18 @@ def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
         UserError: If the cohort was declared with another size, or the directory can't hold a ledger.
     """
     request = plan.request
-    cohort = None if plan.resumed is not None or request.cohort_size is None else request.cohort
     named = f"--log_root {request.log_root}" if plan.resumed is None else str(plan.run_dir)
+
+    def declare() -> None:
+        if plan.resumed is None and request.cohort is not None and request.cohort_size is not None:
+            declare_cohort(request.log_root, request.cohort, request.cohort_size)
 
     def make() -> None:
         make_folder(plan.run_dir, named)
         require_storage(plan.run_dir, named)
 
     group.agree(require_file_size)
-    group.first(lambda: cohort and declare_cohort(request.log_root, cohort, request.cohort_size or 0))
+    group.first(declare)
     group.agree(make)
 
 
@@ -177,8 +178,6 @@ def _carry_out(
                 start_mirrors(plan.run_dir, plan.request.mirror)  # a dashboard shows a failed start, too
             if attempt.status in OVER:
                 remove_states(plan.run_dir)
-            elif attempt.resumable:
-                show_how_to_resume(plan, console)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.
         sys.exit(attempt.exit_status)
 

@@ -16,7 +16,7 @@ from ledger_lab.panels.checks import Prospects
 from ledger_lab.reports.terminal.console import Terminal, tell_error
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.recipes.settings import read_setting
-from ledger_lab.training.supervision.attempt import Attempt, resume_command
+from ledger_lab.training.supervision.attempt import Attempt
 from ledger_lab.units import counted, percent
 
 if TYPE_CHECKING:
@@ -174,10 +174,3 @@ def show_trouble(console: Console, error: OSError) -> None:
 def show_loss(console: Console, error: OSError) -> None:
     """Print that a TensorBoard file ends early."""
     console.print(f"figures for TensorBoard are lost, and the training goes on: {error.strerror}", soft_wrap=True)
-
-
-def show_how_to_resume(plan: TrainPlan, console: Console) -> None:
-    """Print the command that resumes an interrupted run."""
-    processes = plan.world.size if plan.world.one_machine else 1
-    command = resume_command(plan.run_dir, processes, plan.request.grace_s)
-    console.print(f"resume it: {command}", markup=False, soft_wrap=True)

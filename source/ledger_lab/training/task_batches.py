@@ -17,17 +17,9 @@ import msgspec
 
 from ledger_lab.errors import UserError
 from ledger_lab.names import visible
+from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
 from ledger_lab.reports.terminal.script import run_script
 from ledger_lab.training.minibatches import TaskBatch
-
-
-class _Answer(msgspec.Struct, kw_only=True):
-    """What the program answers."""
-
-    batches: list[TaskBatch] = []
-    """One per training."""
-    refused: str | None = None
-    """Why a training would be refused."""
 
 
 def ask_task_batches(trainings: Sequence[Sequence[str]]) -> list[TaskBatch] | None:
@@ -49,34 +41,32 @@ def ask_task_batches(trainings: Sequence[Sequence[str]]) -> list[TaskBatch] | No
         questions.write_bytes(msgspec.json.encode([list(training) for training in trainings]))
         command = [sys.executable, "-P", "-m", "ledger_lab.training.task_batches", str(questions), str(answers)]
         finished = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
-        if finished.returncode:
-            (*_, last) = ["", *finished.stderr.strip().splitlines()]
-            raise UserError(
-                f"the configuration of a task can't be read ({visible(last) or f'exit status {finished.returncode}'}): "
-                "try one of the trainings with train.py, which tells more"
-            )
-        answer = msgspec.json.decode(answers.read_bytes(), type=_Answer)
-    if answer.refused is not None:
-        raise UserError(answer.refused)
-    return answer.batches
+        if finished.returncode == 0:
+            return msgspec.json.decode(answers.read_bytes(), type=list[TaskBatch])
+    (*_, last) = ["", *finished.stderr.strip().splitlines()]
+    if finished.returncode == EXIT_USER_ERROR:
+        raise UserError(last.removeprefix("error: "))
+    raise UserError(
+        f"the configuration of a task can't be read ({visible(last) or f'exit status {finished.returncode}'}): try one "
+        "of the trainings with train.py, which tells more"
+    )
 
 
 def tell_task_batches(argv: Sequence[str]) -> int:
-    """Write the batches of trainings to a file, or why one would be refused.
+    """Write the batches of trainings to a file.
 
     Args:
         argv: File with the arguments of ``train.py`` for each training, as JSON; file for the answer.
 
     Returns:
         The exit status.
+
+    Raises:
+        UserError: If a training would be refused.
     """
     questions, answers = (Path(name) for name in argv)
     trainings = msgspec.json.decode(questions.read_bytes(), type=list[list[str]])
-    try:
-        answer = _Answer(batches=[_batch_of(training) for training in trainings])
-    except UserError as error:
-        answer = _Answer(refused=str(error))
-    answers.write_bytes(msgspec.json.encode(answer))
+    answers.write_bytes(msgspec.json.encode([_batch_of(training) for training in trainings]))
     return 0
 
 

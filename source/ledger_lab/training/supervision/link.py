@@ -14,7 +14,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded
 from ledger_lab.ledger.endings import reason_of, status_of
 from ledger_lab.ledger.meters import Suspensions
-from ledger_lab.reports.terminal.exit_status import EXIT_USER_ERROR, exit_status_of
+from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
+from ledger_lab.reports.terminal.exit_status import exit_status_of
 
 _ANSWER_S = 60.0
 """How long to wait for an answer [s]: the supervisor may be waiting for a disk."""

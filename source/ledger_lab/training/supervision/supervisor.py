@@ -375,11 +375,12 @@ class Supervisor:
                 ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
                 who = f"rank {self._rank}: " if self._rank else ""
                 _print(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
-                self._print_resume_command()
             elif self._killed is not None:
                 _print(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
                 _print(f"{fault} ended the process while it shut down, after its work had ended")
+            if not self._refused:
+                self._print_resume_command()
             self._heartbeat.close_journals()
             if self._refused:
                 if self._peers is not None:
