@@ -17,7 +17,6 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.figures import Drawing, save_drawings
-from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.page.model import ScalingPart
 from ledger_lab.studies.scaling import ScaledRun, find_studies
 from ledger_lab.studies.scaling import figures as drawn
@@ -57,16 +56,12 @@ def texts(picture: ElementTree.Element) -> str:
 
 def test_each_study_has_its_figures_and_all_have_other_names(drawings: dict[str, Drawing]) -> None:
     of_studies = [f"ledgerlab-ant-rsl-rl-{kind}" for kind in ("strong", "weak")]
-    others = ["ledgerlab-ant-cost-against-time", "ledgerlab-ant-rsl-rl-steps-against-batch"]
-    assert sorted(drawings) == sorted([*of_studies, *others])
+    assert sorted(drawings) == sorted([*of_studies, "ledgerlab-ant-cost-against-time"])
 
 
-@pytest.mark.parametrize("name", ["cost-against-time", "rsl-rl-steps-against-batch"])
-def test_all_sizes_together_hold_each_run_once(
-    runs: list[ScaledRun], pictures: dict[str, ElementTree.Element], name: str
-) -> None:
+def test_all_sizes_together_hold_each_run_once(runs: list[ScaledRun], pictures: dict[str, ElementTree.Element]) -> None:
     expected = {f"{'run' if run.reached else 'missed'}-{run.run_id}": 1 for run in runs}
-    assert marks(pictures[f"ledgerlab-ant-{name}"]) == expected
+    assert marks(pictures["ledgerlab-ant-cost-against-time"]) == expected
 
 
 def test_the_ideal_the_laws_their_bands_and_the_front_are_drawn(pictures: dict[str, ElementTree.Element]) -> None:
@@ -74,8 +69,7 @@ def test_the_ideal_the_laws_their_bands_and_the_front_are_drawn(pictures: dict[s
         return {each.get("id", "") for each in pictures[f"ledgerlab-ant-{name}"].iter()}
 
     for kind in ("strong", "weak"):
-        assert {"law-rate", "band-rate", "ideal-rate", "ideal-time"} <= ids(f"rsl-rl-{kind}")
-    assert {"law-batch", "band-batch"} <= ids("rsl-rl-steps-against-batch")
+        assert {"law", "band", "ideal-rate", "ideal-time"} <= ids(f"rsl-rl-{kind}")
     assert "front" in ids("cost-against-time")
 
 
@@ -88,7 +82,7 @@ def test_a_study_holds_each_of_its_runs_once_in_each_panel(
 
 
 def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.Element]) -> None:
-    picture = pictures["ledgerlab-ant-rsl-rl-steps-against-batch"]
+    picture = pictures["ledgerlab-ant-rsl-rl-weak"]
     looks = {}
     for each in picture.iter(f"{SVG}g"):
         kind = each.get("id", "").partition("-")[0]
@@ -107,7 +101,6 @@ def test_axes_and_legends_say_units_laws_and_intervals(pictures: dict[str, Eleme
     assert re.search(r"contention 0\.\d+ \[0\.\d+, 0\.\d+\]", rate)
     assert "wall-clock time to the target [s]" in texts(pictures["ledgerlab-ant-rsl-rl-weak"])
     assert "cost to the target [USD]" in texts(pictures["ledgerlab-ant-cost-against-time"])
-    assert re.search(r"B_crit = .+ samples", texts(pictures["ledgerlab-ant-rsl-rl-steps-against-batch"]))
 
 
 def test_the_same_figure_gives_the_same_files_without_a_date(drawings: dict[str, Drawing], tmp_path: Path) -> None:
@@ -131,7 +124,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     written = save_drawings(tmp_path / "figures", drawings, ["svg"])
     assert {path.parent for path in written} == {tmp_path / "figures"}
     assert all(re.fullmatch(r"[a-z0-9-]+\.svg", path.name) for path in written)
-    assert len(set(written)) == len(written) == 3
+    assert len(set(written)) == len(written) == 2
     for path in written:
         picture = ElementTree.parse(path).getroot()
         tags = {each.tag.removeprefix(SVG) for each in picture.iter()}
@@ -143,7 +136,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
     runs = [noisy_run(n, 8, 1, reached=False, billable_usd=None, fps_total=None) for n in (1, 2)]
     names = [drawing.name for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
-    assert names == [f"ledgerlab-ant-rsl-rl-{what}" for what in ("weak", "steps-against-batch")]
+    assert names == ["ledgerlab-ant-rsl-rl-weak"]
     for group in draw_studies(find_studies(runs)):
         for drawing in group.drawings:
             ElementTree.fromstring(drawing.render("svg"))
@@ -185,9 +178,8 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
     assert not (tmp_path / "new").exists()
 
 
-def test_cautions_and_the_noise_scale_stand_below_the_figures_that_they_concern() -> None:
-    noise = NoisePart(first_iteration=1, last_iteration=9, steps=9, scale=900.0, interval=None, step_samples=64)
-    runs = [noisy_run(n, 64, s, gradient_noise=[noise] if n > 1 else []) for n in (1, 2) for s in (1, 2)]
+def test_cautions_stand_below_the_figures_that_they_concern() -> None:
+    runs = [noisy_run(n, 64, s) for n in (1, 2) for s in (1, 2)]
     runs[0] = noisy_run(1, 64, 1, usd_per_hour=1.0, env_steps=HORIZON * 64)
     notes = {drawing.name: group.notes for group in draw_studies(find_studies(runs)) for drawing in group.drawings}
 
@@ -195,8 +187,7 @@ def test_cautions_and_the_noise_scale_stand_below_the_figures_that_they_concern(
         return all(any(word in note for note in notes[f"ledgerlab-ant-{name}"]) for word in words)
 
     assert tell("cost-against-time", "prices differ")
-    assert tell("rsl-rl-weak", "prices differ", "1 × 64: 1 of 2 runs trained fewer than 10", "noise scale")
-    assert tell("rsl-rl-steps-against-batch", "gradient noise scale in the last third, median of the runs: 900 samples")
+    assert tell("rsl-rl-weak", "prices differ", "1 × 64: 1 of 2 runs trained fewer than 10")
 
 
 def test_the_program_writes_and_lists_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +195,7 @@ def test_the_program_writes_and_lists_the_figures(tmp_path: Path, capsys: pytest
         write_scaled(tmp_path / "logs", f"r{processes}", processes, 64, rate=1000.0, iterations=20)
     asked = ["scaling", "--log_root", str(tmp_path / "logs"), "--figures"]
     assert build_report([*asked, str(tmp_path / "new" / "figures")]) == 0
-    names = ["t-cost-against-time", *(f"t-rsl-rl-{what}" for what in ("weak", "steps-against-batch"))]
+    names = ["t-cost-against-time", "t-rsl-rl-weak"]
     written = {path.name for path in (tmp_path / "new" / "figures").iterdir()}
     assert written == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
     told = capsys.readouterr().out
@@ -230,10 +221,10 @@ def test_a_page_has_a_bounded_number_of_pictures_of_runs_for_the_same_target(
     summaries = [summarize_run(run) for run in runs]
     alone = [place for place, run in enumerate(runs) if run.run_id in ("A1", "other")]
     assert draw_ledger([runs[place] for place in alone], [summaries[place] for place in alone]) == []
-    monkeypatch.setattr(drawn, "MOST_PICTURES", 4)
+    monkeypatch.setattr(drawn, "MOST_PICTURES", 3)
     part = scaling_part(runs, summaries, None)
-    assert 0 < sum(len(group.pictures) for group in part.groups) <= 4
-    assert part.left_out == 6 - sum(len(group.pictures) for group in part.groups)
+    assert 0 < sum(len(group.pictures) for group in part.groups) <= 3
+    assert part.left_out == 4 - sum(len(group.pictures) for group in part.groups)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     part = scaling_part(runs, summaries, None)
     assert (part.groups, part.missing_package) == ((), True)

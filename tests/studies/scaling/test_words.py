@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from ledger_lab.reports.gradient_noise import NoisePart
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.studies.scaling import ScaledRun, find_studies
 from ledger_lab.studies.scaling.laws import Law, RateFit
 from ledger_lab.studies.scaling.view import (
     few_iterations_line,
     law_lines,
-    noise_line,
     price_line,
     render_studies,
-    studies_json,
 )
 from tests.fakes.scaled import HORIZON, scaled
 
@@ -65,32 +60,3 @@ def test_sizes_on_several_machines_are_told_apart(machines: int, capfd: pytest.C
         rows = said.partition("size ")[2].partition("4 × 64:")[0]
         sizes = [line[:20].strip() for line in rows.splitlines()[1:] if line[:1] == "4"]
         assert sizes == ["4 × 64", "4 × 64 on 2 machines"]
-
-
-def noise(scale: float | None, interval: tuple[float, float | None] | None) -> NoisePart:
-    return NoisePart(first_iteration=1, last_iteration=9, steps=9, scale=scale, interval=interval, step_samples=64)
-
-
-def test_gradient_noise_scales_stand_beside_the_critical_batch() -> None:
-    """A run whose gradient is hidden by noise counts as larger than all others, and is not left out."""
-    intervals = {900.0: (700.0, 1200.0), 1000.0: (800.0, 1500.0), 5000.0: (4000.0, None), None: (6e3, None)}
-    runs = [scaled(2, 64, run_id=f"{each}", gradient_noise=[noise(each, own)]) for each, own in intervals.items()]
-    runs += [scaled(4, 64, gradient_noise=[noise(2000.0, None)]), scaled(1, 64)]
-    told = noise_line(runs)
-    assert told == (
-        "gradient noise scale in the last third, median of the runs: 3 k [700, ∞] samples (a gradient step averages "
-        "2.05 k), 2 k samples (a gradient step averages 4.1 k)"
-    )
-    console = make_console()
-    with console.capture() as shown:
-        console.print(render_studies(find_studies(runs), 250), soft_wrap=True)
-    assert told in shown.get()
-    assert noise_line([scaled(1, 64)]) is None
-    without = [*runs[:4], scaled(2, 64, gradient_noise=[noise(3000.0, None)])]
-    assert "3 k samples (a" in str(noise_line(without)), "its interval may lie beside those of the others"
-    (weak,) = studies_json(find_studies(runs))
-    sizes = [size["gradient_noise"] for size in weak["sizes"]]
-    assert sizes[0] is None and sizes[1] == {"value": 3000.0, "interval": [700.0, "infinite"]}
-    values = [run["gradient_noise"]["value"] for run in weak["sizes"][1]["runs"]]
-    assert values == [900.0, 1000.0, 5000.0, "infinite"]
-    json.dumps(weak, allow_nan=False)

@@ -33,9 +33,9 @@ from ledger_lab.reports.figures.look import (
 )
 from ledger_lab.reports.page.model import PictureGroup, ScalingPart, picture_of
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.studies.scaling.laws import BatchFit, Figure, Kind, RateFit, Refusal
+from ledger_lab.studies.scaling.laws import Kind, RateFit, Refusal
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting, find_studies, scaled_runs
-from ledger_lab.studies.scaling.view import cautions, figure_words, law_lines, noise_line, price_line, setting_line
+from ledger_lab.studies.scaling.view import cautions, figure_words, law_lines, price_line, setting_line
 from ledger_lab.units import quantity, target_share, usd
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _target_group(settings: dict[Setting, list[ScalingStudy]]) -> list[DrawingGr
 
 
 def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
-    """Return the figures of one setting: those of each study, and the steps to the target of all its runs."""
+    """Return the figure of each study of one setting."""
     name = f"{_slug(setting.task)}-{_slug(setting.library)}"
     words = " · ".join(shown(each) for each in (setting.task, setting.library, setting.hardware or setting.instance))
     if setting.treatment:
@@ -153,34 +153,19 @@ def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[D
     for study in studies:
         if study.kind is not Kind.OTHER and any(run.identity.time_s > 0 for run in study.runs):
             title = f"{words} · {study.words}"
-            notes = [setting_line(setting), *cautions(study), *_why_not_drawn(study.rate_law), *_noise(study.runs)]
+            notes = [setting_line(setting), *cautions(study), *_why_not_drawn(study.rate_law)]
             drawing = _draw_study(f"{name}-{study.kind}", title, study)
             groups.append(DrawingGroup(title=title, drawings=(drawing,), notes=tuple(notes)))
-    every = [run for point in _points(studies) for run in point.runs]
-    runs = [run for run in every if run.identity.steps]
-    if len({run.batch for run in runs}) > 1:
-        law = studies[0].batch_law
-        drawing = _draw_steps(f"{name}-steps-against-batch", f"{words}: steps to the target", runs, law)
-        notes = [setting_line(setting), *_why_not_drawn(law)]
-        if untrained := len(every) - len(runs):
-            notes.append(f"not drawn: {untrained} of the runs, because they ended before their first iteration")
-        notes += _noise(runs)
-        groups.append(DrawingGroup(title=f"{words} · all batches", drawings=(drawing,), notes=tuple(notes)))
     return groups
 
 
-def _why_not_drawn(law: RateFit | BatchFit | Refusal) -> list[str]:
+def _why_not_drawn(law: RateFit | Refusal) -> list[str]:
     """Return why a law is not drawn; nothing if it is."""
     if isinstance(law, Refusal):
         return law_lines(law)
-    if isinstance(law, RateFit) and not law.fits:
+    if not law.fits:
         return [f"not drawn: {law.law.full_name} does not fit the runs (p = {law.misfit_p_value:.2g})"]
     return []
-
-
-def _noise(runs: Sequence[ScaledRun]) -> list[str]:
-    """Return the line about the gradient noise scale, if there is one."""
-    return [] if (line := noise_line(runs)) is None else [line]
 
 
 def _points(studies: Iterable[ScalingStudy]) -> list[ScalingPoint]:
@@ -224,31 +209,15 @@ def _paint_runs(axes: Axes, runs: Sequence[ScaledRun], read: Callable[[ScaledRun
         )  # fmt: skip
 
 
-def _paint_curve(axes: Axes, places: Sequence[int], at: Callable[[int], Figure], name: str) -> None:
-    """Paint a fitted law with its band."""
-    found = [(place, at(place)) for place in places]
-    colour = hue(_LAW_HUE)
-    axes.plot(
-        [place for place, _ in found], [each.value for _, each in found], color=colour, zorder=3, gid=f"law-{name}"
-    )
-    bands = [(place, each.interval) for place, each in found if each.interval is not None]
-    if bands:
-        lows, highs = ([interval[end] for _, interval in bands] for end in (0, 1))
-        places = [place for place, _ in bands]
-        axes.fill_between(places, lows, highs, color=colour, alpha=0.16, linewidth=0, zorder=1, gid=f"band-{name}")
-
-
-def _law_key(*words: str) -> object:
-    """Return the entry of a law for a legend."""
-    return key_of_marks(colour=hue(_LAW_HUE), shape="", label="\n".join(words), line="-")
-
-
-def _run_keys(runs: Iterable[ScaledRun], label: str) -> list[object]:
-    """Return the entries of the marks of runs for a legend."""
-    keys = [key_of_marks(colour=hue(0), shape=mark(0), label=label)]
-    if not all(run.reached for run in runs):
-        keys.append(key_of_marks(colour=hue(0), shape=mark(0), label=_MISSED, missed=True))
-    return keys
+def _paint_law(axes: Axes, law: RateFit) -> None:
+    """Paint a fitted law with its band, between the measured sizes."""
+    places = between(law.sizes[0], law.sizes[-1])
+    found = [law.at(place) for place in places]
+    axes.plot(places, [each.value for each in found], color=hue(_LAW_HUE), zorder=3, gid="law")
+    intervals = [each.interval for each in found if each.interval is not None]
+    if intervals:  # all have one, or none
+        lows, highs = zip(*intervals, strict=True)
+        axes.fill_between(places, lows, highs, color=hue(_LAW_HUE), alpha=0.16, linewidth=0, zorder=1, gid="band")
 
 
 def _draw_study(name: str, title: str, study: ScalingStudy) -> Drawing:
@@ -261,9 +230,13 @@ def _draw_study(name: str, title: str, study: ScalingStudy) -> Drawing:
         left, right = canvas.subplots(1, 2)
         _paint_rates(left, [run for run in study.runs if run.summary.fps_total], law, sizes)
         _paint_times(right, study, sizes)
-        handles = _run_keys(study.runs, "run")
+        handles = [key_of_marks(colour=hue(0), shape=mark(0), label="run")]
+        if not all(run.reached for run in study.runs):
+            handles.append(key_of_marks(colour=hue(0), shape=mark(0), label=_MISSED, missed=True))
         handles.append(key_of_marks(colour=SOFT, shape="", label="ideal: N times the rate, as many steps", line=":"))
-        head(canvas, title, handles if law is None else [*handles, _law_key(*words)])
+        if words:
+            handles.append(key_of_marks(colour=hue(_LAW_HUE), shape="", label="\n".join(words), line="-"))
+        head(canvas, title, handles)
 
     return Drawing(
         name=name,
@@ -286,7 +259,7 @@ def _paint_rates(axes: Axes, runs: Sequence[ScaledRun], law: RateFit | None, siz
         ends = [first, sizes[-1]], [rate, rate * sizes[-1] / first]
         axes.plot(*ends, color=SOFT, linestyle=":", zorder=1, gid="ideal-rate")
     if law is not None:
-        _paint_curve(axes, between(law.sizes[0], law.sizes[-1]), law.at, "rate")
+        _paint_law(axes, law)
     size_axis(axes, sizes, "processes N")
     known = [rate for own in rates.values() for rate in own]
     logarithmic(axes, "y", known, "environment steps per second of all processes [1/s]")
@@ -311,43 +284,6 @@ def _paint_times(axes: Axes, study: ScalingStudy, sizes: Sequence[int]) -> None:
     times = [run.identity.time_s / seconds for run in study.runs]
     logarithmic(axes, "y", times, f"wall-clock time to the target [{symbol}]", lambda value: f"{value:.3g}")
     axes.set_title("Time to the target")
-
-
-def _draw_steps(name: str, title: str, runs: Sequence[ScaledRun], law: BatchFit | Refusal) -> Drawing:
-    """Draw the environment steps to the target against the batch, with the law that was fitted to them, if any."""
-    batches = sorted({run.batch for run in runs})
-    fit = None if isinstance(law, Refusal) else law
-    words = [] if fit is None else _batch_words(fit)
-
-    def paint(canvas: figure.Figure) -> None:
-        axes = canvas.subplots()
-        _paint_runs(axes, runs, lambda run: (run.batch, run.identity.steps))
-        handles = _run_keys(runs, "run that reached the target")
-        if fit is not None:
-            _paint_curve(axes, between(fit.batches[0], fit.batches[-1]), fit.at, "batch")
-            critical = fit.critical_batch.value
-            if fit.batches[0] <= critical <= fit.batches[-1]:
-                axes.axvline(critical, color=hue(_LAW_HUE), linewidth=0.9, linestyle=":", gid="critical-batch")
-            handles.append(_law_key(*words))
-        size_axis(axes, batches, "batch: samples per iteration of all processes")
-        logarithmic(axes, "y", [run.identity.steps for run in runs], "environment steps to the target")
-        head(canvas, title, handles, columns=2)
-
-    return Drawing(
-        name=name,
-        title=title,
-        description=f"Environment steps to the target of {len(runs)} runs with batches of "
-        f"{joined([quantity(batch) for batch in batches])} samples"
-        + (f", with the fitted {joined(words)}" if words else ""),
-        paint=paint,
-        size_in=(7.0, 4.4),
-    )
-
-
-def _batch_words(fit: BatchFit) -> list[str]:
-    """Return the law, and its two coefficients."""
-    fewest, critical = (figure_words(each, quantity) for each in (fit.fewest_samples, fit.critical_batch))
-    return ["E_min (1 + B / B_crit)", f"E_min = {fewest} steps", f"B_crit = {critical} samples"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
@@ -115,9 +114,6 @@ class SizeRow:
         Shown("iteration", "scoring included", lambda row: _with_digits(row.epoch_s, ".3g", " s"), priority=14),
     )
     """Wall-clock time of an iteration of collecting and learning, scoring included [s]."""
-    gradient_noise: Figure | None = _size(lambda of: median_noise(of.runs))
-    """Median of the gradient noise scale in the last third of the training [samples], from the smallest to the largest
-    end of the runs' intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,8 +206,6 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
         for study in own:
             blocks += _study(study, width)
         blocks += map(Text, law_lines(own[0].batch_law))
-        if (noise := noise_line(runs)) is not None:
-            blocks.append(Text(noise, style="dim"))
         blocks += table_lines(IdentityRow, [summarize(IdentityRow, run) for run in runs], width)
         summed, *rests = identity_lines(runs)
         blocks += [Text(summed, style="dim"), *(Text(line, style="yellow") for line in rests), Text()]
@@ -327,47 +321,6 @@ def law_lines(law: RateFit | BatchFit | Refusal) -> list[str]:
     return lines
 
 
-def median_noise(runs: Iterable[ScaledRun]) -> Figure | None:
-    """Return the median of the gradient noise scales of runs, from the smallest to the largest end of their intervals.
-
-    Args:
-        runs: The runs. One whose gradient is hidden by noise counts as larger than all others.
-
-    Returns:
-        The median [samples], without an interval if a run has none; ``None`` if no run has a noise scale.
-    """
-    found = [noise for run in runs if (noise := _noise(run)) is not None]
-    if not found:
-        return None
-    value = statistics.median(each.value for each in found)
-    intervals = [each.interval for each in found if each.interval is not None]
-    if len(intervals) < len(found):  # those of the others could lie beside the median
-        return Figure(value=value, interval=None)
-    return Figure(value=value, interval=(min(low for low, _ in intervals), max(high for _, high in intervals)))
-
-
-def _noise(run: ScaledRun) -> Figure | None:
-    """Return the gradient noise scale in the last third of a training; infinite if noise hides the gradient."""
-    if not run.summary.gradient_noise:
-        return None
-    part = run.summary.gradient_noise[-1]
-    value = math.inf if part.scale is None else part.scale
-    if part.interval is None:
-        return Figure(value=value, interval=None)
-    low, high = part.interval
-    return Figure(value=value, interval=(low, math.inf if high is None else high))
-
-
-def noise_line(runs: Sequence[ScaledRun]) -> str | None:
-    """Return the gradient noise scales of runs of one setting, to be compared with the critical batch."""
-    told: list[str] = []
-    for minibatch in sorted({run.minibatch for run in runs if run.minibatch is not None}):
-        noise = median_noise(run for run in runs if run.minibatch == minibatch)
-        if noise is not None:
-            told.append(f"{figure_words(noise, _samples)} samples (a gradient step averages {quantity(minibatch)})")
-    return f"gradient noise scale in the last third, median of the runs: {', '.join(told)}" if told else None
-
-
 def _phase_line(point: ScalingPoint) -> str:
     """Return the shares of the phases in the time of all runs of a size, the largest first."""
     wall_s = math.fsum(run.summary.wall_s for run in point.runs)
@@ -436,7 +389,6 @@ def _size_json(point: ScalingPoint) -> dict[str, Any]:
         "machines": point.machines,
         "num_envs": point.num_envs,
         **asdict(summarize(SizeRow, point)),
-        "gradient_noise": _figure_json(median_noise(point.runs)),
         "runs": [
             {
                 **run.summary.to_json(),
@@ -447,7 +399,6 @@ def _size_json(point: ScalingPoint) -> dict[str, Any]:
                 "minibatch": run.minibatch,
                 "cost_to_target_usd": run.cost_to_target_usd,
                 "identity": asdict(summarize(IdentityRow, run)),
-                "gradient_noise": _figure_json(_noise(run)),
             }
             for run in point.runs
         ],
