@@ -56,13 +56,6 @@ def test_each_library_takes_the_recipe(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-def test_its_study_trains_each_library_with_the_same_seeds(tmp_path: Path) -> None:
-    planned = script("study", EXAMPLE / "pendulum_libraries.toml", "--dry_run", "--log_root", tmp_path)
-    assert planned.returncode == 0, planned.stderr
-    commands = [line for line in planned.stdout.splitlines() if "train.py" in line]
-    assert len(commands) == 15 and all(f"--task {TASK} --rl_library" in command for command in commands)
-
-
 def test_the_tutorial_shows_every_file() -> None:
     tutorial = (ROOT / "docs" / "tutorials" / "own_task.md").read_text(encoding="utf-8")
     shown = set(re.findall(r"literalinclude\} \.\./examples/own_task/(\S+)", tutorial))

@@ -61,22 +61,6 @@ def test_bodies_have_the_published_mass_center_and_inertia(ant: Usd.Stage, publi
     assert np.allclose(inertia, their_axes @ np.diag(theirs.inertia) @ their_axes.T, rtol=1e-4, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", JOINTS)
-def test_joints_have_the_published_place_axis_and_limits(ant: Usd.Stage, published: mujoco.MjData, name: str) -> None:
-    joint = UsdPhysics.RevoluteJoint(ant.GetPrimAtPath(f"/Ant/joints/{name}"))
-    body = published.model.body(name)
-    theirs = published.model.joint(body.jntadr[0])
-    assert joint.GetBody0Rel().GetTargets() == [f"/Ant/{published.model.body(body.parentid[0]).name}"]
-    assert joint.GetBody1Rel().GetTargets() == [f"/Ant/{name}"]
-    assert np.allclose(joint.GetLocalPos0Attr().Get(), body.pos)
-    assert np.allclose(joint.GetLocalPos1Attr().Get(), 0.0)
-    axis = {"Y": (0.0, 1.0, 0.0), "Z": (0.0, 0.0, 1.0)}[joint.GetAxisAttr().Get()]
-    for turn in (joint.GetLocalRot0Attr(), joint.GetLocalRot1Attr()):
-        assert np.allclose(matrix(turn.Get()) @ axis, theirs.axis, atol=1e-6)
-    limits = (joint.GetLowerLimitAttr().Get(), joint.GetUpperLimitAttr().Get())
-    assert np.allclose(np.radians(limits), theirs.range, atol=1e-6)
-
-
 def test_limbs_collide_as_published(ant: Usd.Stage, published: mujoco.MjData) -> None:
     radii = {"Sphere": 0.25, "Capsule": 0.08}
     shapes = [prim for prim in ant.Traverse() if prim.HasAPI(UsdPhysics.CollisionAPI)]

@@ -120,11 +120,9 @@ def test_an_error_in_a_configuration_is_one_line_that_names_the_users_line(tmp_p
     )
 
 
-@pytest.mark.parametrize("kind", ["GroundPlaneCfg", "plane terrain"])
-def test_ledger_labs_ground_takes_the_place_of_isaac_labs(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_labs_ground_takes_the_place_of_isaac_labs(monkeypatch: pytest.MonkeyPatch) -> None:
     import isaaclab.sim as sim_utils
     from isaaclab.assets import AssetBaseCfg
-    from isaaclab.terrains import TerrainImporterCfg
     from isaaclab.utils import assets
 
     from ledger_lab.tasks.assets import GROUND_USD
@@ -136,17 +134,13 @@ def test_ledger_labs_ground_takes_the_place_of_isaac_labs(kind: str, monkeypatch
 
     monkeypatch.setattr(assets, "_remote_fingerprint", ask_the_network)
     env_cfg = CartpoleEnvCfg()
-    if kind == "GroundPlaneCfg":
-        material = sim_utils.RigidBodyMaterialCfg(static_friction=0.7)
-        spawn = sim_utils.GroundPlaneCfg(physics_material=material, color=(1.0, 0.0, 0.0))
-        env_cfg.scene.ground = AssetBaseCfg(prim_path="/World/ground", spawn=spawn)
-    else:
-        env_cfg.scene.ground = TerrainImporterCfg(prim_path="/World/ground", terrain_type="plane")
+    material = sim_utils.RigidBodyMaterialCfg(static_friction=0.7)
+    spawn = sim_utils.GroundPlaneCfg(physics_material=material, color=(1.0, 0.0, 0.0))
+    env_cfg.scene.ground = AssetBaseCfg(prim_path="/World/ground", spawn=spawn)
     use_local_ground(env_cfg)
     require_files(env_cfg)
-    if kind == "GroundPlaneCfg":
-        spawn = env_cfg.scene.ground.spawn  # configurations copy their parts
-        assert (spawn.usd_path, spawn.color, spawn.physics_material) == (str(GROUND_USD), None, material)
+    spawn = env_cfg.scene.ground.spawn  # configurations copy their parts
+    assert (spawn.usd_path, spawn.color, spawn.physics_material) == (str(GROUND_USD), None, material)
 
 
 def test_a_ground_of_the_users_own_file_stays(tmp_path: Path) -> None:

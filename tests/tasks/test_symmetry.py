@@ -193,14 +193,6 @@ def test_an_observation_without_a_mirror_image_is_refused_in_one_line() -> None:
     assert refused(["height_scan"], [187]).startswith("observation 'height_scan' has 187 numbers, and its image 54")
 
 
-def test_navigation_is_mirrored_from_left_to_right() -> None:
-    from ledger_lab.tasks.navigation.symmetry import LEFT_RIGHT, TERMS
-
-    pose = torch.tensor([1.0, 2.0, 0.8, 0.6])  # ahead and to the left, to be turned to the left
-    source, sign = TERMS["pose_command"](LEFT_RIGHT, ())
-    assert (pose[source] * torch.tensor(sign)).tolist() == pytest.approx([1.0, -2.0, 0.8, -0.6])
-
-
 @pytest.mark.parametrize(
     "task",
     [

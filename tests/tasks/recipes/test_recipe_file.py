@@ -64,9 +64,6 @@ def test_overrides_of_the_task_follow(tmp_path: Path) -> None:
     ("library", "text", "complaint"),
     [
         ("rl_games", "horizon = 8", r"rl_games writes horizon and minibatches into one setting: set minibatches"),
-        ("rl_games", "horizon = 8\nminibatches = 3", r"rl_games needs a horizon that is a multiple of minibatches"),
-        ("skrl", "horizon = 8", r"SKRL writes horizon and max_iterations into one setting: set max_iterations"),
-        ("skrl", 'schedule = "adaptive"', r"SKRL writes schedule and kl_target into one setting"),
         ("skrl", "hidden_dims = [8]", r"SKRL keeps hidden_dims in a list, which no override can change"),
         ("skrl", "initial_noise_std = 9", r"SKRL limits the standard deviation"),
         ("rsl_rl", "reward_scale = 2", r"trains with reward_scale=1.0 only, not 2.0"),
@@ -82,15 +79,11 @@ def test_what_a_library_cannot_follow_is_refused(library: str, text: str, compla
     ("text", "complaint"),
     [
         ("[recipe]\nlearning_rat = 1", r"'learning_rat' is not a field of ppo: did you mean 'learning_rate'"),
-        ('[recipe]\nexperiment_name = "x"', r"'experiment_name' is not a field"),
         ("[recipe]\nlearning_rate = 0", r"learning_rate 0: must be positive"),
-        ("[recipe]\nlearning_rate = nan", r"learning_rate nan: must be positive"),
         ('[recipe]\nschedule = "adaptiv"', r"schedule 'adaptiv': did you mean 'adaptive'"),
         ("[recipe]\nvalue_clip = 1", r"value_clip 1: must be true or false"),
         ("recipe = 1", r"Expected `object`, got `int` - at `\$.recipe`"),
         ("num_env = 1", r"unknown field `num_env`"),
-        ("num_envs = 0", r"Expected `int` >= 1 - at `\$.num_envs`"),
-        ("about = 1", r"Expected `str`, got `int` - at `\$.about`"),
         ('overrides = "env.a=1"', r"Expected `array`, got `str` - at `\$.overrides`"),
         ('overrides = ["agent.seed=1"]', r"override 'agent.seed=1': write env.PATH=VALUE"),
         ('overrides = ["env.scene.num_envs=8"]', r"write num_envs = N instead"),
@@ -170,8 +163,6 @@ def test_a_file_changes_the_recipe_of_any_algorithm(
     ("text", "complaint"),
     [
         ("n_step = 3", r"rl_games trains with n_step=1 only, not 3: it has no such setting: leave it out, or use"),
-        ("critic_layer_norm = true", r"rl_games trains with critic_layer_norm=False only, not True"),
-        ("replay_on_host = true", r"rl_games trains with replay_on_host=False only, not True"),
     ],
 )
 def test_a_field_that_only_another_library_has_is_refused(text: str, complaint: str, tmp_path: Path) -> None:

@@ -238,13 +238,6 @@ def test_a_task_without_a_shipped_policy_gives_an_error_of_one_line(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["play", "export_policy"])
-def test_a_run_and_pretrained_together_are_refused(name: str, tmp_path: Path) -> None:
-    finished = script(name, "run", "--task", TASK, "--pretrained", *(["--video"] if name == "play" else []))
-    assert finished.returncode == 2
-    assert finished.stderr.strip().endswith("error: run and --pretrained name two policies: leave one of them out")
-
-
 def test_a_damaged_shipped_file_gives_an_error_of_one_line(copy_of_shipped: Path, tmp_path: Path) -> None:
     for path, complaint in (
         (copy_of_shipped / POLICY, r"policy.pt is not the file that .*: install ledger_lab again"),

@@ -165,17 +165,6 @@ def test_a_policy_whose_observations_changed_is_refused_on_every_panel(trained: 
     refused(complaint, tmp_path, drifted, "--panel", "cartpole_robust_v1")
 
 
-def test_a_policy_whose_observations_changed_their_order_is_refused(trained: Path, tmp_path: Path) -> None:
-    (run,) = read_ledger(trained).runs
-    order = run.declared.panel_fields["order"]
-    first, second = order["observations"]
-    swapped = {**run.declared.panel_fields, "order": {**order, "observations": [second, first]}}
-    drifted = retold(trained, tmp_path, "b0000000", panel_fields=swapped)
-    refused(rf"run b0000000 declared.*: order.observations\[0\]: '{first}' != '{second}'", tmp_path, drifted)
-    complaint = rf"its policy would see or do something else: order of observations\[0\]: '{first}' != '{second}'"
-    refused(complaint, tmp_path, drifted, "--panel", "cartpole_robust_v1")
-
-
 def panel_file(folder: Path, old: str = "", new: str = "") -> Path:
     """Write a copy of the run's panel, changed."""
     text = find_panels()["cartpole_v1"].read_text()
@@ -204,20 +193,12 @@ def test_a_panel_that_changed_since_the_run_declared_it_is_refused(trained: Path
     refused("cannot read panel file", tmp_path, run, "--trust_run")
 
 
-def other_bytes(run_dir: Path) -> str:
-    (run_dir / "model_1.pt").write_bytes(b"not a checkpoint")
-    return "SHA-256"
-
-
-def no_file(run_dir: Path) -> str:
-    (run_dir / "model_1.pt").unlink()
-    return "No such file"
-
-
-@pytest.mark.parametrize("spoil", [other_bytes, no_file])
-def test_a_changed_checkpoint_is_refused(trained: Path, tmp_path: Path, spoil: Callable[[Path], str]) -> None:
+def test_a_changed_checkpoint_is_refused(trained: Path, tmp_path: Path) -> None:
     run = retold(trained, tmp_path, "a0000000")
-    refused(spoil(run), tmp_path, run)
+    (run / "model_1.pt").write_bytes(b"not a checkpoint")
+    refused("SHA-256", tmp_path, run)
+    (run / "model_1.pt").unlink()
+    refused("No such file", tmp_path, run)
 
 
 def smaller_network(run_dir: Path) -> None:
@@ -242,15 +223,6 @@ def test_a_network_of_another_shape_gives_one_line_and_no_score(trained: Path, t
     assert not [path for path in find_journals(tmp_path) if "evaluation" in path.name], "a refusal leaves no row"
 
 
-def test_the_program_prints_the_error_in_one_line_with_status_2(trained: Path) -> None:
-    before = find_journals(trained)
-    finished = script("evaluate", one_run_dir(trained), "--sim", "physics=ovphysics", "--device", "cpu")
-    assert finished.returncode == 2
-    assert finished.stdout == ""
-    assert len([line for line in finished.stderr.splitlines() if not line.startswith("Warp")]) == 1, finished.stderr
-    assert find_journals(trained) == before
-
-
 def test_a_supervisor_that_cannot_write_gives_a_user_error(trained: Path, tmp_path: Path) -> None:
     from ledger_lab.ledger.meters import PhaseClock
     from ledger_lab.reports.terminal.console import Terminal
@@ -273,29 +245,7 @@ def test_a_supervisor_that_cannot_write_gives_a_user_error(trained: Path, tmp_pa
         terminal.restore()
 
 
-def test_the_configurations_of_a_run_are_resolved_once_for_all_its_checkpoints(
-    trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ledger_lab.training.checkpoints import candidate
-    from ledger_lab.training.runners.configs import resolve_configs
-
-    resolved: list[str] = []
-
-    def resolve(task: str, *others: Any) -> Any:
-        resolved.append(task)
-        return resolve_configs(task, *others)
-
-    monkeypatch.setattr(candidate, "resolve_configs", resolve)
-    plan = planned(one_run_dir(trained))
-    assert len({each.path for each in plan.candidates}) == 3
-    assert len({id(each.agent_cfg) for each in plan.candidates}) == 3, "a library may write into its own"
-    assert resolved == ["LedgerLab-Cartpole"]
-
-
-@pytest.mark.parametrize(
-    "override",
-    ["env.events.reset_scene.func=os:system", "agent.class_name=lambda: 0", "env.terminations.time_out.func=x"],
-)
-def test_overrides_that_name_code_need_trust_run(trained: Path, tmp_path: Path, override: str) -> None:
+def test_overrides_that_name_code_need_trust_run(trained: Path, tmp_path: Path) -> None:
+    override = "env.events.reset_scene.func=os:system"
     run = retold(trained, tmp_path, "b0000000", overrides=[override])
     refused(f"run b0000000 declared '{override}', which may run Python code", tmp_path, run)

@@ -19,8 +19,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Run, Status, read_ledger
-from ledger_lab.panels import RULE_VERSION, VerdictRule, lower_bound
-from ledger_lab.panels.verdict import Standing
+from ledger_lab.panels import RULE_VERSION
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.audit import broken_verdicts
 from ledger_lab.training.recording import RecordedPanel, RecordedRun, record_run
@@ -285,23 +284,6 @@ def test_an_invalid_declaration_is_refused_before_anything_is_written(
     with pytest.raises(UserError, match=said):
         begin(tmp_path, **changes)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_confirmations_of_chosen_sizes_share_one_error_budget(tmp_path: Path) -> None:
-    rng, runs, wrong = np.random.default_rng(7), 300, 0
-    rule = VerdictRule(0.9)
-    sizes = [n for n in range(40, 600) if rule.first_needs(n) <= n]
-    risk = {n: rule.first_pass_chance(0.9, n) for n in sizes}
-    greedy = sorted(sizes, key=lambda n: -risk[n])[:40]  # which risk nearly all that they may
-    for _ in range(runs):
-        standing = Standing.of(rule.error_budget)
-        for episodes in greedy:
-            standing = rule.begin(standing)
-            standing = rule.after(standing, int(rng.binomial(episodes, 0.9)), episodes)
-            wrong += bool(standing.passed)
-            if standing.passed:
-                break
-    assert lower_bound(wrong, runs, 0.9999) <= rule.error_budget
 
 
 def test_seeds_that_were_drawn_are_recorded_before_others(tmp_path: Path) -> None:
