@@ -149,8 +149,7 @@ class RunSummary:
     """Wall-clock time until a policy was confirmed to reach the target [s]: start-up, compilation, training and scoring
     of all attempts. A run that missed the target in its 2:00 minutes is shown as “> 2:00”; it always counts."""
     evaluation_share: float | None = _figure(
-        # only in a forged journal does the scoring take longer than the run
-        lambda of: None if (of.evaluate_s or 0.0) > of.wall_s else costs.evaluation_share(of.evaluate_s, of.wall_s),
+        lambda of: costs.evaluation_share(of.evaluate_s, of.wall_s),
         Shown("eval share", "÷ wall-clock", lambda run: percent(run.evaluation_share), priority=8),
     )
     """Seconds in the phase ``evaluate`` ÷ wall-clock seconds of all attempts."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -75,12 +74,6 @@ def test_rounding_errors_do_not_add_a_billed_unit() -> None:
     assert billable_seconds(60.0 + 1e-9, price(granularity_s=60)) == 60.0
 
 
-@pytest.mark.parametrize("wall_s", [-1.0, math.nan, math.inf])
-def test_impossible_time_is_refused(wall_s: float) -> None:
-    with pytest.raises(ValueError, match="wall_s"):
-        billable_seconds(wall_s, price())
-
-
 @pytest.mark.parametrize(
     ("devices", "machines", "instances"),
     [
@@ -116,14 +109,6 @@ def test_own_machines_are_paid_for_by_the_share_of_their_accelerators() -> None:
     assert billed_instances(2, 2, owned()) == 1.0
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, True])
-def test_impossible_counts_are_refused(count: int) -> None:
-    with pytest.raises(ValueError, match="devices must be a whole number of at least 1"):
-        billed_instances(count, 1, price())
-    with pytest.raises(ValueError, match="machines must be a whole number of at least 1"):
-        billed_instances(1, count, price())
-
-
 def test_spend_adds_every_attempt_and_every_instance() -> None:
     entry = price(36.0, accelerators=8, minimum_s=60)
     assert billable_usd([3600.0], entry, devices=8, machines=1) == pytest.approx(36.0)
@@ -138,11 +123,6 @@ def test_a_run_without_attempts_cost_nothing_and_an_unpriced_run_is_unknown() ->
     assert billable_usd([3600.0], price(0.0), devices=1, machines=1) == 0.0
     assert billable_usd([3600.0], price(None), devices=1, machines=1) is None
     assert billable_usd([], price(None), devices=1, machines=1) is None
-
-
-def test_impossible_time_is_refused_even_when_unpriced() -> None:
-    with pytest.raises(ValueError, match="wall_s"):
-        billable_usd([-1.0], price(None), devices=1, machines=1)
 
 
 def owned(power_w: float | None = 500.0) -> Price:
@@ -195,12 +175,6 @@ def test_a_rented_instance_has_its_energy_in_its_price() -> None:
     assert billable_usd([3600.0], price(), devices=1, machines=1, attempt_kwh=[5.0]) == pytest.approx(36.0)
 
 
-def test_impossible_energy_is_refused() -> None:
-    for entry in (owned(), price(), price(None)):
-        with pytest.raises(ValueError, match="energy_kwh"):
-            billable_usd([1.0], entry, devices=1, machines=1, attempt_kwh=[-1.0])
-
-
 def test_rates_divide_by_their_own_denominator() -> None:
     assert usd_per_billion_env_steps(2.0, 500_000_000) == pytest.approx(4.0)
     assert env_steps_per_s(1_000_000, 4.0) == pytest.approx(250_000.0)
@@ -223,15 +197,10 @@ def test_a_missing_value_or_an_empty_denominator_leaves_the_rate_missing(
     assert rate(10, None) is None
     assert rate(10, 0) is None
     assert rate(0, 0) is None
-    with pytest.raises(ValueError, match="at least 0"):
-        rate(-1, 10)
-    with pytest.raises(ValueError, match="at least 0"):
-        rate(1, -10)
 
 
 def test_evaluation_cannot_take_longer_than_the_whole() -> None:
-    with pytest.raises(ValueError, match="evaluate_s"):
-        evaluation_share(61.0, 60.0)
+    assert evaluation_share(61.0, 60.0) is None
 
 
 def test_failed_runs_are_paid_by_those_that_reached_the_target() -> None:
@@ -279,9 +248,3 @@ def test_a_cohort_has_runs_and_each_of_them_once() -> None:
         cohort_cost([])
     with pytest.raises(ValueError, match="twice"):
         cohort_cost([run("a", 1.0), run("a", 1.0)])
-
-
-@pytest.mark.parametrize(("name", "usd"), [("", 1.0), ("a", -1.0), ("a", math.nan)])
-def test_an_impossible_run_cost_is_refused(name: str, usd: float) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        run(name, usd)

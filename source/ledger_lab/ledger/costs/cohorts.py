@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 
 from ledger_lab.ledger.costs.cost_interval import FEWEST_RUNS, cost_interval
-from ledger_lab.ledger.costs.prices import check_number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,13 +27,6 @@ class RunCost:
 
     failed: bool
     """Whether the run ended by a failure (crashed, out of memory, non-finite, lost, invalid, …)."""
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        if not self.run:
-            raise ValueError("run must be a non-empty text")
-        if self.usd is not None:
-            check_number("usd", self.usd)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

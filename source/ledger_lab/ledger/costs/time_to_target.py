@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from ledger_lab.ledger.costs.exact import exact_interval
 from ledger_lab.ledger.costs.permutation import permutation_p_value
-from ledger_lab.ledger.costs.prices import check_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,12 +32,6 @@ class RunTime:
 
     to_target_s: float | None
     """Wall-clock time to the confirmation [s]; None if there is none."""
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        check_number("wall_s", self.wall_s)
-        if self.to_target_s is not None:
-            check_number("to_target_s", self.to_target_s)
 
     @property
     def observed_s(self) -> float:
