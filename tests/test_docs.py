@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,12 @@ def test_the_reference_has_every_public_package() -> None:
     public = {path.parent.name for path in packages.rglob("__init__.py") if _has_public_names(path)}
     internal = {"figures", "health", "launch", "page"}  # of interest within the project
     pages = {path.stem for path in (ROOT / "docs" / "reference" / "api").glob("*.md")}
-    assert pages == public - internal
+    assert pages >= public - internal
     index = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     for name in pages:
         page = (ROOT / "docs" / "reference" / "api" / f"{name}.md").read_text(encoding="utf-8")
-        assert re.search(rf"^\.\. automodule:: ledger_lab\.([\w.]+\.)?{name}$", page, flags=re.MULTILINE)
+        documented = re.search(rf"^\.\. automodule:: (ledger_lab\.(?:[\w.]+\.)?{name})$", page, flags=re.MULTILINE)
+        assert documented is not None and find_spec(documented[1]) is not None
         assert f"api/{name}\n" in index
 
 
