@@ -101,7 +101,7 @@ def test_the_report_shows_speed_cost_and_success(trained: Path) -> None:
     text = (trained / "stdout.txt").read_text()
     assert run["run_id"] in text and "completed, short of target" in text
     assert "[INFO]" not in text
-    assert "1 run, 0 reached the target" in text and "cohort tests" not in text, "nobody looked at its other runs"
+    assert "cohort tests" not in text, "nobody looked at its other runs"
 
 
 def test_a_training_ends_with_the_report_of_the_ledger_to_the_cent(trained: Path) -> None:

@@ -8,7 +8,7 @@ from ledger_lab.ledger import Status
 from ledger_lab.ledger.costs import FEWEST_RUNS
 from ledger_lab.ledger.libraries import replays
 from ledger_lab.reports.columns import TableCell
-from ledger_lab.units import MISSING, duration, energy, gigabytes, percent, quantity, target_share, usd
+from ledger_lab.units import MISSING, counted, duration, energy, gigabytes, percent, quantity, target_share, usd
 
 if TYPE_CHECKING:
     from ledger_lab.reports.checkpoints import CheckpointSummary
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 NO_INTERVAL = f"no interval below {FEWEST_RUNS} runs"
 """Shown in place of the interval of the cost per target-reaching checkpoint."""
-
-_LONGEST_REASON = 120
-"""Longest reason in a cell [characters]; a reason may name all runs of a large cohort."""
 
 
 def run_cell(run: RunSummary) -> TableCell:
@@ -165,7 +162,8 @@ def made_cell(cohort: CohortSummary) -> TableCell:
     made = f"{cohort.runs}" if cohort.declared_runs is None else f"{cohort.runs} of {cohort.declared_runs}"
     missing = f"{cohort.missing_runs} missing" if cohort.missing_runs else ""
     repeated = f"+ {cohort.repeated_runs} repeated" if cohort.repeated_runs else ""
-    return TableCell(made, details=tuple(filter(None, (repeated, missing))), style="bad" if missing else "")
+    differs = f"they differ in {', '.join(cohort.differs_in)}" if cohort.differs_in else ""
+    return TableCell(made, details=tuple(filter(None, (repeated, missing, differs))), style="bad" if missing else "")
 
 
 def spend_cell(cohort: CohortSummary) -> TableCell:
@@ -193,17 +191,19 @@ def cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
     if cohort.usd_per_target_reaching_checkpoint is not None:
         interval = cohort.usd_per_target_reaching_checkpoint_interval
         if interval is not None:
-            details: tuple[str, ...] = (f"{usd_interval(*interval)} 95 %",)
+            details: tuple[str, ...] = (f"[{usd(interval[0])}, {usd(interval[1])}] 95 %",)
         else:
             details = (NO_INTERVAL,) if cohort.runs > 1 else ()
         if before := before_words(cohort, cohort.target_reaching_runs):
             details = (before, *details)
         return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=details)
-    least = "" if cohort.spend_usd is None else f", ≥ {usd(cohort.spend_usd)} spent"
-    unknown = cohort.runs_of_unknown_energy
-    reason = f"the energy of {unknown} runs is unknown" if unknown else cohort.undefined_reason or ""
-    cut = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
-    return TableCell(f"undefined{least}", details=(cut,))
+    if cohort.spend_usd is not None:
+        return TableCell(f"undefined, ≥ {usd(cohort.spend_usd)} spent")
+    if unknown := cohort.runs_of_unknown_energy:
+        reason = f"the energy of {counted(unknown, 'run')} is unknown: set power_w for your own hardware"
+    else:
+        reason = "name an --instance or give --usd_per_hour"
+    return TableCell("unpriced", details=(reason,))
 
 
 def median_time_cell(cohort: CohortSummary) -> str:
@@ -224,11 +224,6 @@ def mean_time_cell(cohort: CohortSummary) -> TableCell:
 def false_pass_cell(cohort: CohortSummary) -> str:
     """Return the highest probability that at least one run confirms a policy below the target."""
     return f"≤ {percent(cohort.false_pass_bound)}"
-
-
-def usd_interval(low: float, high: float) -> str:
-    """Return an interval of amounts."""
-    return f"[{usd(low)}, {usd(high)}]"
 
 
 def _priced(amount: float | None, *, energy_is_unknown: bool) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
 from ledger_lab.names import as_started
-from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import render_report, summarize_run
 from ledger_lab.reports.terminal.console import make_lossy_console, tell_error
 from ledger_lab.units import duration
 
@@ -58,8 +57,7 @@ def show_final_report(run: Run, console: Console) -> None:
         console: Where to print.
     """
     summary = summarize_run(run)
-    alone = summarize_cohorts([replace(summary, cohort=None)])  # the other runs of its cohort were not read
-    console.print(render_report([summary], alone, console.width))
+    console.print(render_report([summary], [], console.width))  # the other runs of its cohort were not read
     first = summary.confirmed
     if first is not None:
         console.print(
