@@ -103,7 +103,7 @@ def test_unknown_energy_leaves_the_cost_unknown(
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("purchase_usd = -1", "purchase_usd must be a finite number of at least 0"),
+        ("purchase_usd = -1", "Expected `float` >= 0.0 - at `$.purchase_usd`"),
         ("", "purchase_usd is missing"),
         ("purchase_eur = 1", "purchase_eur is an unknown field; did you mean 'purchase_usd'"),
     ],

@@ -184,7 +184,7 @@ def test_a_query_reaches_no_file_and_no_variable(ledger: Contents, tmp_path: Pat
     "sql",
     [
         "SELECT list(range) FROM range(100000000)",  # in a buffer of the database's
-        "SELECT a.range, count(*) FROM range(100000) a, range(1000) b GROUP BY ALL ORDER BY ALL",  # could be spilled
+        "SELECT a.range, count(*) FROM range(2000000) a, range(10) b GROUP BY ALL ORDER BY ALL",  # could be spilled
         "SELECT repeat('a', 2000000000)",  # in no buffer
         "SELECT range, range::VARCHAR || 'abcdefghij' FROM range(100000000)",  # in the answer
     ],
