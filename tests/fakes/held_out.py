@@ -61,28 +61,19 @@ class Trial:
             (score,) = score_policies(slots, [self.policy])
         return score.outcomes
 
-    def in_company(self) -> Outcomes:
-        """Return outcomes in other slots, in a second round, beside another policy, with another simulation seed."""
-        from ledger_lab.panels.scoring import score_policies
-
-        with self.simulation(3, seed=11) as (_, slots):
-            slots.reset()
-            torch.manual_seed(99)
-            scores = score_policies(slots, [self.other, self.other, self.other, self.other, self.policy])
-        return scores[-1].outcomes
-
-    def beside_training(self, slots_in_training: int = 5) -> Outcomes:
-        """Return outcomes in a second panel, while training slots act at random and reset."""
+    def in_company(self, training: int = 5, places: int = 3) -> Outcomes:
+        """Return outcomes in a second panel, in other slots, beside another policy and training slots at random."""
         from ledger_lab.panels.view import TrainingView
 
-        with self.simulation(1, slots_in_training, seed=7) as (env, slots), torch.inference_mode():
+        with self.simulation(places, training, seed=11) as (env, slots), torch.inference_mode():
             view = TrainingView(env, slots)
             view.reset()
-            for policy in (self.other, self.policy):
-                slots.begin([policy])
+            torch.manual_seed(99)
+            for last in (self.other, self.policy):
+                slots.begin([*[self.other] * (places - 1), last])
                 while not slots.idle:
-                    view.step(torch.randn(slots_in_training, slots.action_count))
-            (outcomes,) = slots.outcomes()
+                    view.step(torch.randn(training, slots.action_count))
+            *_, outcomes = slots.outcomes()
         assert isinstance(outcomes, Outcomes)
         return outcomes
 

@@ -224,7 +224,7 @@ class Smoothed(ManagerTermBase):
 
 def age_of_the_training(env: ManagerBasedRLEnv) -> torch.Tensor:
     """Observe the steps since the training began."""
-    return torch.full((env.num_envs, 1), 1e-6 * env.common_step_counter, device=env.device)
+    return torch.full((env.num_envs, 2), 1e-6 * env.common_step_counter, device=env.device)
 
 
 def somebody_is_far(env: ManagerBasedRLEnv) -> torch.Tensor:

@@ -327,8 +327,7 @@ def test_an_episode_depends_on_its_seed_alone(panel: str, policies: Any, seeds: 
     with simulation_app(cfg(1), {"device": "cpu"}):
         alone = Trial(small, *policies, lambda: cfg(1)).alone()
         assert len(set(alone.fingerprint)) == seeds
-        assert Trial(small, *policies, lambda: cfg(2)).in_company() == alone
-        assert Trial(small, *policies, lambda: cfg(2)).beside_training(7) == alone
+        assert Trial(small, *policies, lambda: cfg(2)).in_company(7) == alone
 
 
 def test_threads_change_no_identity_and_the_engine_does() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,24 +89,18 @@ def step(env: Any) -> None:
     env.step(torch.zeros(COUNT, 1))
 
 
-def recording(env: Any, recorded: bool) -> Any:
-    from ledger_lab.training.runners.session import recorded_physics
-
-    return recorded_physics(env) if recorded else nullcontext()
-
-
-@pytest.mark.parametrize("recorded", [True, pytest.param(False, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("change", [one_constraint, two_solver_steps, one_constraint_and_newtons_motors])
-def test_an_overflow_at_any_substep_is_attributed_to_its_slot(change: Callable[[Any], None], recorded: bool) -> None:
+@pytest.mark.parametrize("change", [two_solver_steps, one_constraint_and_newtons_motors])
+def test_an_overflow_at_any_substep_is_attributed_to_its_slot(change: Callable[[Any], None]) -> None:
     from isaaclab_newton.physics import NewtonManager
 
     from ledger_lab.panels.capacity import CapacityWatch, Usage
+    from ledger_lab.panels.perturbations import JointFriction
     from ledger_lab.panels.physical import PhysicalParameters
+    from ledger_lab.training.runners.session import recorded_physics
 
-    with cartpoles(change) as env, recording(env, recorded):
-        PhysicalParameters(env, torch.arange(COUNT)).add_joint_friction(
-            "robot", "cart_to_pole", torch.full((COUNT,), 1e-3)
-        )
+    with cartpoles(change) as env, recorded_physics(env):
+        friction = JointFriction(joints="cart_to_pole", add=(1e-3, 1e-3))
+        friction.write(PhysicalParameters(env, torch.arange(COUNT)), torch.full((COUNT,), 1e-3))
         step(env)  # what is recorded so far has no watch in it
         watch = CapacityWatch.attach(env)
         assert watch is not None
@@ -163,29 +157,23 @@ def test_with_mujocos_own_code_the_advice_tells_sensors_from_memory() -> None:
         )
 
 
-@pytest.mark.thorough  # the tests above have other capacities
 def test_an_overflow_of_triangle_pairs_affects_every_slot() -> None:
     from ledger_lab.panels.capacity import CapacityWatch
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.configs import resolve_configs
-    from ledger_lab.training.runners.session import environment, simulation_app
+    from tests.fakes.robots import simulated
 
-    task = "LedgerLab-Velocity-Rough-AnymalC"
-    registered_tasks()
-    for pairs, lost in ((2_500_000, False), (20, True)):
-        cfg, _ = resolve_configs(task, "rsl_rl", [f"env.sim.physics.collision_cfg.max_triangle_pairs={pairs}"])
-        cfg.sim.device, cfg.seed, cfg.scene.num_envs = "cpu", 5, COUNT
-        with simulation_app(cfg, {"device": "cpu"}), environment(task, cfg) as env:
-            watch = CapacityWatch.attach(env)
-            assert watch is not None
-            env.reset()
-            for _ in range(20):  # until all stand on the ground
-                env.step(torch.zeros(COUNT, 12))
-            assert watch.overflowed().tolist() == [lost] * COUNT
-            assert watch.contacts.needed <= watch.contacts.capacity
-            assert watch.constraints.needed <= watch.constraints.capacity
-            if lost:
-                assert watch.advice() == "raise env.sim.physics.collision_cfg.max_triangle_pairs from 20"
+    task, terrain = "LedgerLab-Velocity-Rough-AnymalC", "env.scene.terrain.terrain_generator"
+    pairs = "env.sim.physics.collision_cfg.max_triangle_pairs=20"
+    small = (f"{terrain}.num_rows=2", f"{terrain}.border_width=4.0", pairs)
+    with simulated(task, "newton_mjwarp", COUNT, *small) as env:
+        watch = CapacityWatch.attach(env)
+        assert watch is not None
+        env.reset()
+        for _ in range(20):  # until all stand on the ground
+            env.step(torch.zeros(COUNT, 12))
+        assert watch.overflowed().tolist() == [True] * COUNT
+        assert watch.contacts.needed <= watch.contacts.capacity
+        assert watch.constraints.needed <= watch.constraints.capacity
+        assert watch.advice() == "raise env.sim.physics.collision_cfg.max_triangle_pairs from 20"
 
 
 def test_within_the_capacities_nothing_is_reported_and_the_physics_is_unchanged() -> None:

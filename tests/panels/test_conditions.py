@@ -43,17 +43,6 @@ def by_cell(outcomes: Outcomes) -> dict[str, list[str]]:
     return cells
 
 
-def with_cell(**perturbations: Any) -> Any:
-    """Return the short panel with a nominal cell and another one."""
-    return with_cells(other=perturbations)
-
-
-def with_cells(**cells: dict[str, Any]) -> Any:
-    """Return the short panel with a nominal cell and others, by their names."""
-    others = (Cell(name, read_perturbations("test", perturbations)) for name, perturbations in cells.items())
-    return replace(SHORT, cells=(Cell("nominal"), *others))
-
-
 @pytest.fixture(scope="module")
 def robust() -> Outcomes:
     return trial(SHORT).alone()
@@ -82,7 +71,6 @@ def test_other_cells_do_not_change_the_nominal_cell(robust: Outcomes) -> None:
 
 def test_perturbed_episodes_depend_on_their_seeds_alone(robust: Outcomes) -> None:
     assert trial(SHORT).in_company() == robust
-    assert trial(SHORT).beside_training() == robust
 
 
 ZERO: dict[str, dict[str, Any]] = {
@@ -99,15 +87,14 @@ ZERO: dict[str, dict[str, Any]] = {
 """Perturbations that change nothing."""
 
 
-@pytest.fixture(scope="module")
-def unchanged() -> dict[str, list[str]]:
-    """Fingerprints of a nominal cell, and of a cell for each perturbation of zero."""
-    return by_cell(trial(with_cells(**{kind: {kind: params} for kind, params in ZERO.items()})).alone())
-
-
-@pytest.mark.parametrize("kind", ZERO)
-def test_a_perturbation_of_zero_changes_nothing(unchanged: dict[str, list[str]], kind: str) -> None:
-    assert unchanged[kind] == unchanged["nominal"]
+OTHERS: dict[str, dict[str, Any]] = {
+    "lost": {"action_delay": {"steps": 100}},
+    "undamped": {"actuator_damping": {"scale": 0.0}},
+    "weak": {"actuator_strength": {"scale": 0.5}, "actuator_damping": {"scale": 0.0}},
+    "half a step": {"control_latency": {"physics_steps": 1}},
+    "a step": {"control_latency": {"physics_steps": 2}},
+    "delayed": {"action_delay": {"steps": 1}},
+}
 
 
 def pushing(observations: Any) -> torch.Tensor:
@@ -115,31 +102,35 @@ def pushing(observations: Any) -> torch.Tensor:
     return torch.full((observations["policy"].shape[0], 1), 0.2)
 
 
-def test_a_delay_of_the_whole_episode_equals_no_action() -> None:
-    delayed = by_cell(trial(with_cell(action_delay={"steps": 100}), pushing).alone())
-    nothing = by_cell(trial(with_cell(), still).alone())
-    assert delayed["other"] == nothing["nominal"] != delayed["nominal"]
+def pushing_half(observations: Any) -> torch.Tensor:
+    """Push half as hard."""
+    return 0.5 * pushing(observations)
 
 
-def test_a_motor_of_half_the_strength_pushes_half_as_hard() -> None:
-    def half(observations: Any) -> torch.Tensor:
-        return 0.5 * pushing(observations)
+type Cells = dict[str, list[str]]
 
+
+@pytest.fixture(scope="module")
+def played() -> list[Cells]:
+    """Fingerprints by cell, with policies that balance, push, push half as hard, and do nothing: in one simulation."""
+    from ledger_lab.panels.scoring import score_policies
+
+    cells = {"nominal": {}, **{kind: {kind: params} for kind, params in ZERO.items()}, **OTHERS}
+    panel = replace(SHORT, cells=tuple(Cell(name, read_perturbations("test", each)) for name, each in cells.items()))
+    with trial(panel).simulation(4) as (_, slots):
+        slots.reset()
+        return [by_cell(score.outcomes) for score in score_policies(slots, [balance, pushing, pushing_half, still])]
+
+
+@pytest.mark.parametrize("kind", ZERO)
+def test_a_perturbation_of_zero_changes_nothing(played: list[Cells], kind: str) -> None:
+    assert all(cells[kind] == cells["nominal"] for cells in played)
+
+
+def test_actions_reach_the_motors_as_late_and_as_weak_as_the_cell_says(played: list[Cells]) -> None:
+    balanced, pushed, pushed_half, nothing = played
+    assert pushed["lost"] == nothing["nominal"] != pushed["nominal"]
     # The motor's damping is weaker, too: without it, half the strength is half the command.
-    weak = trial(with_cell(actuator_strength={"scale": 0.5}, actuator_damping={"scale": 0.0}), pushing).alone()
-    gentle = trial(with_cell(actuator_damping={"scale": 0.0}), half).alone()
-    assert by_cell(weak)["other"] == by_cell(gentle)["other"]
-
-
-def test_a_latency_of_half_a_step_lies_between_none_and_a_whole_step() -> None:
-    half, whole = ({"control_latency": {"physics_steps": steps}} for steps in (1, 2))
-    cells = by_cell(trial(with_cells(half=half, whole=whole, delayed={"action_delay": {"steps": 1}})).alone())
-    assert len({tuple(each) for each in cells.values()}) == 4
-
-
-def test_a_latency_of_a_whole_step_equals_a_delay_of_one_step_after_the_first_action() -> None:
-    def steady(observations: Any) -> torch.Tensor:
-        return torch.full((observations["policy"].shape[0], 1), 0.1)
-
-    cells = by_cell(trial(with_cell(control_latency={"physics_steps": 2}), steady).alone())
-    assert cells["other"] == cells["nominal"], "the same command all the time cannot be late"
+    assert pushed["weak"] == pushed_half["undamped"]
+    assert len({tuple(balanced[cell]) for cell in ("nominal", "half a step", "a step", "delayed")}) == 4
+    assert pushed["a step"] == pushed["nominal"], "the same command all the time cannot be late"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import load_panel
 from tests.fakes.held_out import WARP, Trial, task_cfg
 
@@ -45,27 +44,7 @@ def _runtime() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def alone() -> Outcomes:
-    return TRIAL.alone()
-
-
-def test_slot_order_and_other_policies_do_not_change_episodes(alone: Outcomes) -> None:
+def test_company_does_not_change_episodes() -> None:
+    alone = TRIAL.alone()
     assert len(set(alone.fingerprint)) == len(PANEL.seeds)
-    assert TRIAL.in_company() == alone
-
-
-def test_training_slots_do_not_change_episodes(alone: Outcomes) -> None:
-    assert TRIAL.beside_training(1) == alone
-
-
-@pytest.mark.thorough
-def test_without_a_common_origin_coordinates_round_differently(
-    alone: Outcomes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ledger_lab.panels import slots
-    from ledger_lab.training.runners import session
-
-    monkeypatch.setattr(slots.Rehearsal, "require_own_episodes", lambda *_: None)
-    monkeypatch.setattr(session, "is_newton", lambda _: False)
-    assert TRIAL.in_company() != alone
+    assert TRIAL.in_company(1) == alone

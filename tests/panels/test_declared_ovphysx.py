@@ -69,4 +69,4 @@ def test_a_curriculum_cannot_change_the_gravity_that_all_environments_share() ->
     with pytest.raises(
         UserError, match="a curriculum or an event changed gravity, which training and held-out episodes share"
     ):
-        Trial(PANEL, still, still, cfg).beside_training()
+        Trial(PANEL, still, still, cfg).in_company()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import pytest
 import torch
 
-from ledger_lab.errors import UserError
 from tests.fakes.held_out import task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
@@ -30,9 +29,8 @@ class Recorder:
     def on_reset(self, slots: Any) -> None:
         self.heard.append(("reset", slots.tolist()))
 
-    def on_resample(self, command: str, slots: Any, resample: Callable[[Any], None]) -> None:
-        self.heard.append(("resample", command, slots.tolist()))
-        resample(slots)
+    def scoring_conditions(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def on_training_reset(self, ids: torch.Tensor) -> None:
         pass
@@ -75,9 +73,7 @@ def test_hooks_report_events_of_held_out_slots_alone_until_they_are_removed() ->
         with ExitStack() as undo:
             base.sim.consume_reset_request = lambda: listener.resets_by_hand
             undo.callback(delattr, base.sim, "consume_reset_request")
-            hooks = Hooks(base, TRAINING)
-            hooks._waits = True  # as on a GPU
-            hooks.attach(undo, listener)
+            Hooks(base, TRAINING).attach(undo, listener)  # type: ignore[arg-type]
             assert listener.step(env) == [("terminations",), ("interval",)]
 
             length[:] = base.max_episode_length - 1
@@ -94,10 +90,5 @@ def test_hooks_report_events_of_held_out_slots_alone_until_they_are_removed() ->
 
             time_left = base.command_manager._terms["number"].time_left
             time_left[:] = 0.0
-            assert ("resample", "number", [0, 1, 2, 3]) in listener.step(env)
-            hooks.require_own_commands()
-            time_left[-1] = 0.0
-            listener.step(env)
-            with pytest.raises(UserError, match="time at which a command gets new values was changed"):
-                hooks.require_own_commands()
+            assert ("own draws", [0, 1, 2, 3], "command 'number'") in listener.step(env)
         assert listener.step(env) == []

@@ -1,7 +1,7 @@
 """Each way in which episodes could depend on each other, in real simulations on Newton.
 
-Two tests show each leak. With the handling of the leak, the episodes are equal bit for bit: alone, in other slots,
-beside other policies and beside training. Without the handling, they differ.
+Two tests show each leak. With the handling of the leak, the episodes are equal bit for bit: alone, and in other slots
+beside other policies and training. Without the handling, they differ. What is refused is in ``test_refused_panels.py``.
 """
 
 from __future__ import annotations
@@ -66,86 +66,65 @@ LEAKS = [
     "rare_reset_event",
     "terrain",
 ]
-SHOWN = {"command"}
-"""Leaks that quick tests show one by one."""
-CLOCKS = ["hourly", "dated", "process", "hashed", "threads"]
-"""Further ways in which a reset may depend on the clock or the process."""
-HANDLED_OTHERWISE = ["curriculum", "observation_noise", "step_counter"]
-"""Leaks that streams of their own do not handle."""
 
 
 @pytest.mark.parametrize(
     "leaks",
     [
-        (
-            "startup_event",
-            "curriculum",
-            "interval_event",
-            "random_observation_object",
-            "action_noise",
-            "rare_reset_event",
-        ),
-        ("command", "global_interval_object", "observation_noise", "actuator_delay", "step_counter", "terrain"),
-        *(thorough((leak,)) for leak in [*LEAKS, *HANDLED_OTHERWISE]),
+        "startup_event curriculum interval_event random_observation_object action_noise rare_reset_event",
+        "command global_interval_object observation_noise actuator_delay step_counter terrain",
+        "reset_event goal_command global_interval_event random_observation smoothed",
     ],
-    ids=" ".join,
 )
-def test_episodes_depend_on_their_seeds_alone(leaks: tuple[str, ...]) -> None:
-    """Several leaks at once show the same as each alone, but not which one leaks: the thorough cases show that."""
-    expected = trial(*leaks).alone()
+def test_episodes_depend_on_their_seeds_alone(leaks: str) -> None:
+    """Several leaks at once show the same as each alone, and an object that remembers its own episode is none."""
+    expected = trial(*leaks.split()).alone()
     assert len(set(expected.fingerprint)) == len(SEEDS), "each seed is an episode of its own"
-    assert trial(*leaks).in_company() == expected
-    assert trial(*leaks).beside_training() == expected
+    assert trial(*leaks.split()).in_company() == expected
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("leak", ["startup_event", "interval_event", "rare_reset_event"])
-def test_episodes_are_the_same_beside_one_environment_and_beside_thousands(leak: str) -> None:
+def test_episodes_are_the_same_beside_one_environment_and_beside_many() -> None:
     """Quicker: the test above, beside five."""
-    expected = trial(leak).alone()
-    assert trial(leak).beside_training(1) == expected
-    assert trial(leak).beside_training(2048) == expected
+    leaks = ("startup_event", "interval_event", "rare_reset_event")
+    expected = trial(*leaks).alone()
+    assert trial(*leaks).in_company(1, places=1) == expected
+    assert trial(*leaks).in_company(512, places=1) == expected
 
 
-@pytest.mark.parametrize(
-    "leak",
-    [leak if leak in SHOWN else thorough(leak) for leak in LEAKS],
-)
-def test_without_own_streams_episodes_depend_on_other_slots(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("leak", [leak if leak == "command" else thorough(leak) for leak in LEAKS])
+def test_without_own_streams_the_same_episodes_differ(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.panels import hooks, slots
+    from ledger_lab.panels.scoring import score_policies
 
     monkeypatch.setattr(slots, "OwnDraws", lambda *_: nullcontext())
     monkeypatch.setattr(slots.Rehearsal, "require_own_episodes", lambda *_: None)
     monkeypatch.setattr(hooks.Hooks, "_require_no_stray_draws", lambda *_: None)
-    assert trial(leak).in_company() != trial(leak).beside_training()
+    with trial(leak).simulation(2) as (_, held_out):
+        held_out.reset()
+        first, second = score_policies(held_out, [balance, balance])
+    assert first.outcomes != second.outcomes
 
 
 @pytest.mark.thorough
-def test_without_restored_terms_a_curriculum_changes_held_out_episodes_which_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("handling", "leak", "complaint"),
+    [
+        ("declared.Declared.playing", "curriculum", "the same episode now differs in command 'number' at the start"),
+        ("hooks.Hooks._attach_noise", "observation_noise", "differ: observation 'joint_pos' in step 1"),
+        ("hooks.COUNTERS", "step_counter", "reset event 'growing' changes joint_velocity of 'robot'"),
+    ],
+)
+def test_without_its_handling_a_leak_is_found(
+    handling: str, leak: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ledger_lab.panels import declared
+    from ledger_lab.panels import hooks
 
-    monkeypatch.setattr(declared.Declared, "playing", lambda _: nullcontext())
-    with pytest.raises(UserError, match="the same episode now differs in command 'number' at the start"):
-        trial("curriculum").beside_training()
-
-
-def test_a_command_may_change_when_its_goal_is_reached_also_where_the_host_does_not_wait() -> None:
-    from ledger_lab.panels.view import TrainingView
-
-    expected = trial("goal_command").alone()
-    with trial("goal_command").simulation(1, training=5) as (env, slots), torch.inference_mode():
-        slots._hooks._waits = True  # as on a GPU
-        command, view = env.unwrapped.command_manager.get_term("number"), TrainingView(env, slots)
-        view.reset()
-        slots.begin([balance])
-        most = 0
-        while not slots.idle:
-            view.step(torch.randn(5, 1))
-            most = max(most, int(command.command_counter[5:].max()))
-        assert most > PANEL.episode_length_s / 0.3, "goals were reached, before the time of their command was over"
-        assert slots.outcomes() == [expected]
+    nothing: Any = () if handling.endswith("COUNTERS") else lambda *_: nullcontext()
+    monkeypatch.setattr(f"ledger_lab.panels.{handling}", nothing)
+    monkeypatch.setattr(hooks.Hooks, "_require_no_stray_draws", lambda *_: None)
+    with pytest.raises(UserError, match=complaint):
+        trial(leak).in_company(places=1)
 
 
 class LevelsByEnvironment(ManagerTermBase):
@@ -175,24 +154,18 @@ def test_held_out_slots_do_not_slow_a_curriculum_down() -> None:
         assert term.current_difficulties.tolist() == [1.0] * 5 + [0.0] * slots.count
 
 
-def test_a_curriculum_that_changes_a_shared_term_is_refused() -> None:
-    with pytest.raises(UserError, match="a curriculum or an event changed termination 'cart_out_of_bounds'"):
-        trial("shared_curriculum").beside_training()
-
-
-@pytest.mark.thorough
-def test_without_the_hook_observation_noise_reaches_held_out_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.panels import hooks
-
-    monkeypatch.setattr(hooks.Hooks, "_attach_noise", lambda *_: None)
-    monkeypatch.setattr(hooks.Hooks, "_require_no_stray_draws", lambda *_: None)
-    with pytest.raises(UserError, match="differ: observation 'joint_pos' in step 1"):
-        trial("observation_noise").alone()
-
-
-def test_a_draw_that_is_shared_between_slots_is_refused() -> None:
-    with pytest.raises(UserError, match="^reset event 'shared': .*are shared by environments"):
-        trial("shared_draw").alone()
+@pytest.mark.parametrize(
+    ("leak", "complaint"),
+    [
+        ("shared_curriculum", "a curriculum or an event changed termination 'cart_out_of_bounds'"),
+        ("numpy_interval", "drew random numbers .*not with torch"),
+        ("stored_statistic", "termination 'far' .*This depends on other environments"),
+        ("stored_start", "reset event 'surprise' changes joint_velocity of 'robot' .*on what happened before"),
+    ],
+)
+def test_what_a_training_would_change_is_refused(leak: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        trial(leak).in_company(places=1)
 
 
 def test_a_draw_that_no_hook_separates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,74 +174,6 @@ def test_a_draw_that_no_hook_separates_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(hooks.Hooks, "_drawing_terms", lambda _: iter(()))
     with pytest.raises(UserError, match="drew random numbers for all environments at once"):
         trial("action_noise").alone()
-
-
-def test_random_numbers_of_other_libraries_than_torch_are_refused() -> None:
-    for leak, complaint in (("numpy_reset", "^reset event 'numpy' draws from numpy"), ("numpy_interval", "with torch")):
-        with pytest.raises(UserError, match=complaint):
-            trial(leak).alone()
-
-
-def test_a_reset_that_draws_from_a_generator_of_its_own_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="reset event 'surprise' changes joint_velocity of 'robot'"):
-        trial("own_generator").alone()
-
-
-@pytest.mark.thorough
-def test_without_counters_of_their_own_starts_that_depend_on_them_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.panels import hooks
-
-    monkeypatch.setattr(hooks, "COUNTERS", ())
-    with pytest.raises(UserError, match="reset event 'growing' changes joint_velocity of 'robot'"):
-        trial("step_counter").alone()
-
-
-def test_an_observation_that_mixes_environments_is_refused() -> None:
-    with pytest.raises(UserError, match="observation 'centered' .*This depends on other environments"):
-        trial("mixing_observation").alone()
-
-
-@pytest.mark.parametrize(
-    ("leak", "complaint"),
-    [
-        thorough("farthest", "observation 'mixed' .*This depends on other environments"),
-        thorough("last_mean", "observation 'mixed' .*This depends on (what happened before|other environments)"),
-        ("moving_average", "observation 'mixed' .*This depends on what happened before"),
-        thorough("kept_average", "observation 'mixed' .*This depends on (what happened before|other environments)"),
-        ("age", "observation 'mixed' .*This depends on step counters"),
-        thorough("mixing_termination", "termination 'far' .*This depends on other environments"),
-        ("stored_statistic", "termination 'far' .*This depends on other environments"),
-        (
-            "stored_start",
-            "reset event 'surprise' changes joint_velocity of 'robot' at the start.*on what happened before",
-        ),
-    ],
-)
-def test_terms_that_depend_on_more_than_their_own_episode_are_refused(leak: str, complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        trial(leak).alone()
-
-
-@pytest.mark.parametrize("leak", ["centred", *map(thorough, ("fixed", "spread"))])
-def test_a_reset_that_depends_on_the_batch_is_refused_by_name(leak: str) -> None:
-    with pytest.raises(
-        UserError, match="reset event 'surprise' changes joint_velocity of 'robot' .*on other environments"
-    ):
-        trial(leak).alone()
-
-
-@pytest.mark.parametrize(
-    "leak",
-    ["imported_clock", *map(thorough, CLOCKS)],
-)
-def test_a_reset_that_depends_on_the_clock_or_the_process_is_refused_by_name(leak: str) -> None:
-    with pytest.raises(UserError, match="reset event 'surprise' changes .*step counters, the clock"):
-        trial(leak).alone()
-
-
-def test_an_object_may_remember_its_own_episode() -> None:
-    expected = trial("smoothed").alone()
-    assert trial("smoothed").beside_training() == expected
 
 
 def test_a_confirmation_draws_its_own_start_up_values_in_a_cell_that_scales_them() -> None:
@@ -287,18 +192,6 @@ def test_a_confirmation_draws_its_own_start_up_values_in_a_cell_that_scales_them
     assert found[0] == found[1]
 
 
-@pytest.mark.thorough
-def test_without_a_drawn_patch_an_episode_depends_on_earlier_training(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from ledger_lab.panels import slots
-
-    monkeypatch.setattr(slots, "place_on_patches", lambda *_: None)
-    monkeypatch.setattr(slots.GroundWatch, "require_apart", lambda _: None)
-    monkeypatch.setattr(slots.Rehearsal, "require_own_episodes", lambda *_: None)
-    assert trial("terrain").in_company() != trial("terrain").beside_training()
-
-
 def test_training_slots_are_spread_over_all_types_of_terrain() -> None:
     with trial("terrain").simulation(1, training=10) as (env, slots):
         terrain = env.unwrapped.scene.terrain
@@ -315,12 +208,14 @@ def test_training_slots_are_spread_over_all_types_of_terrain() -> None:
 
 @pytest.mark.parametrize("leaks", [("spacing",), thorough(("spacing", "terrain"))])
 def test_slots_share_an_origin_and_terms_read_the_declared_spacing(leaks: tuple[str, ...]) -> None:
-    expected = trial(*leaks).alone()
-    assert "left" not in expected.ended_by and "horizon" in expected.ended_by
-    with trial(*leaks).simulation(1, training=5) as (env, _):
+    from ledger_lab.panels.scoring import score_policies
+
+    with trial(*leaks).simulation(1) as (env, slots):
+        slots.reset()
+        (score,) = score_policies(slots, [balance])
         assert env.unwrapped.scene.cfg.env_spacing == 4.0
-        if "terrain" not in leaks:
-            assert not env.unwrapped.scene.env_origins.any()
+        assert "terrain" in leaks or not env.unwrapped.scene.env_origins.any()
+    assert "left" not in score.outcomes.ended_by and "horizon" in score.outcomes.ended_by
 
 
 def test_a_policy_acts_in_batches_of_one_size() -> None:

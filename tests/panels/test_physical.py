@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels import perturbations as p
+from ledger_lab.panels.physical import DAMPING, EFFORT_LIMIT, MOTOR_PARAMETERS, STIFFNESS, explicit_motor_table
 from tests.fakes.held_out import thorough
 
 COUNT = 6
@@ -98,7 +100,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     from ledger_lab.panels.physics import is_newton
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
-    from ledger_lab.training.runners.session import environment, simulation_app
+    from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 
     physics, change = WORLDS[request.param]
     registered_tasks()
@@ -116,7 +118,11 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if is_newton(cfg):
         cfg.scene.env_spacing = 0.0
     change(cfg)
-    with simulation_app(cfg, {"device": "cpu"}), environment("LedgerLab-Cartpole", cfg) as env:
+    with (
+        simulation_app(cfg, {"device": "cpu"}),
+        environment("LedgerLab-Cartpole", cfg) as env,
+        recorded_physics(env),  # so replayed steps see every change
+    ):
         env.reset()
         yield World(env)
 
@@ -130,102 +136,91 @@ def values(first: float, neutral: float, last: float) -> torch.Tensor:
     return torch.tensor([first, neutral, last])
 
 
-ONES = torch.ones(3)
+CART = "slider_to_cart"
 SHIFTS = torch.tensor([[0.0, 0.0, 0.2], [0.0, 0.0, 0.0], [0.0, 0.0, -0.2]])
+MASS, BOX_FRICTION = p.Mass(bodies="pole", scale=(1, 1)), p.Friction(asset="box", scale=(1, 1))
+STRENGTH, JOINT_DAMPING = p.ActuatorStrength(joints=CART, scale=(1, 1)), p.ActuatorDamping(joints=CART, scale=(1, 1))
+DRY = p.JointFriction(joints=CART, add=(0, 0))
 
 PERTURBATIONS: dict[str, Callable[[Any], None]] = {
-    "mass": lambda it: it.scale_mass("robot", "pole", values(2.0, 1.0, 0.5)),
-    "mass of an object": lambda it: it.scale_mass("box", ".*", values(2.0, 1.0, 0.5)),
-    "center of mass": lambda it: it.shift_center_of_mass("robot", "pole", SHIFTS),
-    "friction": lambda it: it.scale_friction("box", ".*", values(0.5, 1.0, 1.5)),
-    "joint friction": lambda it: it.add_joint_friction("robot", "slider_to_cart", values(5.0, 0.0, 1.0)),
-    "damping": lambda it: it.scale_gains("robot", "slider_to_cart", ONES, values(2.0, 1.0, 0.0)),
-    "effort limit": lambda it: it.scale_effort_limit("robot", "slider_to_cart", values(1e-3, 1.0, 5e-3)),
-    "effort": lambda it: it.scale_effort("robot", "slider_to_cart", values(0.5, 1.0, 2.0)),
+    "mass": lambda it: MASS.write(it, values(2.0, 1.0, 0.5)),
+    "mass of an object": lambda it: p.Mass(asset="box", scale=(1, 1)).write(it, values(2.0, 1.0, 0.5)),
+    "center of mass": lambda it: p.CenterOfMass(bodies="pole", offset_m=(0, 0)).write(it, SHIFTS),
+    "friction": lambda it: BOX_FRICTION.write(it, values(0.5, 1.0, 1.5)),
+    "joint friction": lambda it: DRY.write(it, values(5.0, 0.0, 1.0)),
+    "damping": lambda it: JOINT_DAMPING.write(it, values(2.0, 1.0, 0.0)),
+    "strength": lambda it: STRENGTH.write(it, values(0.5, 1.0, 2.0)),
+    "effort limit": lambda it: it.scale_motors("", "robot", CART, EFFORT_LIMIT, values(1e-3, 1.0, 5e-3)),
 }
 TILT: dict[str, Callable[[Any], None]] = {
-    "gravity tilt": lambda it: it.tilt_gravity(values(0.2, 0.0, 0.1), values(0.0, 1.0, 2.0))
+    "gravity tilt": lambda it: p.GravityTilt(angle_rad=(0, 0)).write(it, values(0.2, 0.0, 0.1), values(0.0, 1.0, 2.0))
 }
 MOTOR: dict[str, Callable[[Any], None]] = {
-    "stiffness": lambda it: it.scale_gains("robot", "slider_to_cart", values(0.0, 1.0, 8.0), ONES),
-    "damping": lambda it: it.scale_gains("robot", "slider_to_cart", ONES, values(2.0, 1.0, 0.0)),
-    "effort limit": lambda it: it.scale_effort_limit("robot", "slider_to_cart", values(0.5, 1.0, 2.0)),
+    "stiffness": lambda it: it.scale_motors("", "robot", CART, STIFFNESS, values(0.0, 1.0, 8.0)),
+    "damping": lambda it: it.scale_motors("", "robot", CART, DAMPING, values(2.0, 1.0, 0.0)),
+    "effort limit": lambda it: it.scale_motors("", "robot", CART, EFFORT_LIMIT, values(0.5, 1.0, 2.0)),
 }
 
 
-def check(world: World, change: Callable[[Any], None]) -> None:
+def check(world: World, changes: dict[str, Callable[[Any], None]]) -> None:
+    """Require that each change moves the slots that it changes, and no others, and that nothing of it is left."""
     before = world.roll()
-    with torch.inference_mode():  # as in a library's rollout
-        change(world.parameters)
-        perturbed = world.roll()
-    world.parameters.restore()
-    after = world.roll()
-    difference = (perturbed - before).abs().amax(dim=(0, 2))
-    assert (difference[CHANGED] > 5e-3).all(), difference
-    assert torch.equal(perturbed[:, OTHERS], before[:, OTHERS]), difference
-    assert not torch.equal(perturbed[:, 1], perturbed[:, 4])
-    assert torch.equal(after, before)
+    for name, change in changes.items():
+        with torch.inference_mode():  # as in a library's rollout
+            change(world.parameters)
+            perturbed = world.roll()
+        world.parameters.restore()
+        difference = (perturbed - before).abs().amax(dim=(0, 2))
+        assert (difference[CHANGED] > 5e-3).all(), (name, difference)
+        assert torch.equal(perturbed[:, OTHERS], before[:, OTHERS]), (name, difference)
+        assert not torch.equal(perturbed[:, 1], perturbed[:, 4]), name
+    assert torch.equal(world.roll(), before)
 
 
 @on("newton", "native", "ovphysx")
-@pytest.mark.parametrize("name", PERTURBATIONS)
-def test_only_perturbed_slots_move_differently_until_they_are_restored(world: World, name: str) -> None:
-    check(world, PERTURBATIONS[name])
-
-
-@on("newton", "native")
-def test_gravity_is_tilted_only_in_perturbed_slots(world: World) -> None:
-    check(world, TILT["gravity tilt"])
+def test_only_perturbed_slots_move_differently_until_they_are_restored(world: World) -> None:
+    check(world, PERTURBATIONS | (TILT if world.parameters.is_mujoco else {}))
 
 
 @on("motor of Newton", thorough("DC motor of Newton"), "motor of Isaac Lab")
-@pytest.mark.parametrize("name", MOTOR)
-def test_motors_are_perturbed_wherever_they_are_computed(world: World, name: str) -> None:
-    check(world, MOTOR[name])
+def test_motors_are_perturbed_wherever_they_are_computed(world: World) -> None:
+    check(world, MOTOR)
+    if world.robot.actuators._native_group_names:
+        with pytest.raises(UserError, match="Newton computes its actuators"):
+            PERTURBATIONS["strength"](world.parameters)
+        world.parameters.restore()
 
 
 @on("newton")
-def test_a_cart_on_a_slope_accelerates_by_its_sine(world: World) -> None:
-    world.parameters.scale_gains("robot", "slider_to_cart", ONES, torch.zeros(3))
-    along_the_rail = torch.full((3,), pi / 2)
-    world.parameters.tilt_gravity(values(0.1, 0.0, -0.2), along_the_rail)
+def test_gravity_acts_along_the_slope_and_is_sensed_there(world: World) -> None:
+    JOINT_DAMPING.write(world.parameters, torch.zeros(3))
+    angles, along_the_rail = values(0.1, 0.0, -0.2), torch.full((3,), pi / 2)
+    p.GravityTilt(angle_rad=(0, 0)).write(world.parameters, angles, along_the_rail)
     speed = world.roll(push=0.0, pole=pi)[-1, :, CART_SPEED]
+    sensed = world.robot.data.projected_gravity_b.torch[:, 1].tolist()
     world.parameters.restore()
-    expected = [9.81 * sin(angle) * 12 * STEP_S for angle in (0.1, 0.0, -0.2)]
+    expected = [9.81 * sin(angle) * 12 * STEP_S for angle in angles.tolist()]
     assert speed[list(SLOTS)].tolist() == pytest.approx(expected, abs=1e-4)
-
-
-@on("newton")
-def test_the_sensed_direction_of_gravity_tilts_too(world: World) -> None:
-    world.parameters.tilt_gravity(values(0.1, 0.0, 0.2), torch.zeros(3))
-    world.roll(steps=1)
-    sensed = world.robot.data.projected_gravity_b.torch[:, 0].tolist()
-    world.parameters.restore()
-    assert sensed == pytest.approx([0.0, sin(0.1), 0.0, 0.0, sin(0.2), 0.0], abs=1e-6)
+    assert sensed == pytest.approx([0.0, sin(0.1), 0.0, 0.0, sin(-0.2), 0.0], abs=1e-6)
 
 
 @on("newton", "ovphysx")
-def test_twice_the_mass_is_half_as_fast(world: World) -> None:
-    world.parameters.scale_gains("robot", "slider_to_cart", ONES, torch.zeros(3))
-    world.parameters.scale_mass("robot", ".*", values(2.0, 1.0, 0.5))
+def test_motion_follows_from_mass_friction_and_strength(world: World) -> None:
+    pushed_less, pushed_half = world.roll(push=0.2, pole=pi)[:, 0, CART_SPEED], world.roll(push=0.15)[:, 1]
+    JOINT_DAMPING.write(world.parameters, torch.zeros(3))
+    p.Mass(scale=(1, 1)).write(world.parameters, values(2.0, 1.0, 0.5))
     speed = world.roll(push=0.3, pole=pi, steps=2)[-1, list(SLOTS), CART_SPEED]
     world.parameters.restore()
     assert (speed / speed[1]).tolist() == pytest.approx([0.5, 1.0, 2.0], rel=0.01)
 
-
-@on("newton", "ovphysx")
-def test_joint_friction_reduces_the_force_of_a_push(world: World) -> None:
-    pushed_less = world.roll(push=0.2, pole=pi)[:, 0, CART_SPEED]
-    world.parameters.add_joint_friction("robot", "slider_to_cart", values(10.0, 0.0, 0.0))
+    DRY.write(world.parameters, values(10.0, 0.0, 0.0))
     speed = world.roll(push=0.3, pole=pi)[:, 1, CART_SPEED]
     world.parameters.restore()
     assert torch.allclose(speed, pushed_less, rtol=0.03)
 
-
-@on("newton", "ovphysx")
-def test_half_the_effort_is_half_the_command(world: World) -> None:
-    pushed_half = world.roll(push=0.15)[:, 1]
-    world.parameters.scale_effort("robot", "slider_to_cart", values(0.5, 1.0, 1.0))
+    STRENGTH.write(world.parameters, values(0.5, 1.0, 1.0))
+    for parameter in MOTOR_PARAMETERS:  # what remains is the command
+        world.parameters.scale_motors("", "robot", CART, parameter, values(2.0, 1.0, 1.0))
     weak = world.roll(push=0.3)[:, 1]
     world.parameters.restore()
     assert torch.equal(weak, pushed_half)
@@ -235,7 +230,7 @@ def test_half_the_effort_is_half_the_command(world: World) -> None:
 def test_contacts_are_slippery_although_all_slots_share_the_ground(world: World) -> None:
     from isaaclab_newton.physics import NewtonManager
 
-    world.parameters.scale_friction("box", ".*", values(0.5, 1.0, 0.25))
+    BOX_FRICTION.write(world.parameters, values(0.5, 1.0, 0.25))
     way = world.roll()[-1, list(SLOTS), BOX]
     data = NewtonManager._solver.mjw_data
     worlds, friction = data.contact.worldid.numpy(), data.contact.friction.numpy()[:, 0]
@@ -245,70 +240,29 @@ def test_contacts_are_slippery_although_all_slots_share_the_ground(world: World)
     assert way[2] > way[0] > way[1]
 
 
-@on("newton")
-@pytest.mark.thorough  # the held-out episodes of other tests are replayed steps
-def test_replayed_steps_see_every_change(world: World) -> None:
-    from ledger_lab.training.runners.session import recorded_physics
-
-    def run() -> torch.Tensor:
-        rolls = [world.roll()]
-        for change in [*PERTURBATIONS.values(), *TILT.values()]:
+@on("newton", "ovphysx", "kamino")
+def test_what_an_engine_or_a_scene_cannot_do_is_refused(world: World) -> None:
+    engine = world.parameters.engine
+    refused: dict[str, Any] = {"newton/mjwarp": {}, "ovphysx": TILT}.get(engine, PERTURBATIONS | TILT)
+    for change in refused.values():
+        with pytest.raises(UserError, match=rf"^the perturbation '\w*' cannot be done by {engine}$"):
             change(world.parameters)
-            rolls.append(world.roll())
-        world.parameters.restore()
-        return torch.stack([*rolls, world.roll()])
-
-    launched = run()
-    with recorded_physics(world.env):
-        replayed = run()
-    assert torch.equal(launched, replayed)
-    assert torch.equal(launched[0], launched[-1])
-
-
-@on("ovphysx")
-def test_ovphysx_has_one_gravity_for_all(world: World) -> None:
-    with pytest.raises(UserError, match=r"^the perturbation 'gravity_tilt' cannot be done by ovphysx$"):
-        TILT["gravity tilt"](world.parameters)
-
-
-@on("kamino")
-def test_other_solvers_are_refused(world: World) -> None:
-    for change in (*PERTURBATIONS.values(), *TILT.values()):
-        with pytest.raises(UserError, match=r"^the perturbation '\w+' cannot be done by newton/kaminopadmm$"):
-            change(world.parameters)
-
-
-@on("motor of Newton")
-def test_newtons_own_motors_have_no_effort_to_scale(world: World) -> None:
-    with pytest.raises(UserError, match="Newton computes its actuators"):
-        PERTURBATIONS["effort"](world.parameters)
-
-
-@on("newton", "ovphysx")
-def test_unknown_names_are_refused(world: World) -> None:
-    with pytest.raises(UserError, match="'robt'.*did you mean 'robot'"):
-        world.parameters.scale_mass("robt", "pole", ONES)
-    with pytest.raises(UserError, match="'robot' is named 'arm': known: rail, cart, pole"):
-        world.parameters.scale_mass("robot", "arm", ONES)
-    with pytest.raises(UserError, match="'robot' has none"):
-        world.parameters.scale_friction("robot", ".*", ONES)
-    with pytest.raises(ValueError, match="for 3 slots"):
-        world.parameters.scale_mass("robot", "pole", torch.ones(2))
+    if engine == "newton/kaminopadmm":
+        return
+    for part, complaint in (
+        (p.Mass(asset="robt", scale=(1, 1)), "'robt'.*did you mean 'robot'"),
+        (p.Mass(bodies="arm", scale=(1, 1)), "'robot' is named 'arm': known: rail, cart, pole"),
+        (p.Friction(scale=(1, 1)), "'robot' has none"),
+    ):
+        with pytest.raises(UserError, match=complaint):
+            part.write(world.parameters, torch.ones(3))
 
 
 def test_a_weaker_motor_of_isaac_lab_never_exceeds_its_limit() -> None:
     from isaaclab.actuators import DCMotor, DCMotorCfg
 
-    from ledger_lab.panels.parameter_tables import EFFORT_LIMIT, explicit_motor_table
-
-    cfg = DCMotorCfg(
-        joint_names_expr=[".*"],
-        saturation_effort=120.0,
-        actuator_effort_limit=80.0,
-        actuator_velocity_limit=7.5,
-        stiffness=0.0,
-        damping=0.0,
-    )
+    limits = {"saturation_effort": 120.0, "actuator_effort_limit": 80.0, "actuator_velocity_limit": 7.5}
+    cfg = DCMotorCfg(joint_names_expr=[".*"], stiffness=0.0, damping=0.0, **limits)
     motor = DCMotor(cfg, joint_names=["knee"], joint_ids=slice(None), num_envs=2, device="cpu")
     explicit_motor_table(motor, EFFORT_LIMIT).write(torch.tensor([[56.0]]), torch.tensor([1]))
     fast = motor._clip_effort(torch.full((2, 1), -500.0), torch.full((2, 1), 12.5))

@@ -301,8 +301,7 @@ CROWD = 65
 def test_episodes_are_the_same_in_any_company(trial: Trial) -> None:
     alone = trial.alone()
     assert len(set(alone.fingerprint)) == len(alone.seed)
-    assert trial.in_company() == alone
-    assert trial.beside_training(CROWD) == alone
+    assert trial.in_company(CROWD) == alone
 
 
 def test_another_walking_policy_changes_the_panel_id(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - see the names of the verdict above
+def __getattr__(name: str) -> Any:
     """Import the verdict when it is asked for: it needs NumPy, and a report does not."""
     if name not in ("ERROR_BUDGET", "RULE_VERSION", "VerdictRule"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

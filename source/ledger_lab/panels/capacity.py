@@ -83,7 +83,7 @@ class _Pool:
     most_needed: wp.array
 
 
-def _pools(narrow_phase: Any) -> list[_Pool]:  # noqa: ANN401 - Newton's, of no public module
+def _pools(narrow_phase: Any) -> list[_Pool]:
     """Return the shared buffers of collisions with triangles: pairs, unreduced contacts, failed reductions."""
     counters = []
     if narrow_phase.triangle_pairs is not None:
@@ -154,7 +154,7 @@ class CapacityWatch:
             self._pools, self._triangle_pairs = _pools(narrow_phase), narrow_phase.max_triangle_pairs
         step = self._solver.step
 
-        def watched_step(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed through
+        def watched_step(*args: Any, **kwargs: Any) -> None:
             step(*args, **kwargs)
             wp.launch(
                 _note_step,

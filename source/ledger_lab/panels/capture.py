@@ -136,7 +136,7 @@ class Capture:
             waiting += reversed(deeper)
         return leaves
 
-    def _children(self, holder: Any) -> Iterator[tuple[str | int, Any]]:  # noqa: ANN401 - any object
+    def _children(self, holder: Any) -> Iterator[tuple[str | int, Any]]:
         """Return an object's values by attribute, key or index."""
         if isinstance(holder, dict):
             yield from ((key, value) for key, value in holder.items() if type(key) in (str, int))
@@ -156,7 +156,7 @@ class Capture:
                 if not (name.startswith("__") and name.endswith("__")) and (only is None or name in only)
             )
 
-    def _is_open(self, value: Any) -> bool:  # noqa: ANN401 - any object
+    def _is_open(self, value: Any) -> bool:
         """Tell whether to visit an object's values."""
         if isinstance(value, (dict, list, tuple, deque)):
             return True
@@ -167,7 +167,7 @@ class Capture:
         return frozen is None or not frozen.frozen
 
 
-def _is_leaf(value: Any) -> bool:  # noqa: ANN401 - any object
+def _is_leaf(value: Any) -> bool:
     """Tell whether a value is written and read as a whole."""
     if isinstance(value, np.ndarray) and value.dtype.hasobject:
         return False
@@ -176,7 +176,7 @@ def _is_leaf(value: Any) -> bool:  # noqa: ANN401 - any object
     return type(value) in _SEQUENCES and all(type(each) in _PLAIN for each in value)
 
 
-def _tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any object
+def _tensor(value: Any) -> torch.Tensor | None:
     """Return an array as a tensor on the CPU, or as bytes if torch lacks its type; ``None`` for other values."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu()
@@ -193,7 +193,7 @@ def _tensor(value: Any) -> torch.Tensor | None:  # noqa: ANN401 - any object
         return torch.as_tensor(array.view(np.uint8))
 
 
-def _equal(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
+def _equal(current: Any, wanted: Any) -> bool:
     """Tell whether two values are equal in every bit."""
     now = _tensor(current)
     if now is None or not isinstance(wanted, torch.Tensor):
@@ -204,14 +204,14 @@ def _equal(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
     return torch.equal(*(each.view(-1).view(torch.uint8) for each in whole))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a leaf that is no array
+def _plain(value: Any) -> Any:
     """Return a plain value; a set becomes a sorted list, any other sequence a list."""
     if isinstance(value, np.generic):
         return value.item()
     return value if type(value) in _PLAIN else sorted(value, key=repr) if isinstance(value, set) else [*value]
 
 
-def _write(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
+def _write(current: Any, wanted: Any) -> bool:
     """Write a value in place if type and size allow it; return whether it was written."""
     if isinstance(wanted, torch.Tensor):
         now = _tensor(current)
@@ -240,7 +240,7 @@ def _write(current: Any, wanted: Any) -> bool:  # noqa: ANN401 - leaves
     return True
 
 
-def _like(current: Any, wanted: Any) -> Any:  # noqa: ANN401 - leaves
+def _like(current: Any, wanted: Any) -> Any:
     """Convert a value to the type in its place: a tuple, a numpy array, a tensor on the same device."""
     if isinstance(wanted, torch.Tensor):
         if isinstance(current, np.ndarray):
@@ -251,7 +251,7 @@ def _like(current: Any, wanted: Any) -> Any:  # noqa: ANN401 - leaves
     return tuple(wanted) if isinstance(current, tuple) else wanted
 
 
-def _assign(holder: Any, key: str | int, value: Any) -> bool:  # noqa: ANN401 - any object
+def _assign(holder: Any, key: str | int, value: Any) -> bool:
     """Store a value in its holder, and tell whether the holder allows it."""
     if isinstance(holder, dict):
         holder[key] = value

@@ -65,7 +65,7 @@ class CellSlots:
         slots = self.slots if places is None else self.slots[places]
         return self.there(self._conditions.first + slots)
 
-    def there(self, values: Any) -> torch.Tensor:  # noqa: ANN401 - a number or an array
+    def there(self, values: Any) -> torch.Tensor:
         """Copy values to the device of the simulation, without waiting for it."""
         return to_device(np.asarray(values), self.base.device)
 

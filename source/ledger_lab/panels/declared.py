@@ -119,11 +119,11 @@ class Declared:
         if found := found or (self.parameters.changed_for_all() if self._watches else []):
             raise _refusal("a curriculum or an event", found[0])
 
-    def _watch(self, undo: ExitStack, owner: Any, name: str, what: str) -> None:  # noqa: ANN401 - a manager
+    def _watch(self, undo: ExitStack, owner: Any, name: str, what: str) -> None:
         """After each call for training slots, restore held-out rows, and refuse changes that all slots share."""
         call: Callable[..., Any] = getattr(owner, name)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+        def watched(*args: Any, **kwargs: Any) -> Any:
             if self._playing:
                 return call(*args, **kwargs)
             before = [(named, PrivateValues(term, self._base.num_envs, self._first)) for named, term in self._terms]
@@ -136,7 +136,7 @@ class Declared:
 
         replace_until(undo, owner, name, watched)
 
-    def _divide_updates(self, undo: ExitStack, term: Any, cfg: Any, streams: SlotStreams) -> None:  # noqa: ANN401
+    def _divide_updates(self, undo: ExitStack, term: Any, cfg: Any, streams: SlotStreams) -> None:
         """Update a command twice if its configuration has changed: as declared for held-out slots, then for training.
 
         Isaac Lab updates commands of all environments at once.
@@ -212,7 +212,7 @@ def _calls_of_training(base: ManagerBasedRLEnv) -> Iterator[Any]:
             yield from (term.func for term in terms)
 
 
-def _changes_nothing_shared(call: Any) -> bool:  # noqa: ANN401 - a function or an object
+def _changes_nothing_shared(call: Any) -> bool:
     """Tell whether an event or a curriculum is known to change nothing that held-out episodes share."""
     from isaaclab.envs.mdp import modify_reward_weight
 
@@ -220,7 +220,7 @@ def _changes_nothing_shared(call: Any) -> bool:  # noqa: ANN401 - a function or 
     return kind is modify_reward_weight or kind.__module__.startswith(_CHANGE_NOTHING_SHARED)
 
 
-def _flat(value: Any, place: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any value
+def _flat(value: Any, place: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     """Yield the values in a configuration, by their places, in a form that can be compared."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()

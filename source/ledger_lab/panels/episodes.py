@@ -13,7 +13,7 @@ from ledger_lab.ledger import CAPACITY, HORIZON, NON_FINITE, UNSTABLE, Outcomes
 from ledger_lab.panels.panel import Panel
 from ledger_lab.panels.predicate import checked_success
 from ledger_lab.panels.starts import HASH_PRIME, row_digests
-from ledger_lab.panels.transfers import LateFlag, to_device
+from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -69,8 +69,6 @@ class EpisodeLog:
         self._hold_steps = max(1, round(panel.hold_s / base.step_dt))
         self._held_out = slice(first, base.num_envs)
         self._state = torch.empty(base.num_envs - first, dtype=torch.long, device=base.device)
-        self._running = None if self._state.device.type == "cpu" else LateFlag.pinned()
-        """Whether an episode was running after the last terminations, on a GPU."""
         self.restart([])
 
     def restart(self, slots: Sequence[int]) -> None:
@@ -83,26 +81,18 @@ class EpisodeLog:
         self.steps_done = 0
         self._state.fill_(SlotState.EMPTY)
         self._state.index_fill_(0, to_device(np.array(slots, dtype=np.int64), self._state), SlotState.RUNNING)
-        if self._running is not None:
-            self._running.set(len(slots) > 0)
+        self.over = not len(slots)
+        """Whether no episode was running after the last terminations.
+
+        The host asks the device there, because Isaac Lab asks it a moment later which slots reset. So an episode that
+        became invalid at the end of a step counts as running until the next terminations.
+        """
         self._overflow_steps = torch.zeros((), dtype=torch.long, device=device)
         self._steps = torch.zeros(count, dtype=torch.long, device=device)
         self._held = torch.zeros(count, dtype=torch.long, device=device)
         self._best = torch.zeros(count, dtype=torch.long, device=device)
         self._return = torch.zeros(count, dtype=torch.float64, device=device)
         self._fingerprint = torch.zeros(count, dtype=torch.long, device=device)
-
-    @property
-    def over(self) -> bool:
-        """Whether no episode is running.
-
-        The host never waits for a GPU here: it compares the number of steps with the horizon, and knows on a GPU which
-        episodes were running after the terminations of the last step. Isaac Lab's step has waited for these. So an
-        episode that became invalid at the end of a step counts as running until the next terminations.
-        """
-        if self._running is None:
-            return not (self._state.numpy() == SlotState.RUNNING).any()
-        return self.steps_done >= self.horizon or not self._running
 
     @property
     def parked(self) -> torch.Tensor:
@@ -132,8 +122,7 @@ class EpisodeLog:
             self._state.masked_fill_(manager.get_term(name)[self._held_out] & (self._state == SlotState.RUNNING), index)
         if at_horizon:
             self._state.masked_fill_(self._state == SlotState.RUNNING, SlotState.AT_HORIZON)
-        if self._running is not None:
-            self._running.set_later((self._state == SlotState.RUNNING).any())
+        self.over = not bool((self._state == SlotState.RUNNING).any())
 
     def after_step(
         self,

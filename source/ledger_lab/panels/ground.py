@@ -17,7 +17,7 @@ TRAINED_GENERATOR = "SeededTerrainGenerator"
 """The generator in that module that adds none."""
 
 
-def generated_terrain(env_cfg: ManagerBasedRLEnvCfg) -> Any:  # noqa: ANN401 - a terrain importer's configuration
+def generated_terrain(env_cfg: ManagerBasedRLEnvCfg) -> Any:
     """Return the configuration of a terrain that has a generator; ``None`` if the scene has no such terrain.
 
     Args:

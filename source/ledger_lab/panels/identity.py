@@ -121,7 +121,7 @@ def few_differences(left: dict[str, Any], right: dict[str, Any]) -> str:
     return "; ".join([*lines[:4], *more])
 
 
-def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _short(value: Any) -> str:
     """Return a value in at most about 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

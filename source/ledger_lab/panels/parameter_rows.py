@@ -14,7 +14,7 @@ import torch
 import warp as wp
 
 from ledger_lab.panels.hooks import replace_until
-from ledger_lab.panels.parameter_tables import ParameterTable, asset_table, physx_friction_table
+from ledger_lab.panels.physical import ParameterTable, asset_table, physx_friction_table
 from ledger_lab.panels.physics import is_mujoco, is_newton, physics_name
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def remembered_parameters() -> Iterator[None]:
 
     apply = EventManager.apply
 
-    def remember_and_apply(self: Any, mode: str, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passes through
+    def remember_and_apply(self: Any, mode: str, *args: Any, **kwargs: Any) -> None:
         if mode != "startup" or self._env in _AROUND_EVENTS:
             apply(self, mode, *args, **kwargs)
             return
@@ -144,7 +144,7 @@ class ParameterRows:
         manager, solver = NewtonManager, self._base.sim.physics_manager._solver
         add, notify = vars(manager)["add_model_change"], solver.notify_model_changed
 
-        def add_and_note(cls: Any, change: int) -> None:  # noqa: ANN401 - the manager
+        def add_and_note(cls: Any, change: int) -> None:
             self._note()
             add.__func__(cls, change)
 
@@ -245,7 +245,7 @@ class ParameterRows:
     def _noted_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that notes each call of another."""
 
-        def noted(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+        def noted(*args: Any, **kwargs: Any) -> Any:
             self._note()
             return call(*args, **kwargs)
 
@@ -313,7 +313,7 @@ def _arrays(base: ManagerBasedRLEnv) -> Iterator[tuple[str, torch.Tensor, int, l
             yield name.replace(":", "."), values[: begin[-1]] if begin is worlds else values, int(change), begin
 
 
-def _number(array: wp.array) -> Any:  # noqa: ANN401 - Warp's type
+def _number(array: wp.array) -> Any:
     """Return the type of the numbers in an array."""
     return getattr(array.dtype, "_wp_scalar_type_", array.dtype)
 
@@ -389,7 +389,7 @@ def _asset_rows(base: ManagerBasedRLEnv, first: int) -> list[_Live]:
     return rows
 
 
-def _native_rows(base: ManagerBasedRLEnv, first: int, actuator: Any, motors: str) -> Iterator[_Live]:  # noqa: ANN401
+def _native_rows(base: ManagerBasedRLEnv, first: int, actuator: Any, motors: str) -> Iterator[_Live]:
     """Yield the parameters of motors that Newton computes; it may move them to another place before the first step."""
     begin = actuator.indices.size // base.num_envs * first
     for part in (actuator.drive, actuator.delay, *(actuator.clamping or ())):
@@ -399,7 +399,7 @@ def _native_rows(base: ManagerBasedRLEnv, first: int, actuator: Any, motors: str
                 yield _Live(f"{attribute} {motors}", read, 0)
 
 
-def _read_rows(owner: Any, attribute: str, begin: int) -> torch.Tensor:  # noqa: ANN401 - a part of an actuator
+def _read_rows(owner: Any, attribute: str, begin: int) -> torch.Tensor:
     """Return the last rows of an array."""
     return wp.to_torch(getattr(owner, attribute))[begin:]
 

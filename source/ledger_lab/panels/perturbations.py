@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 type Range = tuple[float, float]
 
 
-def _range(value: Any) -> Range:  # noqa: ANN401 - a value of a TOML file
+def _range(value: Any) -> Range:
     """Read a range of numbers."""
     low, high = value if isinstance(value, list) and len(value) == 2 else (value, value)
     if any(isinstance(end, bool) or not isinstance(end, int | float) for end in (low, high)) or low > high:
@@ -40,7 +41,7 @@ def _range(value: Any) -> Range:  # noqa: ANN401 - a value of a TOML file
     return float(low), float(high)
 
 
-def _positive(value: Any) -> Range:  # noqa: ANN401
+def _positive(value: Any) -> Range:
     """Read a range of numbers above 0."""
     low, high = _range(value)
     if low <= 0:
@@ -48,7 +49,7 @@ def _positive(value: Any) -> Range:  # noqa: ANN401
     return low, high
 
 
-def _not_negative(value: Any) -> Range:  # noqa: ANN401
+def _not_negative(value: Any) -> Range:
     """Read a range of numbers from 0."""
     low, high = _range(value)
     if low < 0:
@@ -56,7 +57,7 @@ def _not_negative(value: Any) -> Range:  # noqa: ANN401
     return low, high
 
 
-def _steps(value: Any) -> tuple[int, int]:  # noqa: ANN401
+def _steps(value: Any) -> tuple[int, int]:
     """Read a range of whole numbers from 0."""
     low, high = _not_negative(value)
     if not low.is_integer() or not high.is_integer():
@@ -64,14 +65,14 @@ def _steps(value: Any) -> tuple[int, int]:  # noqa: ANN401
     return int(low), int(high)
 
 
-def _name(value: Any) -> str:  # noqa: ANN401
+def _name(value: Any) -> str:
     """Read a name or a regular expression."""
     if not isinstance(value, str):
         raise ValueError("must be a text")
     return value
 
 
-def _per_term(value: Any) -> dict[str, float]:  # noqa: ANN401
+def _per_term(value: Any) -> dict[str, float]:
     """Read a number above 0 per observation term."""
     if not isinstance(value, dict) or not value:
         raise ValueError("must name observation terms, like { joint_pos = 0.01 }")
@@ -191,7 +192,7 @@ def read_perturbations(where: str, table: Mapping[str, Any]) -> tuple[Perturbati
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Physical(Perturbation):
+class Physical(Perturbation, ABC):
     """A physical parameter with a value per slot. One number is drawn for each; see :meth:`write`."""
 
     neutral: ClassVar[float] = 1.0
@@ -206,18 +207,18 @@ class _Physical(Perturbation):
         values = own.spread(own.constant(getattr(self, self.drawn), self.width), self.neutral)
         yield partial(self.write, own.physical, values if self.width > 1 else values[:, 0])
 
+    @abstractmethod
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Apply values to the slots.
 
         Args:
             physical: The parameters of the slots.
-            values: Shape (slots,), or (slots, :attr:`width`).
+            values: Shape (slots,), or (slots, :attr:`width`), on the host.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mass(_Physical, kind="mass"):
+class Mass(Physical, kind="mass"):
     """Scales masses and inertias of bodies."""
 
     asset: Name = "robot"
@@ -226,11 +227,16 @@ class Mass(_Physical, kind="mass"):
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale them."""
-        physical.scale_mass(self.asset, self.bodies, values)
+        from ledger_lab.panels.physical import asset_table
+
+        entity, columns = physical.bodies(self.kind, self.asset, self.bodies)
+        for attribute, what in (("body_mass", "masses"), ("body_inertia", "inertias")):
+            table = asset_table(entity, attribute, f"set_{what}_index", what)
+            physical.scale(f"{self.asset}/{what}", table, columns, values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CenterOfMass(_Physical, kind="center_of_mass"):
+class CenterOfMass(Physical, kind="center_of_mass"):
     """Moves centers of mass of bodies, in their frames [m]."""
 
     neutral = 0.0
@@ -242,12 +248,27 @@ class CenterOfMass(_Physical, kind="center_of_mass"):
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Move them."""
-        physical.shift_center_of_mass(self.asset, self.bodies, values)
+        from ledger_lab.panels.physical import asset_table
+
+        entity, columns = physical.bodies(self.kind, self.asset, self.bodies)
+
+        def shift(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            rows[:, columns, :3] += physical.there(values[changed]).unsqueeze(1)
+
+        attribute = "body_com_pos_b" if physical.is_mujoco else "body_com_pose_b"
+        table = asset_table(entity, attribute, "set_coms_index", "coms")
+        physical.change(f"{self.asset}/center_of_mass", table, (values != 0.0).any(dim=-1), shift)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Friction(_Physical, kind="friction"):
-    """Scales the friction of contacts of bodies."""
+class Friction(Physical, kind="friction"):
+    """Scales the friction of contacts of bodies, static and dynamic.
+
+    MuJoCo uses the larger coefficient of two shapes in contact, or only that of the shape with the higher priority. So
+    the ground and all other shared shapes are scaled, too, for the same slots. Contacts with another asset keep their
+    friction if its coefficient is larger or its priority is higher: then that asset must be named. PhysX combines the
+    coefficients as the materials specify, for all bodies of an asset; its ground is not changed.
+    """
 
     asset: Name = "robot"
     bodies: Name = ".*"
@@ -255,12 +276,29 @@ class Friction(_Physical, kind="friction"):
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale it."""
-        physical.scale_friction(self.asset, self.bodies, values)
+        from ledger_lab.panels import physical as tables
+
+        entity, columns = physical.bodies(self.kind, self.asset, self.bodies)
+        if physical.is_mujoco:
+            table = tables.newton_friction_table(physical.base, entity)
+            links = getattr(entity, "map_body_ids_to_backend", list)(columns)
+            shapes = [shape for link in links for shape in entity.root_view.body_shapes[link]]
+        elif len(columns) == entity.num_bodies:
+            table = tables.physx_friction_table(entity)
+            shapes = list(range(table.read().shape[1]))
+        else:
+            raise UserError(f"the perturbation 'friction' of single bodies cannot be done by {physical.engine}")
+        if not shapes:
+            raise UserError(f"the perturbation 'friction' needs collision shapes, and {self.asset!r} has none there")
+        physical.scale(f"{self.asset}/friction", table, shapes, values)
+        if physical.is_mujoco:
+            ground = physical.hooked("ground", lambda: tables.newton_ground_friction_table(physical.base))
+            physical.scale("ground/friction", ground, [0], values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointFriction(_Physical, kind="joint_friction"):
-    """Adds dry friction to joints [N or N m]."""
+class JointFriction(Physical, kind="joint_friction"):
+    """Adds dry friction to joints [N or N m]. For MuJoCo-Warp, each such joint is one more constraint (``njmax``)."""
 
     neutral = 0.0
     drawn = "add"
@@ -270,12 +308,24 @@ class JointFriction(_Physical, kind="joint_friction"):
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Add it."""
-        physical.add_joint_friction(self.asset, self.joints, values)
+        from ledger_lab.panels.physical import asset_table
+
+        entity, columns = physical.joints(self.kind, self.asset, self.joints)
+
+        def add(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            rows[:, columns] += physical.there(values[changed]).unsqueeze(1)
+
+        for kind in ["joint_friction"] if physical.is_mujoco else ["joint_friction", "joint_dynamic_friction"]:
+            table = asset_table(entity, f"{kind}_coeff", f"write_{kind}_coefficient_to_sim_index", f"{kind}_coeff")
+            physical.change(f"{self.asset}/{kind}", table, values != 0.0, add)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActuatorStrength(_Physical, kind="actuator_strength"):
-    """Scales gains and largest efforts of motors, and the efforts that the task commands."""
+class ActuatorStrength(Physical, kind="actuator_strength"):
+    """Scales gains and largest efforts of motors, and the efforts that the task commands.
+
+    The engines limit the efforts of motors that follow positions and velocities, but not those that are commanded.
+    """
 
     asset: Name = "robot"
     joints: Name = ".*"
@@ -283,14 +333,26 @@ class ActuatorStrength(_Physical, kind="actuator_strength"):
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale them."""
-        physical.scale_gains(self.asset, self.joints, values, values)
-        physical.scale_effort_limit(self.asset, self.joints, values)
-        if physical.drives_by_effort(self.asset):
-            physical.scale_effort(self.asset, self.joints, values)
+        from isaaclab.envs.mdp import JointEffortAction
+
+        from ledger_lab.panels.physical import MOTOR_PARAMETERS, delivered_effort_table
+
+        for parameter in MOTOR_PARAMETERS:
+            physical.scale_motors(self.kind, self.asset, self.joints, parameter, values)
+        terms = physical.base.action_manager._terms.values()
+        if not any(isinstance(term, JointEffortAction) and term.cfg.asset_name == self.asset for term in terms):
+            return
+        entity, columns = physical.joints(self.kind, self.asset, self.joints)
+        if entity.actuators._native_group_names:
+            raise UserError(
+                f"the perturbation {self.kind!r} cannot be done to {self.asset!r}: Newton computes its actuators"
+            )
+        table = physical.hooked(self.asset, lambda: delivered_effort_table(entity))
+        physical.scale(f"{self.asset}/effort", table, columns, values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActuatorDamping(_Physical, kind="actuator_damping"):
+class ActuatorDamping(Physical, kind="actuator_damping"):
     """Scales the damping of motors."""
 
     asset: Name = "robot"
@@ -299,20 +361,42 @@ class ActuatorDamping(_Physical, kind="actuator_damping"):
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale it."""
-        physical.scale_gains(self.asset, self.joints, values.new_ones(values.shape), values)
+        from ledger_lab.panels.physical import DAMPING
+
+        physical.scale_motors(self.kind, self.asset, self.joints, DAMPING, values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GravityTilt(_Physical, kind="gravity_tilt"):
+class GravityTilt(Perturbation, kind="gravity_tilt"):
     """Tilts gravity into a random direction, as if the slot stood on a slope."""
 
-    neutral = 0.0
     angle_rad: NotNegative
 
     def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
-        """Draw angles and directions."""
+        """Draw angles, and directions from +x towards +y."""
         angles, directions = (own.spread(own.constant(r), 0.0)[:, 0] for r in (self.angle_rad, (0.0, 2 * math.pi)))
-        yield partial(own.physical.tilt_gravity, angles, directions)
+        yield partial(self.write, own.physical, angles, directions)
+
+    def write(self, physical: PhysicalParameters, angles: torch.Tensor, directions: torch.Tensor) -> None:
+        """Tilt it. A second tilt replaces the first.
+
+        Args:
+            physical: The parameters of the slots.
+            angles: Angles from the vertical [rad]; shape (slots,), on the host.
+            directions: Horizontal directions of the tilt [rad]; of the same shape.
+        """
+        import torch
+
+        from ledger_lab.panels.physical import gravity_table
+
+        physical.require(self.kind)
+
+        def tilt(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            angle, direction = physical.there(angles[changed]), physical.there(directions[changed])
+            vector = [angle.sin() * direction.cos(), angle.sin() * direction.sin(), -angle.cos()]
+            rows[:] = rows.norm(dim=1, keepdim=True) * torch.stack(vector, dim=1)
+
+        physical.change("gravity", gravity_table(physical.base), angles != 0.0, tilt)
 
 
 @dataclass(frozen=True, kw_only=True)

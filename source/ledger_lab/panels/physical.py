@@ -1,38 +1,242 @@
-"""Physical parameters of single slots: masses, friction, motors, gravity."""
+"""Physical parameters of single slots in each physics engine: masses, friction, motors, gravity."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+import warp as wp
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.panels.parameter_tables import (
-    DAMPING,
-    EFFORT_LIMIT,
-    STIFFNESS,
-    MotorParameter,
-    ParameterTable,
-    asset_table,
-    delivered_effort_table,
-    explicit_motor_table,
-    gravity_table,
-    native_motor_table,
-    newton_friction_table,
-    newton_ground_friction_table,
-    physx_friction_table,
-)
 from ledger_lab.panels.physics import is_mujoco, physics_name
 from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-type Names = str | list[str]
-"""Regular expressions of bodies or joints, as in Isaac Lab's ``SceneEntityCfg``."""
 
-_OVPHYSX = "ovphysx"
+@dataclass(frozen=True)
+class ParameterTable:
+    """One physical parameter, with a row per environment."""
+
+    read: Callable[[], torch.Tensor]
+    """Returns all rows; shape (num_envs, columns, ...)."""
+    write: Callable[[torch.Tensor, torch.Tensor], object]
+    """Writes rows of shape (n, columns, ...) of the environments of shape (n,), and notifies the solver."""
+
+
+@dataclass(frozen=True)
+class MotorParameter:
+    """Where a motor parameter is stored, if the solver, Isaac Lab or Newton computes the motors."""
+
+    implicit: tuple[str, str, str]
+    """The solver: attribute, writer and argument of :func:`asset_table`."""
+    explicit: str
+    """Isaac Lab: the attribute of the actuator model."""
+    native: tuple[str, tuple[str, ...]]
+    """Newton's actuators: the component, and what its kinds call the parameter."""
+
+
+STIFFNESS = MotorParameter(
+    ("joint_stiffness", "write_joint_stiffness_to_sim_index", "stiffness"), "stiffness", ("controller", ("kp",))
+)
+DAMPING = MotorParameter(
+    ("joint_damping", "write_joint_damping_to_sim_index", "damping"), "damping", ("controller", ("kd",))
+)
+EFFORT_LIMIT = MotorParameter(
+    ("joint_effort_limits", "write_joint_effort_limit_to_sim_index", "limits"),
+    "actuator_effort_limit",
+    ("clamping", ("max_effort", "max_motor_effort")),
+)
+MOTOR_PARAMETERS = (STIFFNESS, DAMPING, EFFORT_LIMIT)
+
+
+def asset_table(asset: Any, attribute: str, writer: str, argument: str) -> ParameterTable:
+    """Return a parameter for which an asset has a writer method.
+
+    Args:
+        asset: An articulation or rigid object.
+        attribute: Attribute of the asset's data.
+        writer: Method that writes the parameter.
+        argument: Name of the method's argument.
+    """
+    return ParameterTable(
+        lambda: getattr(asset.data, attribute).torch,
+        lambda rows, slots: getattr(asset, writer)(env_ids=slots, **{argument: rows}),
+    )
+
+
+def explicit_motor_table(actuator: Any, parameter: MotorParameter) -> ParameterTable:
+    """Return a parameter of motors that Isaac Lab computes; shape (num_envs, joints of the group).
+
+    Args:
+        actuator: Their model.
+        parameter: The parameter.
+    """
+    from isaaclab.actuators import DCMotor
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        getattr(actuator, parameter.explicit)[slots] = rows
+        if parameter is EFFORT_LIMIT and isinstance(actuator, DCMotor):
+            # the speed at which its torque-speed curve crosses the limit, as its constructor computes it
+            stall = actuator._saturation_effort[slots]
+            actuator._vel_at_effort_lim[slots] = actuator.actuator_velocity_limit[slots] * (1.0 + rows / stall)
+
+    return ParameterTable(lambda: getattr(actuator, parameter.explicit), write)
+
+
+def native_motor_table(articulation: Any, group: str, parameter: MotorParameter) -> ParameterTable:
+    """Return a parameter of motors that Newton computes; shape (num_envs, joints of the group).
+
+    Args:
+        articulation: The articulation.
+        group: Name of its group of actuators.
+        parameter: The parameter.
+
+    Raises:
+        UserError: If the actuators have no such parameter.
+    """
+    from isaaclab.actuators.newton import read_group_parameter, write_group_parameter
+
+    component, names = parameter.native
+
+    def known(name: str) -> bool:
+        try:
+            read_group_parameter(articulation.actuators, group, component, name)
+        except ValueError:
+            return False
+        return True
+
+    name = next(filter(known, names), None)
+    if name is None:
+        raise UserError(f"the actuators {group!r} cannot be perturbed: they have no {' or '.join(names)}")
+    where = (articulation.actuators, group, component, name)
+    return ParameterTable(
+        lambda: read_group_parameter(*where), lambda rows, slots: write_group_parameter(*where, rows, env_ids=slots)
+    )
+
+
+def delivered_effort_table(articulation: Any) -> ParameterTable:
+    """Return factors for the efforts that actuators hand to the engine; shape (num_envs, joints).
+
+    After this call, the factors are applied each time after Isaac Lab has computed the actuators.
+
+    Args:
+        articulation: An articulation without actuators that Newton computes.
+    """
+    actuators = articulation.actuators
+    factors = wp.ones((articulation.num_instances, articulation.num_joints), dtype=float, device=articulation.device)
+    compute = actuators.compute
+
+    def compute_and_scale(dt: float = 0.0) -> None:
+        compute(dt)
+        wp.to_torch(actuators.output_command.effort.warp).mul_(wp.to_torch(factors))
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        wp.to_torch(factors)[slots] = rows
+
+    actuators.compute = compute_and_scale
+    return ParameterTable(lambda: wp.to_torch(factors), write)
+
+
+def gravity_table(base: Any) -> ParameterTable:
+    """Return gravity in Newton [m/s^2]; shape (num_envs, 3).
+
+    Args:
+        base: The unwrapped environment.
+    """
+    from newton import ModelFlags
+
+    manager = base.sim.physics_manager
+
+    def read() -> torch.Tensor:
+        return wp.to_torch(manager.get_model().gravity)[: base.num_envs]
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        read()[slots] = rows
+        manager.add_model_change(ModelFlags.MODEL_PROPERTIES)
+
+    return ParameterTable(read, write)
+
+
+def newton_friction_table(base: Any, asset: Any) -> ParameterTable:
+    """Return the friction coefficients of an asset's shapes in Newton; shape (num_envs, shapes).
+
+    Args:
+        base: The unwrapped environment.
+        asset: An articulation or rigid object.
+    """
+    from newton import ModelFlags
+
+    manager, view = base.sim.physics_manager, asset.root_view
+
+    def coefficients() -> Any:
+        return view.get_attribute("shape_material_mu", manager.get_model())
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        values = coefficients()
+        wp.to_torch(values)[slots, 0] = rows
+        view.set_attribute("shape_material_mu", manager.get_model(), values)
+        manager.add_model_change(ModelFlags.SHAPE_PROPERTIES)
+
+    return ParameterTable(lambda: wp.to_torch(coefficients())[:, 0], write)
+
+
+def newton_ground_friction_table(base: Any) -> ParameterTable:
+    """Return factors for the friction of the shapes that all slots share in Newton; shape (num_envs, 1).
+
+    Newton's model has one coefficient per shape. MuJoCo-Warp's model has one per shape and world, and Newton rewrites
+    those whenever a shape changes. After this call, the factors are applied at every such rewrite.
+
+    Args:
+        base: The unwrapped environment.
+    """
+    from newton import ModelFlags
+
+    manager = base.sim.physics_manager
+    solver = manager._solver
+    factors = wp.ones((base.num_envs, 1), dtype=float, device=base.device)
+    worlds = manager.get_model().shape_world.numpy()[solver.mjc_geom_to_newton_shape.numpy()[0]]
+    (shared,) = (worlds < 0).nonzero()
+    notify = solver.notify_model_changed
+
+    def notify_and_scale(flags: int) -> None:
+        notify(flags)
+        if flags & ModelFlags.SHAPE_PROPERTIES:
+            wp.to_torch(solver.mjw_model.geom_friction)[:, shared, 0] *= wp.to_torch(factors)
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        wp.to_torch(factors)[slots] = rows
+        manager.add_model_change(ModelFlags.SHAPE_PROPERTIES)
+
+    solver.notify_model_changed = notify_and_scale
+    return ParameterTable(lambda: wp.to_torch(factors), write)
+
+
+def physx_friction_table(asset: Any) -> ParameterTable:
+    """Return static and dynamic friction of an asset's shapes in OvPhysX; shape (num_envs, shapes, 2).
+
+    Args:
+        asset: An articulation or rigid object.
+    """
+    from isaaclab.assets import BaseArticulation
+    from isaaclab_ov import tensor_types
+
+    view = asset.root_view
+    kind = tensor_types.RIGID_BODY_SHAPE_FRICTION_AND_RESTITUTION
+    if isinstance(asset, BaseArticulation):
+        kind = tensor_types.SHAPE_FRICTION_AND_RESTITUTION
+
+    def write(rows: torch.Tensor, slots: torch.Tensor) -> None:
+        values = view.get_attribute(kind)
+        materials = wp.to_torch(values)
+        places = slots.to(materials.device)
+        materials[places, :, :2] = rows.to(materials.device)
+        view.set_attribute(kind, values, indices=wp.from_torch(places))
+
+    return ParameterTable(lambda: wp.to_torch(view.get_attribute(kind))[..., :2].to(asset.device), write)
 
 
 class PhysicalParameters:
@@ -50,10 +254,10 @@ class PhysicalParameters:
             env: The environment, as ``gym.make`` returns it.
             slots: Environments that may be changed; shape (n,).
         """
-        self._base = base = env.unwrapped
+        self.base = base = env.unwrapped
         self._slots = slots.to("cpu", torch.int32)
         """On the host, like all values of perturbations, so that it knows what changes without asking a GPU."""
-        self._engine, self._is_mujoco = physics_name(base.cfg), is_mujoco(base.cfg)
+        self.engine, self.is_mujoco = physics_name(base.cfg), is_mujoco(base.cfg)
         self._built: dict[str, tuple[ParameterTable, torch.Tensor, torch.Tensor]] = {}
         self._hooked: dict[str, ParameterTable] = {}
 
@@ -65,161 +269,37 @@ class PhysicalParameters:
         """
         for table, rows, changes in reversed(self._built.values()):
             changed = changes.nonzero().squeeze(1)
-            table.write(rows[self._there(changed)], self._there(self._slots[changed]))
+            table.write(rows[self.there(changed)], self.there(self._slots[changed]))
         self._built.clear()
 
-    def scale_mass(self, asset: str, bodies: Names, factors: torch.Tensor) -> None:
-        """Scale masses and inertias.
+    def scale(self, name: str, table: ParameterTable, columns: list[int], factors: torch.Tensor) -> None:
+        """Multiply columns of a table by a factor per slot.
 
         Args:
-            asset: Name of an articulation or rigid object in the scene.
-            bodies: Its bodies.
-            factors: Shape (n,).
+            name: Name of the table.
+            table: The table.
+            columns: The columns.
+            factors: Shape (n,), on the host.
         """
-        entity, columns = self._bodies("mass", asset, bodies)
-        for attribute, what in (("body_mass", "masses"), ("body_inertia", "inertias")):
-            table = asset_table(entity, attribute, f"set_{what}_index", what)
-            self._scale(f"{asset}/{what}", table, columns, factors)
 
-    def shift_center_of_mass(self, asset: str, bodies: Names, offsets_m: torch.Tensor) -> None:
-        """Move centers of mass.
+        def edit(rows: torch.Tensor, changed: torch.Tensor) -> None:
+            rows[:, columns] *= self.there(factors[changed]).reshape(-1, *[1] * (rows.dim() - 1))
 
-        Args:
-            asset: Name of an articulation or rigid object in the scene.
-            bodies: Its bodies.
-            offsets_m: Offsets in the frame of the body [m]; shape (n, 3).
-        """
-        entity, columns = self._bodies("center_of_mass", asset, bodies)
-        attribute = "body_com_pos_b" if self._is_mujoco else "body_com_pose_b"
-        offsets = offsets_m.cpu()
+        self.change(name, table, factors != 1.0, edit)
 
-        def shift(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            rows[:, columns, :3] += self._there(offsets[changed]).unsqueeze(1)
-
-        table = asset_table(entity, attribute, "set_coms_index", "coms")
-        self._change(f"{asset}/center_of_mass", table, (offsets != 0.0).any(dim=-1), shift)
-
-    def scale_friction(self, asset: str, bodies: Names, factors: torch.Tensor) -> None:
-        """Scale the friction of contacts, static and dynamic.
-
-        MuJoCo uses the larger coefficient of two shapes in contact, or only that of the shape with the higher priority.
-        So the ground and all other shared shapes are scaled, too, for the same slots. Contacts with another asset keep
-        their friction if its coefficient is larger or its priority is higher: then that asset must be named. PhysX
-        combines the coefficients as the materials specify; its ground is not changed.
-
-        Args:
-            asset: Name of an articulation or rigid object in the scene.
-            bodies: Its bodies; with PhysX all of them.
-            factors: Shape (n,).
-        """
-        entity, columns = self._bodies("friction", asset, bodies)
-        if self._is_mujoco:
-            table = newton_friction_table(self._base, entity)
-            links = getattr(entity, "map_body_ids_to_backend", list)(columns)
-            shapes = [shape for link in links for shape in entity.root_view.body_shapes[link]]
-        elif len(columns) == entity.num_bodies:
-            table = physx_friction_table(entity)
-            shapes = list(range(table.read().shape[1]))
-        else:
-            raise UserError(f"the perturbation 'friction' of single bodies cannot be done by {self._engine}")
-        if not shapes:
-            raise UserError(f"the perturbation 'friction' needs collision shapes, and {asset!r} has none there")
-        self._scale(f"{asset}/friction", table, shapes, factors)
-        if self._is_mujoco:
-            ground = self._hook("ground", lambda: newton_ground_friction_table(self._base))
-            self._scale("ground/friction", ground, [0], factors)
-
-    def add_joint_friction(self, asset: str, joints: Names, values: torch.Tensor) -> None:
-        """Add dry friction to joints. For MuJoCo-Warp, each such joint is one more constraint (``njmax``).
-
-        Args:
-            asset: Name of an articulation in the scene.
-            joints: Its joints.
-            values: Force or torque that resists motion [N or N m]; shape (n,).
-        """
-        entity, columns = self._joints("joint_friction", asset, joints)
-        values = values.cpu()
-
-        def add(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            rows[:, columns] += self._there(values[changed]).unsqueeze(1)
-
-        for kind in ["joint_friction"] if self._is_mujoco else ["joint_friction", "joint_dynamic_friction"]:
-            table = asset_table(entity, f"{kind}_coeff", f"write_{kind}_coefficient_to_sim_index", f"{kind}_coeff")
-            self._change(f"{asset}/{kind}", table, values != 0.0, add)
-
-    def scale_gains(
-        self, asset: str, joints: Names, stiffness_factors: torch.Tensor, damping_factors: torch.Tensor
+    def scale_motors(
+        self, kind: str, asset: str, joints: str, parameter: MotorParameter, factors: torch.Tensor
     ) -> None:
-        """Scale the gains with which motors follow positions and velocities.
+        """Scale a motor parameter, wherever it is stored.
 
         Args:
+            kind: The perturbation, for messages.
             asset: Name of an articulation in the scene.
             joints: Its joints.
-            stiffness_factors: Shape (n,).
-            damping_factors: Shape (n,).
+            parameter: The parameter.
+            factors: Shape (n,), on the host.
         """
-        self._scale_motors("gains", asset, joints, STIFFNESS, stiffness_factors)
-        self._scale_motors("gains", asset, joints, DAMPING, damping_factors)
-
-    def scale_effort_limit(self, asset: str, joints: Names, factors: torch.Tensor) -> None:
-        """Scale the largest effort with which motors follow positions and velocities.
-
-        The engines do not limit efforts that are commanded directly; use :meth:`scale_effort` for them.
-
-        Args:
-            asset: Name of an articulation in the scene.
-            joints: Its joints.
-            factors: Shape (n,).
-        """
-        self._scale_motors("effort_limit", asset, joints, EFFORT_LIMIT, factors)
-
-    def scale_effort(self, asset: str, joints: Names, factors: torch.Tensor) -> None:
-        """Scale the efforts that motors deliver for commanded efforts.
-
-        Args:
-            asset: Name of an articulation in the scene, whose actuators are not computed by Newton.
-            joints: Its joints.
-            factors: Shape (n,).
-        """
-        entity, columns = self._joints("effort", asset, joints)
-        if entity.actuators._native_group_names:
-            raise UserError(f"the perturbation 'effort' cannot be done to {asset!r}: Newton computes its actuators")
-        table = self._hook(asset, lambda: delivered_effort_table(entity))
-        self._scale(f"{asset}/effort", table, columns, factors)
-
-    def tilt_gravity(self, angles_rad: torch.Tensor, directions_rad: torch.Tensor) -> None:
-        """Tilt gravity, as if the slot stood on a slope. A second tilt replaces the first.
-
-        Args:
-            angles_rad: Angle from the vertical [rad]; shape (n,).
-            directions_rad: Horizontal direction of the tilt, from +x towards +y [rad]; shape (n,).
-        """
-        self._require("gravity_tilt")
-        angles, directions = angles_rad.cpu(), directions_rad.cpu()
-
-        def tilt(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            angle, direction = self._there(angles[changed]), self._there(directions[changed])
-            vector = [angle.sin() * direction.cos(), angle.sin() * direction.sin(), -angle.cos()]
-            rows[:] = rows.norm(dim=1, keepdim=True) * torch.stack(vector, dim=1)
-
-        self._change("gravity", gravity_table(self._base), angles != 0.0, tilt)
-
-    def drives_by_effort(self, asset: str) -> bool:
-        """Tell whether the task commands the efforts of an asset; a weaker motor must scale these commands down.
-
-        Args:
-            asset: Name of an articulation in the scene.
-        """
-        from isaaclab.envs.mdp import JointEffortAction
-
-        terms = self._base.action_manager._terms.values()
-        return any(isinstance(term, JointEffortAction) and term.cfg.asset_name == asset for term in terms)
-
-    def _scale_motors(
-        self, perturbation: str, asset: str, joints: Names, parameter: MotorParameter, factors: torch.Tensor
-    ) -> None:
-        """Scale a motor parameter, wherever it is stored."""
-        entity, columns = self._joints(perturbation, asset, joints)
+        entity, columns = self.joints(kind, asset, joints)
         chosen = {entity.joint_names[column] for column in columns}
         actuators = entity.actuators
         for group, members in actuators._group_joint_names.items():
@@ -233,18 +313,9 @@ class PhysicalParameters:
                 places = [entity.joint_names.index(members[place]) for place in places]
             else:
                 table = explicit_motor_table(actuators[group], parameter)
-            self._scale(name, table, places, factors)
+            self.scale(name, table, places, factors)
 
-    def _scale(self, name: str, table: ParameterTable, columns: list[int] | slice, factors: torch.Tensor) -> None:
-        """Multiply columns of a table by a factor per slot."""
-        factors = factors.cpu()
-
-        def scale(rows: torch.Tensor, changed: torch.Tensor) -> None:
-            rows[:, columns] *= self._there(factors[changed]).reshape(-1, *[1] * (rows.dim() - 1))
-
-        self._change(name, table, factors != 1.0, scale)
-
-    def _change(
+    def change(
         self,
         name: str,
         table: ParameterTable,
@@ -260,46 +331,44 @@ class PhysicalParameters:
             edit: Edits a copy of the rows in place; called with the rows, and with their places among the slots, on the
                 host.
         """
-        if changes.shape != self._slots.shape:
-            raise ValueError(f"{name}: values of shape {tuple(changes.shape)} for {len(self._slots)} slots")
         if not changes.any():
             return
         if name in self._built:
             table, built, changed_before = self._built[name]
             self._built[name] = table, built, changed_before | changes
         else:
-            self._built[name] = table, table.read()[self._there(self._slots)].clone(), changes
+            self._built[name] = table, table.read()[self.there(self._slots)].clone(), changes
         changed = changes.nonzero().squeeze(1)
-        slots = self._there(self._slots[changed])
+        slots = self.there(self._slots[changed])
         rows = table.read()[slots].clone()
         edit(rows, changed)
         table.write(rows, slots)
 
-    def _there(self, values: torch.Tensor) -> torch.Tensor:
+    def there(self, values: torch.Tensor) -> torch.Tensor:
         """Copy values of the host to the device of the simulation, without waiting for it."""
-        return to_device(values, self._base.device)
+        return to_device(values, self.base.device)
 
-    def _hook(self, name: str, build: Callable[[], ParameterTable]) -> ParameterTable:
+    def hooked(self, name: str, build: Callable[[], ParameterTable]) -> ParameterTable:
         """Return a table that hooks into the simulation; create it at the first call only."""
         if name not in self._hooked:
             self._hooked[name] = build()
         return self._hooked[name]
 
-    def _require(self, perturbation: str, *engines: str) -> None:
+    def require(self, kind: str, *engines: str) -> None:
         """Refuse a perturbation if the scene uses neither MuJoCo nor one of some other engines."""
-        if not self._is_mujoco and self._engine not in engines:
-            raise UserError(f"the perturbation {perturbation!r} cannot be done by {self._engine}")
+        if not self.is_mujoco and self.engine not in engines:
+            raise UserError(f"the perturbation {kind!r} cannot be done by {self.engine}")
 
-    def _bodies(self, perturbation: str, asset: str, names: Names) -> tuple[Any, list[int]]:
-        """Return an asset and the indices of its bodies."""
-        self._require(perturbation, _OVPHYSX)
-        entity = _entity(asset, {**self._base.scene.articulations, **self._base.scene.rigid_objects})
+    def bodies(self, kind: str, asset: str, names: str) -> tuple[Any, list[int]]:
+        """Return an asset, and the indices of its bodies that a regular expression names."""
+        self.require(kind, "ovphysx")
+        entity = _entity(asset, {**self.base.scene.articulations, **self.base.scene.rigid_objects})
         return entity, _indices(entity.find_bodies, names, asset, entity.body_names)
 
-    def _joints(self, perturbation: str, asset: str, names: Names) -> tuple[Any, list[int]]:
-        """Return an articulation and the indices of its joints."""
-        self._require(perturbation, _OVPHYSX)
-        entity = _entity(asset, self._base.scene.articulations)
+    def joints(self, kind: str, asset: str, names: str) -> tuple[Any, list[int]]:
+        """Return an articulation, and the indices of its joints that a regular expression names."""
+        self.require(kind, "ovphysx")
+        entity = _entity(asset, self.base.scene.articulations)
         return entity, _indices(entity.find_joints, names, asset, entity.joint_names)
 
 
@@ -310,7 +379,7 @@ def _entity(asset: str, entities: Mapping[str, Any]) -> Any:
     return entities[asset]
 
 
-def _indices(find: Callable[[Names], Any], names: Names, asset: str, known: list[str]) -> list[int]:
+def _indices(find: Callable[[str], Any], names: str, asset: str, known: list[str]) -> list[int]:
     """Return the indices of bodies or joints; shorten Isaac Lab's error to one line."""
     try:
         indices, _ = find(names)

@@ -68,7 +68,7 @@ class PrivateValues:
 
         seen: set[int] = set()
 
-        def walk(value: Any, place: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any value
+        def walk(value: Any, place: str) -> Iterator[tuple[str, Any]]:
             is_term = isinstance(value, ManagerTermBase) or value is self._term
             if not is_term and not isinstance(value, dict | list | tuple):
                 yield place, value
@@ -94,7 +94,7 @@ class PrivateValues:
         return value[self._first :] if self._has_row_each(value) else value
 
 
-def _version(value: Any) -> int | None:  # noqa: ANN401 - any value
+def _version(value: Any) -> int | None:
     """Return a number that changes when a tensor is written; ``None`` if torch keeps none."""
     if not isinstance(value, torch.Tensor) or value.is_inference():
         return None

@@ -269,7 +269,7 @@ class Rehearsal:
             recording.add(recording.when, self._judged(slots, success_name))
             return torch.zeros_like(done)
 
-        def apply_events(mode: str, **arguments: Any) -> None:  # noqa: ANN401 - what Isaac Lab passes
+        def apply_events(mode: str, **arguments: Any) -> None:
             if mode == "interval":
                 slots.on_interval_events(arguments["dt"])
 
@@ -431,7 +431,7 @@ def _refresh_properties() -> None:
         stepper.refresh()
 
 
-def _is_plain(value: Any) -> bool:  # noqa: ANN401 - any value
+def _is_plain(value: Any) -> bool:
     """Tell whether a value is immutable, so that assigning it restores it."""
     return value is None or isinstance(value, bool | int | float | str)
 
@@ -482,14 +482,14 @@ def _events(base: ManagerBasedRLEnv) -> Iterator[tuple[str, str, Any]]:
 class _NoEvent:
     """An event that does nothing."""
 
-    def __call__(self, *_: Any, **params: Any) -> None:  # noqa: ANN401 - whatever the event takes
+    def __call__(self, *_: Any, **params: Any) -> None:
         """Do nothing."""
 
-    def reset(self, *_: Any, **ids: Any) -> None:  # noqa: ANN401 - the manager resets events that are classes
+    def reset(self, *_: Any, **ids: Any) -> None:
         """Do nothing."""
 
 
-def _tensors(group: Any) -> Iterator[torch.Tensor]:  # noqa: ANN401 - a tensor, or a dictionary of them
+def _tensors(group: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors of an observation group."""
     yield from (group,) if isinstance(group, torch.Tensor) else group.values()
 

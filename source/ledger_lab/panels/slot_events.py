@@ -101,7 +101,7 @@ class OwnEvents:
             for mode, terms in listed.items():
                 lists[mode][:] = terms
 
-    def _event(self, term: Any) -> _OwnEvent:  # noqa: ANN401 - an event's configuration
+    def _event(self, term: Any) -> _OwnEvent:
         """Return an event with a copy. What the copy draws when it is built is the same each time."""
         from isaaclab.managers import ManagerTermBase
 

@@ -63,7 +63,7 @@ def first_held_out(base: ManagerBasedRLEnv) -> int:
     return _FIRST.get(base, base.num_envs)
 
 
-def rows_of(observations: Any, rows: slice) -> Any:  # noqa: ANN401 - a tensor, or nested dictionaries of them
+def rows_of(observations: Any, rows: slice) -> Any:
     """Return some rows of observation groups."""
     if isinstance(observations, torch.Tensor):
         return observations[rows]
@@ -81,7 +81,7 @@ resets of the next step. The panel is then running until its last episode has en
 class HeldOutSlots:
     """The held-out slots of an environment: one per episode and policy, after all training slots.
 
-    The slots listen to the hooks (:class:`~ledger_lab.panels.hooks.Listener`) and decide what happens in them. What
+    The hooks report to the slots, which decide what happens in them (the methods ``on_...``). What
     happens in held-out slots does not change training slots, with one exception: torch's random stream also draws
     numbers for the held-out slots, which are thrown away. So the random numbers of a training depend on the number of
     slots. Those of an episode come from streams of its own. Logs, curricula and interval timers, which all environments
@@ -279,7 +279,6 @@ class HeldOutSlots:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
         self._declared.require_kept()
         self._ground.require_apart()
-        self._hooks.require_own_commands()
         panel, policies = self._panel_taken, self._taken_policies
         found = [self.log.outcomes(self._own(place), panel.episodes) for place in range(len(policies))]
         self._unequal = None
@@ -316,7 +315,7 @@ class HeldOutSlots:
         cells = [cell for cell, _ in self._panel.episodes] * self.places + self._replay_slots.cells
         return [*cells, *[""] * (self.count - len(cells))]
 
-    def step(self, actions: torch.Tensor) -> Any:  # noqa: ANN401 - what env.step returns
+    def step(self, actions: torch.Tensor) -> Any:
         """Step all slots.
 
         Args:
@@ -381,20 +380,13 @@ class HeldOutSlots:
         """Note training robots that start on held-out ground."""
         self._ground.look(ids)
 
-    def on_resample(
-        self, command: str, slots: NDArray[np.int64], resample: Callable[[NDArray[np.int64]], None]
-    ) -> None:
-        """Resample a command as it was configured, from the episodes' own streams."""
-        with self.own_draws(slots, f"command {command!r}"), self._scoring_conditions():
-            resample(slots)
-
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
         for event, due in self._intervals.advance(dt):
             with (
                 nullcontext() if self._conditions is None else self._conditions.lifted(),
                 self.own_draws(due, f"interval event {self._intervals.name(event)!r}"),
-                self._scoring_conditions(),
+                self.scoring_conditions(),
             ):
                 self._intervals.apply(event, due)
 
@@ -474,7 +466,7 @@ class HeldOutSlots:
         if self._conditions is not None:
             self._conditions.restore()
         self._declared.restore()
-        with self._scoring_conditions():
+        with self.scoring_conditions():
             self._startup_streams.restart(self._all, self._startup_keys)
             with self._drawing(self._startup_streams, self._all, "the task's start-up randomization"):
                 self._declared.events.start_up(self._ids(self._all))
@@ -491,7 +483,7 @@ class HeldOutSlots:
             self._conditions.start(slots, varying[slots])
 
     @contextmanager
-    def _scoring_conditions(self) -> Iterator[None]:
+    def scoring_conditions(self) -> Iterator[None]:
         """Within the context, terms are as they were configured, and patches are those of the held-out ground."""
         with self._declared.playing(), on_held_out_ground(self._base):
             yield
@@ -507,7 +499,7 @@ class HeldOutSlots:
             yield
 
 
-def in_batches(policy: Policy, observations: Any) -> torch.Tensor:  # noqa: ANN401 - see rows_of
+def in_batches(policy: Policy, observations: Any) -> torch.Tensor:
     """Return a policy's actions, computed in batches of constant size.
 
     Args:
@@ -539,7 +531,7 @@ def with_training_at_once(policy: Policy, observations: torch.Tensor, first: int
     return torch.cat(parts)
 
 
-def _padded(observations: Any) -> Any:  # noqa: ANN401 - see rows_of
+def _padded(observations: Any) -> Any:
     """Fill observation groups up to a whole batch."""
     if not isinstance(observations, torch.Tensor):
         return {name: _padded(group) for name, group in observations.items()}
@@ -549,7 +541,7 @@ def _padded(observations: Any) -> Any:  # noqa: ANN401 - see rows_of
     )
 
 
-def _leaves(observations: Any) -> Iterator[torch.Tensor]:  # noqa: ANN401 - see rows_of
+def _leaves(observations: Any) -> Iterator[torch.Tensor]:
     """Return all tensors of observation groups."""
     if isinstance(observations, torch.Tensor):
         yield observations

@@ -131,7 +131,7 @@ class OwnDraws(TorchDispatchMode):
         self._rows = np.flatnonzero(slots >= 0)
         self._slots = slots[self._rows]
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Let torch draw, then put the held-out slots' own numbers into their rows."""
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags or not len(self._rows):
@@ -158,14 +158,14 @@ class OwnDraws(TorchDispatchMode):
         width = drawn[0].numel()
         shape = (len(self._slots), *drawn.shape[1:])
 
-        def rows(value: Any) -> Any:  # noqa: ANN401 - a number, or a tensor with a row per slot
+        def rows(value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
                 return float(value)
             if value.dim() == 0:
                 return value.double()
             return value[to_device(self._rows, value)].reshape(len(self._slots), -1).double()
 
-        def there(values: NDArray[np.float64], *parameters: Any) -> Any:  # noqa: ANN401 - an array or a tensor
+        def there(values: NDArray[np.float64], *parameters: Any) -> Any:
             """Return values where the parameters are: on the device if one of them is a tensor."""
             on_host = not any(isinstance(each, torch.Tensor) for each in parameters)
             return values if on_host else to_device(values, drawn)

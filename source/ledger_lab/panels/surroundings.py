@@ -84,7 +84,7 @@ def other_surroundings(base: ManagerBasedRLEnv, modules: Collection[str] = ()) -
         yield
 
 
-def _other(value: Any, others: dict[Any, Any]) -> Any:  # noqa: ANN401 - what a module refers to
+def _other(value: Any, others: dict[Any, Any]) -> Any:
     """Return what stands for a function, or for a module that contains such functions; else the value itself."""
     if isinstance(value, ModuleType) and value.__name__ in ("time", "datetime", "os", "torch"):
         known = {name: each for name, each in vars(value).items() if _hashable(each) and each in others}
@@ -105,12 +105,12 @@ class _Proxy(SimpleNamespace):
         super().__init__(**others)
         self._module = module
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
+    def __getattr__(self, name: str) -> Any:
         """Return what the module has."""
         return getattr(self._module, name)
 
 
-def _hashable(value: Any) -> bool:  # noqa: ANN401 - any value
+def _hashable(value: Any) -> bool:
     """Tell whether a value can be looked up."""
     try:
         hash(value)

@@ -48,7 +48,7 @@ class FlatPatches(dict[str, torch.Tensor]):
         self.held_out = held_out
 
 
-def patched_terrain(base: ManagerBasedRLEnv) -> Any:  # noqa: ANN401 - a terrain importer, or a task's replacement of it
+def patched_terrain(base: ManagerBasedRLEnv) -> Any:
     """Return the terrain of an environment; ``None`` unless it has patches of different types and levels.
 
     Args:

@@ -56,7 +56,7 @@ class TrainingView:
         observations: dict[str, torch.Tensor] = rows_of(self._env.unwrapped.obs_buf, self._training_rows)
         return observations
 
-    def reset(self, **kwargs: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # noqa: ANN401
+    def reset(self, **kwargs: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Reset all slots."""
         _, extras = self._env.reset(**kwargs)
         return self.obs_buf, self._cut(extras)
@@ -81,6 +81,6 @@ class TrainingView:
             for key, value in extras.items()
         }
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the environment has
+    def __getattr__(self, name: str) -> Any:
         """Return the environment's attribute."""
         return getattr(self._env.unwrapped, name)
