@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 import uvicorn
@@ -149,3 +150,28 @@ def test_connections_that_are_being_answered_are_kept(start: Callable[..., Runni
             if received > len(ANSWER):  # with its head
                 return
     pytest.fail(f"only {received} bytes came")
+
+
+def test_clients_that_ask_again_and_again_and_do_not_read_keep_nobody_out(start: Callable[..., Running]) -> None:
+    running = start(MAX_CONNECTIONS=10)
+    asked = HEAD.replace(b"GET /", b"GET /small") * 2000
+    with ExitStack() as stack:
+        for _ in range(40):
+            crowd = stack.enter_context(socket.socket())
+            crowd.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            crowd.setblocking(False)
+            with suppress(BlockingIOError):
+                crowd.connect(("127.0.0.1", running.port))
+            wait_until(lambda: crowd in select.select([], [crowd], [], 0)[1], "it is connected", 60)  # noqa: B023
+            with suppress(OSError):
+                crowd.send(asked)
+        for _ in range(20):
+            wait_until(running.is_answered, "the crowd's answers make room", 60)
+
+
+def test_a_request_that_comes_in_pieces_is_answered(start: Callable[..., Running]) -> None:
+    with start().connect(b"GET /sma") as client:
+        for piece in (b"ll HTTP/1.1\r\nHo", b"st: localhost\r\n\r", b"\n"):
+            threading.Event().wait(0.05)
+            client.sendall(piece)
+        assert client.recv(12) == b"HTTP/1.1 200"
