@@ -77,18 +77,13 @@ import sys, time
 sys.path.insert(0, {root!r})
 from ledger_lab.ledger import Status
 from tests.fakes.searches import train
-if {early_status} and any(each.endswith("-t0001") for each in sys.argv):
-    sys.exit({early_status})
 if "--resume" in sys.argv:
     sys.exit(1)
 time.sleep({sleep_s})
 if not {resumes}:
     sys.exit(train([sys.executable, *sys.argv], interrupted_after_s=1.0))
-status = Status.LIMIT_REACHED if "--recipe" in sys.argv and not {recipes_work} else None
-if {crashes} and not any(each.endswith("-t0000") for each in sys.argv):
-    status = Status.CRASHED
-early_s = 1.0 if status is Status.CRASHED else None
-sys.exit(train([sys.executable, *sys.argv], status=status, interrupted_after_s=early_s))
+status = Status.LIMIT_REACHED if "--recipe" in sys.argv else None
+sys.exit(train([sys.executable, *sys.argv], status=status))
 """
 """A program in place of ``train.py`` that writes its run at once."""
 
@@ -283,27 +278,18 @@ def trainer(
     folder: Path,
     *,
     sleep_s: float = 0.0,
-    early_status: int = 0,
     resumes: bool = True,
-    recipes_work: bool = False,
-    crashes: bool = False,
 ) -> None:
     """Write the trainer.
 
     Args:
         folder: Folder of the cluster.
         sleep_s: How long a training takes before it writes its run [s].
-        early_status: Exit status of trial 1, which then leaves no run; 0 to train it.
         resumes: Whether trainings go to their end; if not, they are interrupted, and can't be resumed.
-        recipes_work: Whether trainings with a recipe go as the formula says; if not, they reach their limits.
-        crashes: Whether all trainings crash but the first ones of the stock recipe.
     """
     text = _TRAINER.format(
         root=str(ROOT),
         sleep_s=sleep_s,
-        early_status=early_status,
         resumes=resumes,
-        recipes_work=recipes_work,
-        crashes=crashes,
     )
     (folder / "scripts" / "train.py").write_text(text)

@@ -211,27 +211,6 @@ def test_a_trial_that_was_trained_before_is_not_left_out(tmp_path: Path, trainin
         searched(path, log_root)
 
 
-def test_a_cause_that_refuses_every_trial_stops_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings += [train, train, *[lambda command, longest_s: 2] * 20]
-    with pytest.raises(UserError, match="10 trainings in a row ended without a result"):
-        searched(path, log_root)
-
-
-def test_a_stock_recipe_that_crashes_ends_the_search(tmp_path: Path, trainings: list[Trainer]) -> None:
-    path, log_root = search_file(tmp_path), tmp_path / "logs"
-    trainings.append(partial(train, status=Status.CRASHED))
-    with pytest.raises(UserError, match="the stock recipe crashed on seed 1"):
-        searched(path, log_root)
-
-
-def test_a_budget_that_buys_no_trial_is_refused(tmp_path: Path) -> None:
-    path, log_root = search_file(tmp_path, budget_h=0.04), tmp_path / "logs"
-    with pytest.raises(UserError, match="does not buy one trial besides"):
-        searched(path, log_root)
-    assert not [cohort for cohort, seed, _ in decided(log_root) if seed >= 11]
-
-
 def test_two_programs_do_not_decide_about_one_search(tmp_path: Path, trainings: list[Trainer]) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
 

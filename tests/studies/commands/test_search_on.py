@@ -12,12 +12,11 @@ import pytest
 from ledger_lab.clusters.local import ENGINE
 from ledger_lab.clusters.plans import train_file
 from ledger_lab.clusters.submissions import Submission, read_submissions
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.studies.commands import search as program
 from ledger_lab.studies.commands.search import run_search
 from ledger_lab.studies.search.declaration import load_search
-from tests.fakes.searches import population_file, search_file, trainer
+from tests.fakes.searches import search_file, trainer
 from tests.fakes.waiting import wait_until
 
 PROGRAM = """
@@ -88,36 +87,3 @@ def test_trainings_that_run_are_neither_started_again_nor_lost(
     wait_until(lambda: not any(ENGINE.queued(each) for each in submissions), "the trainings end", 60)
     trainer(tmp_path)
     assert run_search(asked) == 0, "what was cancelled is submitted again"
-
-
-@pytest.mark.thorough  # ten jobs; test_search.py shows the rule on this machine
-def test_a_cluster_on_which_every_training_crashes_stops_the_search(cluster: Path, tmp_path: Path) -> None:
-    trainer(tmp_path, crashes=True)
-    with pytest.raises(UserError, match="10 trainings in a row ended without a result"):
-        run_search([str(search_file(tmp_path, budget_h=0.5)), "--on", str(cluster), "--at_once", "2"])
-    assert len(read_ledger(tmp_path / "ledger").runs) < 20
-
-
-@pytest.mark.thorough  # test_search.py shows it on this machine
-def test_a_trial_whose_values_are_refused_is_left_out(
-    cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    trainer(tmp_path, early_status=2)
-    asked = [str(search_file(tmp_path, budget_h=0.06)), "--on", str(cluster)]
-    assert run_search(asked) == 0
-    assert "trial 1 is left out, because train.py refuses its values (see /" in capfd.readouterr().out
-    cohorts = {run.cohort for run in read_ledger(tmp_path / "ledger").runs}
-    assert {(cohort or "")[-5:] for cohort in cohorts} >= {"t0000", "t0002"}
-    assert run_search(asked) == 0
-
-
-@pytest.mark.thorough  # eight jobs; test_population.py shows the decisions
-def test_a_population_trains_its_generations_at_once(
-    cluster: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    trainer(tmp_path, recipes_work=True)
-    path = population_file(tmp_path, budget_h=0.03)
-    assert run_search([str(path), "--on", str(cluster), "--at_once", "4"]) == 0
-    assert "does not buy another generation" in capfd.readouterr().out
-    runs = read_ledger(tmp_path / "ledger").runs
-    assert len({run.cohort for run in runs}) == len(runs) == 8, "two generations of four members"

@@ -199,7 +199,7 @@ def test_a_dry_run_trains_nothing(scripts: Path, tmp_path: Path, capfd: pytest.C
 
 @pytest.mark.parametrize(
     ("signum", "exit_status"),
-    [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 130), (signal.SIGINT, 130)],
+    [(signal.SIGTERM, 75), (signal.SIGINT, 130)],
 )
 def test_a_signal_to_a_study_ends_its_training(
     scripts: Path, tmp_path: Path, signum: signal.Signals, exit_status: int
