@@ -7,6 +7,7 @@ import pytest
 from ledger_lab.ledger.libraries import LIBRARIES, dialect_of
 from ledger_lab.studies.recipe_batch import recipe_batch
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
+from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.runners import load_adapter
 
 
@@ -15,6 +16,7 @@ from ledger_lab.training.runners import load_adapter
 def test_it_is_what_the_adapter_plans(library: str, changed: dict[str, int]) -> None:
     from ledger_lab.training.runners.configs import resolve_configs
 
+    registered_tasks()
     dialect, adapter = dialect_of(library), load_adapter(library)
     overrides = [f"{dialect.overrides[field]}={value}" for field, value in changed.items()]
     _, agent_cfg = resolve_configs("LedgerLab-Cartpole", library, overrides)

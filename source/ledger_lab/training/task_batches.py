@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from ledger_lab.names import visible
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
 from ledger_lab.reports.terminal.script import run_script
 from ledger_lab.training.minibatches import TaskBatch
+from ledger_lab.training.runners import BatchPlan
 
 
 def ask_task_batches(trainings: Sequence[Sequence[str]]) -> list[TaskBatch] | None:
@@ -42,7 +44,7 @@ def ask_task_batches(trainings: Sequence[Sequence[str]]) -> list[TaskBatch] | No
         command = [sys.executable, "-P", "-m", "ledger_lab.training.task_batches", str(questions), str(answers)]
         finished = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
         if finished.returncode == 0:
-            return msgspec.json.decode(answers.read_bytes(), type=list[TaskBatch])
+            return [_read(each) for each in msgspec.json.decode(answers.read_bytes())]
     (*_, last) = ["", *finished.stderr.strip().splitlines()]
     if finished.returncode == EXIT_USER_ERROR:
         raise UserError(last.removeprefix("error: "))
@@ -50,6 +52,11 @@ def ask_task_batches(trainings: Sequence[Sequence[str]]) -> list[TaskBatch] | No
         f"the configuration of a task can't be read ({visible(last) or f'exit status {finished.returncode}'}): try one "
         "of the trainings with train.py, which tells more"
     )
+
+
+def _read(answer: dict[str, Any]) -> TaskBatch:
+    """Return a batch as the program has written it; msgspec can't, because a plan names a class of a wing."""
+    return TaskBatch(**{**answer, "plan": BatchPlan(**answer["plan"]), "own": BatchPlan(**answer["own"])})
 
 
 def tell_task_batches(argv: Sequence[str]) -> int:

@@ -150,11 +150,11 @@ def test_costs_that_mix_prices_or_longer_trainings_say_so() -> None:
 def test_the_interval_of_a_median_holds_for_times_of_two_kinds() -> None:
     generator, held = np.random.default_rng(1), 0
     made = {steps: scaled(steps=steps) for steps in (*range(1000, 1100), *range(100_000, 100_200))}
-    for _ in range(40):
+    for _ in range(20):
         steps = np.where(generator.random(20) < 0.45, 100_000, 1000) + generator.integers(100, size=20)
         low, high = time_to_target([made[int(each)] for each in steps]).interval
         held += low <= made[1090].identity.time_s <= high
-    assert held >= 37
+    assert held >= 18
 
 
 @pytest.mark.parametrize(
