@@ -19,7 +19,6 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.units import MISSING
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +90,7 @@ def bench_replay(argv: Sequence[str]) -> int:
     saved = _save(memories[_OURS].replay, args.folder)
     table = Table("", "bytes per transition", *_CALLS, box=None, pad_edge=False)
     for name in memories:
-        spent = [f"{times[name, what]:.0f} µs" if (name, what) in times else MISSING for what in _CALLS]
+        spent = [f"{times[name, what]:.0f} µs" for what in _CALLS]
         table.add_row(name, f"{held[name]:.0f}", *spent)
     console = make_console()
     console.print(table)
@@ -167,6 +166,8 @@ def _times(
 
 def _save(memory: Any, within: Path | None) -> dict[str, tuple[int, float]]:  # noqa: ANN401 - imported late
     """Return size [B] and time [s] of a save, and of restoring."""
+    import torch
+
     from ledger_lab.off_policy.replay_memory import ReplayMemory
 
     assert isinstance(memory, ReplayMemory)
