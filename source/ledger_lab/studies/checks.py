@@ -17,7 +17,7 @@ from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger.costs import load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
 from ledger_lab.names import visible
-from ledger_lab.studies.declared import Arm, Study
+from ledger_lab.studies.declared import Arm, Machine, Study
 from ledger_lab.studies.recipe_batch import recipe_batch
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training.launch import requested_processes
@@ -196,7 +196,12 @@ def require_unchanged(
     """
     path = _kept(study, log_root)
     try:
-        now = {arm.cohort: _trained_by([*arm.arguments, *extra]) for arm in study.arms}
+        now = {
+            arm.cohort: _trained_by(
+                [*arm.arguments, *extra], None if arm.machine is None else study.machines[arm.machine]
+            )
+            for arm in study.arms
+        }
         then = msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]]) if path.exists() else {}
         for cohort, asked in now.items():
             was = then.get(cohort, asked) if cohort in trained else asked
@@ -228,15 +233,15 @@ def _kept(study: Study, log_root: Path) -> Path:
     return log_root.resolve() / "studies" / f"{study.name}.json"
 
 
-def _trained_by(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments that decide how a run trains; a recipe file by its content."""
+def _trained_by(arguments: Sequence[str], machine: Machine | None) -> list[str]:
+    """Return the arguments that decide how a run trains, and on which instance; a recipe file by its content."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for ignored in ("usd_per_hour", "instance", "prices", "cpu_threads", "mirror", "grace_s", "save_state_every"):
         parser.add_argument(f"--{ignored}", action="append")
     parser.add_argument("--recipe", type=Path)
     said, others = parser.parse_known_args(list(arguments))
     recipe = [] if said.recipe is None else [f"--recipe {hashlib.sha256(read_file(said.recipe)).hexdigest()[:12]}"]
-    words = recipe
+    words = recipe if machine is None or machine.instance is None else [*recipe, f"instance={machine.instance}"]
     for word in others:
         if words and words[-1].startswith("--") and not {" ", "="} & {*words[-1]} and not word.startswith("--"):
             words[-1] += f" {word}"  # the value of a flag
