@@ -154,7 +154,7 @@ def test_an_array_of_six_is_trained_two_at_once_and_reported(cluster: Cluster, t
     wait_until(lambda: cluster.has_ended(job), "all have ended", 900, 2)
     reported = site.script("study", *asked)
     assert reported.returncode == 0, reported.stdout + reported.stderr
-    assert "cohort six-fast: 3 runs" in reported.stdout and "queue" in reported.stdout
+    assert "cohort six-fast: runs 3" in reported.stdout and "queue" in reported.stdout
     assert len(list(site.log_root.glob("submissions/six/*"))) == 1
     runs = site.runs()
     assert {(run.declared.cohort, run.declared.seed) for run in runs} == {

@@ -107,7 +107,7 @@ def test_each_arm_is_trained_with_each_seed_once(
     assert made(log_root) == [("s-fine", 1), ("s-fine", 2), ("s-good", 1), ("s-good", 2)]
     said = capfd.readouterr().out
     assert "[4/4] good seed 2" in said
-    assert "cohort s-fine: 2 runs" in said
+    assert "cohort s-fine: runs 2" in said
     assert "2 seeds per arm are too few to compare arms: use at least 5" in said
     assert (
         "A = s-good · B = s-fine\nno claim about a difference; n = 2 each, and each side needs at least 5 runs" in said
