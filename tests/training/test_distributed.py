@@ -115,7 +115,7 @@ def test_the_report_shows_waiting_ranks_and_bills_the_machine_once(by_two: Path)
     assert seeds == [(0, HOST, 0), (1, HOST, 1)]
     assert all(0 < rank["synchronize_share"] < 1 for rank in run["ranks"])
     assert run["billable_usd"] == pytest.approx(math.ceil(run["wall_s"]) / 1000), "each second that has begun, once"
-    text = script("report", "--log_root", by_two).stdout
+    text = script("report", run["run_id"], "--log_root", by_two).stdout
     assert "2 × 32" in text and "ran in 2 processes: synchronize " in text
     last = run["ranks"][1]["learner"][-1]["sha256"][:12]
     said = f"equal to the last bit whenever compared (2 ×), after iteration 2 with SHA-256 {last}…"
@@ -189,7 +189,7 @@ def test_processes_with_different_learners_are_detected(tmp_path: Path) -> None:
     )
     assert attempt.sums.iterations == 1, "the first update is looked at"
     assert len({row.sha256 for row in attempt.of(LearnerHashed)}) == 2
-    text = script("report", "--log_root", tmp_path).stdout
+    text = script("report", run_of(tmp_path).run_id, "--log_root", tmp_path).stdout
     assert "their learners differ after iteration 1" in " ".join(text.split())
     assert attempt.ended.reason.partition(": ")[2] in finished.stdout
 
