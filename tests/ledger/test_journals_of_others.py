@@ -193,7 +193,7 @@ def test_a_report_leaves_a_damaged_run_out_and_exits_with_1(tmp_path: Path) -> N
     finished = script("report", "--log_root", tmp_path)
     assert finished.returncode == 1
     assert "sound" in finished.stdout
-    assert "1 run, " in finished.stdout
+    assert "\naa" not in finished.stdout
     (line,) = finished.stderr.splitlines()
     assert line.startswith("left out: ")
     assert "journal-evaluation-1.jsonl:1: it is a copy of journal-evaluation-0.jsonl" in line

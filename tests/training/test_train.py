@@ -110,7 +110,7 @@ def test_a_training_ends_with_the_report_of_the_ledger_to_the_cent(trained: Path
     show_final_report(run, make_console(printed))
     text = (trained / "stdout.txt").read_text()
     assert text.endswith(printed.getvalue()), "the rows of the end are written before the report is made"
-    cost = f"{usd(summarize_run(run).billable_usd)} spent"
+    cost = usd(summarize_run(run).billable_usd)
     assert cost in text and cost in script("report", "--log_root", trained).stdout
     screenings = [row for row in run.results if row.purpose == "screening"]
     best = max(row.outcomes.successes for row in screenings)
