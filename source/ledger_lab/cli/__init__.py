@@ -1,1 +1,1 @@
-"""Programs that read a ledger, one file per script."""
+"""The commands. Code of those that read a ledger is here: one module per script, or per view of ``report.py``."""

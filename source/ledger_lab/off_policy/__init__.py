@@ -1,1 +1,1 @@
-"""SAC and TD3: recipes, replay memories, agents and adapters."""
+"""SAC and TD3: recipes, replay memories and adapters of the libraries."""
