@@ -24,7 +24,9 @@ from ledger_lab.tasks.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
 
 
-@pytest.mark.parametrize("content", [b"a = ", b"a = " + b"9" * 10_000, "a = 'ÿ'".encode("latin-1")])
+@pytest.mark.parametrize(
+    "content", [b"a = ", b"a = " + b"9" * 10_000, b"a = " + b"[" * 5000, "a = 'ÿ'".encode("latin-1")]
+)
 def test_what_is_no_toml_is_refused_in_one_line_by_every_reader(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "wrong.toml"
     path.write_bytes(content)

@@ -49,9 +49,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it can't be read as a file (:func:`read_file`), or is not TOML in UTF-8.
+        ValueError: If it can't be read as a file (:func:`read_file`), is not TOML in UTF-8, or nests too deep.
     """
-    return tomllib.loads(read_file(path).decode("utf-8-sig"))  # some editors begin a file with a byte order mark
+    text = read_file(path).decode("utf-8-sig")  # some editors begin a file with a byte order mark
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("tables and lists nest too deep") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
