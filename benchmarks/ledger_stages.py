@@ -47,7 +47,7 @@ def _measure(root: Path) -> dict[str, float]:
     with stage("read"):
         ledger = read_ledger(root)
     with stage("summarize"):
-        summaries, cohorts = summarize_selected(ledger, ledger.runs[-SHOWN_RUNS:])
+        summaries, cohorts, _ = summarize_selected(ledger, ledger.runs[-SHOWN_RUNS:])
     with stage("render"), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = make_console(nowhere)
         console.print(render_report(summaries, cohorts, console.width))

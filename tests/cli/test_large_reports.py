@@ -5,8 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
+import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +18,7 @@ import ledger_lab.cli.page
 import ledger_lab.cli.report
 from benchmarks.synthetic_ledger import write_ledger
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import LedgerDamageError, read_ledger
+from ledger_lab.ledger import Ledger, LedgerDamageError, read_ledger
 from ledger_lab.reports import selection, summarize_run
 
 
@@ -30,8 +34,28 @@ def test_summaries_on_all_cores_equal_those_on_one(tmp_path: Path, monkeypatch: 
     assert selection.summarize_runs(runs) == alone
     journal = runs[3].attempts[0].ranks[0]
     journal.path.write_bytes(journal.path.read_bytes().replace(b'"needed":231', b'"needed":230'))
-    with pytest.raises(LedgerDamageError, match="the row was changed while the ledger was read"):
-        selection.summarize_runs(runs)
+    changed = selection.summarize_runs(runs)
+    assert [each for each in changed if not isinstance(each, LedgerDamageError)] == alone[:3] + alone[4:]
+    assert "the row was changed while the ledger was read" in str(changed[3])
+
+
+def test_a_run_that_is_removed_while_it_is_read_hides_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ledger(tmp_path, runs=3, rows=150)
+
+    def read(root: Path, **options: Any) -> Ledger:
+        ledger = read_ledger(root, **options)
+        runs = tuple(pickle.loads(pickle.dumps(run)) for run in ledger.runs)  # as another process returns them
+        shutil.rmtree(runs[1].directory)
+        return replace(ledger, runs=runs)
+
+    ids = [run.run_id for run in read_ledger(tmp_path).runs]
+    monkeypatch.setattr(selection, "read_ledger", read)
+    assert build_report(["--log_root", str(tmp_path), "--json", "-"]) == 1
+    told = capsys.readouterr()
+    assert [run["run_id"] for run in json.loads(told.out)["runs"]] == [ids[0], ids[2]]
+    assert "the run was removed while the ledger was read" in told.err
 
 
 def test_bottlenecks_are_shown_of_named_runs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

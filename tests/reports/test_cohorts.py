@@ -293,7 +293,7 @@ def began(run_id: str, usd: float | None = 100.0, task: str = "T") -> dict[str, 
 def cohort(root: Path, price: Price | None = None, name: str = "c") -> CohortSummary:
     """Return one cohort of a ledger, as a report does that was asked for a price."""
     ledger = read_ledger(root)
-    _, cohorts = summarize_selected(ledger, [run for run in ledger.runs if run.cohort == name], price)
+    _, cohorts, _ = summarize_selected(ledger, [run for run in ledger.runs if run.cohort == name], price)
     (found,) = cohorts
     return found
 

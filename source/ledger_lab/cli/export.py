@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ledger_lab.ledger.cores import no_collection
+from ledger_lab.ledger.find import tell_damage
 from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
 from ledger_lab.reports.selection import runs_flag, select_in, whole_ledger
@@ -56,7 +57,9 @@ def export_ledger(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, or the folder can't be written.
     """
     request = ExportRequest.parse(argv)
-    found = select_in(whole_ledger(request.log_root), request.runs)
+    ledger = whole_ledger(request.log_root)
+    found = select_in(ledger, request.runs)
+    tell_damage(found.ledger.damage[len(ledger.damage) :])
     runs, summaries = found.contents.runs, found.contents.summaries
     written: list[Path] = []
     console = make_console()

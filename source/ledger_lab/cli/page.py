@@ -178,7 +178,7 @@ class PageReader:
         ledger = read_ledger(self._log_root, on_progress=on_progress, tolerate_damage=True)
         found = select_in(ledger, self._asked if ledger.runs else (), self._price, SHOWN_RUNS)
         model = _model(found, links=lambda run: run_links(run, self._address))
-        page = LivePage(model, self._live(ledger), self._mode)
+        page = LivePage(model, self._live(found.ledger), self._mode)
         self.pause_s = max(self._every_s, (time.thread_time() - began_s) * (1 / _SHARE - 1))
         return page
 

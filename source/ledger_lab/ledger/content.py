@@ -20,7 +20,6 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, Union, cast
 
 import msgspec
 
-from ledger_lab.errors import UserError
 from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_of_body, may_be_torn, what_is_wrong
 from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS, begins_hole, may_lie_behind
 from ledger_lab.ledger.kinds import KINDS
@@ -328,15 +327,14 @@ class JournalContent:
         """Read a panel result from the file.
 
         Raises:
-            LedgerDamageError: If the line has changed since the journal was verified.
-            UserError: If the file can't be read any more.
+            LedgerDamageError: If the line has changed since the journal was verified, or can't be read any more.
         """
         try:
             with open_journal(self.path) as file:
                 file.seek(score.offset)
                 line = file.read(score.length) + b"\n"
         except OSError as error:
-            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
+            raise LedgerDamageError(self.path, score.number, f"it can't be read any more: {error.strerror}") from error
         if hash_of_body(line) != score.hash:
             raise LedgerDamageError(self.path, score.number, "the row was changed while the ledger was read")
         return cast(PanelResult, _decoder.decode(line).data)
@@ -346,7 +344,7 @@ class JournalContent:
         try:
             return _lines_of(self.path, self.count, self.last_hash)
         except OSError as error:
-            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
+            raise LedgerDamageError(self.path, 1, f"it can't be read any more: {error.strerror}") from error
 
 
 @lru_cache(maxsize=4)

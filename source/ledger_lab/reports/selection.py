@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import Ledger, Run, read_ledger
+from ledger_lab.ledger import Ledger, LedgerDamageError, Run, RunDeclared, read_ledger
 from ledger_lab.ledger.cores import map_on_cores
 from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
 from ledger_lab.ledger.find import find_run, require_ledger, tell_damage, telling_damage
@@ -125,7 +125,9 @@ def select(request: PricedRequest, names: Sequence[str], most: int | None = None
     Raises:
         UserError: If there is no such ledger, run or price, or every run is damaged.
     """
-    found = select_in(whole_ledger(request.log_root), names, request.price(), most)
+    ledger = whole_ledger(request.log_root)
+    found = select_in(ledger, names, request.price(), most)
+    tell_damage(found.ledger.damage[len(ledger.damage) :])
     shown, there = len(found.contents.runs), len(selected_runs(found.ledger, names))
     if shown < there:
         make_console(sys.stderr).print(
@@ -139,7 +141,7 @@ def select(request: PricedRequest, names: Sequence[str], most: int | None = None
 def select_in(
     ledger: Ledger, names: Sequence[str] = (), price: Price | None = None, most: int | None = None
 ) -> Selection:
-    """Summarize some runs of a ledger.
+    """Summarize some runs of a ledger. Those that were removed or changed since it was read count as damaged.
 
     Args:
         ledger: The ledger.
@@ -148,10 +150,17 @@ def select_in(
         most: Largest number of runs; if there are more, the newest.
 
     Raises:
-        UserError: If there is no such run.
+        UserError: If there is no such run, or none of them is left.
     """
     runs = selected_runs(ledger, names)[-(most or 0) :]
-    return Selection(ledger, names, Contents(runs, *summarize_selected(ledger, runs, price)), price)
+    summaries, cohorts, lost = summarize_selected(ledger, runs, price)
+    if lost:
+        if runs and not summaries:
+            raise next(iter(lost.values()))
+        sound = tuple(run for run in ledger.runs if run.run_id not in lost)
+        runs = [run for run in runs if run.run_id not in lost]
+        ledger = replace(ledger, runs=sound, damage=(*ledger.damage, *lost.values()))
+    return Selection(ledger, names, Contents(runs, summaries, cohorts), price)
 
 
 def whole_ledger(log_root: Path) -> Ledger:
@@ -197,7 +206,7 @@ def selected_runs(ledger: Ledger, prefixes: Sequence[str]) -> list[Run]:
 
 def summarize_selected(
     ledger: Ledger, runs: Sequence[Run], price: Price | None = None
-) -> tuple[list[RunSummary], list[CohortSummary]]:
+) -> tuple[list[RunSummary], list[CohortSummary], dict[str, LedgerDamageError]]:
     """Summarize some runs, and their whole cohorts.
 
     Args:
@@ -206,16 +215,27 @@ def summarize_selected(
         price: Price that replaces the declared prices.
 
     Returns:
-        One summary per requested run; and one per cohort, task and panel, over all runs of the cohort.
+        One summary per requested run; one per cohort, task and panel, over all runs of the cohort; and what is wrong
+        with runs that were removed or changed since the ledger was read, which are left out, by their ids.
     """
     chosen = {run.run_id for run in runs}
     named = {run.cohort for run in runs} - {None}
     together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
-    summaries = summarize_runs(together, price)
-    known = {summary.run_id: summary for summary in summaries}
+    known: dict[str, RunSummary] = {}
+    declarations: dict[str, RunDeclared] = {}
+    lost: dict[str, LedgerDamageError] = {}
+    for run, found in zip(together, summarize_runs(together, price), strict=True):
+        try:
+            if isinstance(found, LedgerDamageError):
+                raise found
+            declarations[run.run_id] = run.declared
+        except LedgerDamageError as error:
+            lost[run.run_id] = error.with_traceback(None)
+        else:
+            known[run.run_id] = found
     earlier = EarlierRuns(_finder(ledger, known, price), repriced=price is not None)
-    declarations = {run.run_id: run.declared for run in together}
-    return [known[run.run_id] for run in runs], summarize_cohorts(summaries, ledger.cohorts, earlier, declarations)
+    cohorts = summarize_cohorts([*known.values()], ledger.cohorts, earlier, declarations)
+    return [known[run.run_id] for run in runs if run.run_id in known], cohorts, lost
 
 
 def _finder(
@@ -236,8 +256,8 @@ def _finder(
     return lambda began: summarized(began["run_id"], str(began["task"]))
 
 
-def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary]:
-    """Compute every figure of each run; many runs are distributed over all cores.
+def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary | LedgerDamageError]:
+    """Compute every figure of each run, or tell its damage; many runs are distributed over all cores.
 
     Args:
         runs: The runs.
@@ -248,6 +268,12 @@ def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunS
     return [summary for batch in summarized for summary in batch]
 
 
-def _summarize_batch(price: Price | None, runs: Sequence[Run]) -> list[RunSummary]:
-    """Compute every figure of a batch of runs."""
-    return [summarize_run(run, price) for run in runs]
+def _summarize_batch(price: Price | None, runs: Sequence[Run]) -> list[RunSummary | LedgerDamageError]:
+    """Compute every figure of a batch of runs, which are read again: they may have changed."""
+    found: list[RunSummary | LedgerDamageError] = []
+    for run in runs:
+        try:
+            found.append(summarize_run(run, price))
+        except LedgerDamageError as error:
+            found.append(error.with_traceback(None))
+    return found
