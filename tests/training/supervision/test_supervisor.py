@@ -182,7 +182,7 @@ def _asleep(process: psutil.Process) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("how", ["Ctrl-Z", "both, without a word"])
+@pytest.mark.parametrize("how", ["Ctrl-Z", "the worker alone", "both, without a word"])
 def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path, how: str) -> None:
     with worker(tmp_path, "simulate") as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
@@ -190,6 +190,8 @@ def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path
         (child,) = supervisor.children()
         if how == "Ctrl-Z":
             supervisor.send_signal(signal.SIGTSTP)
+        elif how == "the worker alone":
+            child.suspend()
         else:
             _asleep(supervisor)  # a supervisor that is stopped while it works does not notice that
             for each in (supervisor, child):
@@ -199,7 +201,7 @@ def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path
         since_s = time.monotonic()
         time.sleep(2.5 if how == "both, without a word" else 0.5)
         stopped_s = time.monotonic() - since_s
-        for each in (supervisor, child):
+        for each in (child,) if how == "the worker alone" else (supervisor, child):
             each.resume()
         if how == "both, without a word":
             stopped_s -= 0.6  # the supervisor meant to sleep for at most a second, of which half has passed

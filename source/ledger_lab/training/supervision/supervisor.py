@@ -184,13 +184,19 @@ class Supervisor:
         self._signal_group(signal.SIGCONT)
 
     def _note_suspension(self, asleep_ns: int, patience_s: float, waited_ns: int) -> None:
-        """Note whether this process, and with it the worker, was stopped while it meant to sleep.
+        """Note when the worker was stopped or continued by others, and whether this process was stopped as well.
 
         Args:
             asleep_ns: When this process began to sleep.
             patience_s: How long it meant to sleep at most [s].
             waited_ns: How long it was awake, but waited for a core of a busy machine [ns].
         """
+        with suppress(ChildProcessError):  # the worker has ended
+            while changed := os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG):
+                if changed.si_code == os.CLD_CONTINUED:
+                    self._suspensions.end()
+                else:
+                    self._suspensions.begin()
         meant_ns, woke_ns = asleep_ns + round(patience_s * 1e9), time.perf_counter_ns() - max(0, waited_ns)
         if woke_ns - meant_ns > _WAKE_UP_TOLERANCE_S * 1e9:
             self._suspensions.add(meant_ns, woke_ns)
