@@ -16,6 +16,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger.costs import load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
+from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.names import visible
 from ledger_lab.studies.declared import Arm, Machine, Study
 from ledger_lab.studies.recipe_batch import recipe_batch
@@ -202,7 +203,7 @@ def require_unchanged(
             )
             for arm in study.arms
         }
-        then = msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]]) if path.exists() else {}
+        then = msgspec.json.decode(read_file(path), type=dict[str, list[str]]) if path.exists() else {}
         for cohort, asked in now.items():
             was = then.get(cohort, asked) if cohort in trained else asked
             if was != asked:
@@ -234,7 +235,10 @@ def _kept(study: Study, log_root: Path) -> Path:
 
 
 def _trained_by(arguments: Sequence[str], machine: Machine | None) -> list[str]:
-    """Return the arguments that decide how a run trains, and on which instance; a recipe file by its content."""
+    """Return the arguments that decide how a run trains, and on which instance; a recipe file by its content.
+
+    Secrets in them are hidden as in the ledger, because these arguments are kept beside it.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for ignored in ("usd_per_hour", "instance", "prices", "cpu_threads", "mirror", "grace_s", "save_state_every"):
         parser.add_argument(f"--{ignored}", action="append")
@@ -247,4 +251,4 @@ def _trained_by(arguments: Sequence[str], machine: Machine | None) -> list[str]:
             words[-1] += f" {word}"  # the value of a flag
         else:
             words.append(word)
-    return sorted(words)
+    return sorted(Redactor().value(words))

@@ -62,6 +62,16 @@ def test_a_run_with_other_arguments_is_refused(trained: Path, arguments: list[st
             run_study([*asked, "--dry_run"])
 
 
+def test_no_secret_is_kept(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, key = trained / "secret", "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    folder.mkdir()
+    monkeypatch.setattr(sys, "argv", [str(trained / "study.py")])
+    asked = study(folder, [f"agent.token={key}"])
+    assert run_study(asked) == 0
+    assert key not in (folder / "logs" / "studies" / "s.json").read_text()
+    assert run_study([*asked, "--dry_run"]) == 0, "it is compared as it is kept"
+
+
 def test_what_trains_the_same_is_counted(trained: Path) -> None:
     """A price may change, and the order of the arguments; what a recipe file holds may not."""
     same = ["agent.b=2", "--usd_per_hour", "2", "--recipe", f"{trained}/r.toml", "agent.a=1", "--num_envs", "4"]
