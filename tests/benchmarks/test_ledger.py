@@ -32,7 +32,7 @@ def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
     assert [each["fsync"] for each in found["appending"]] == ["each row", "each MiB"]
     assert [each["program"] for each in found["reporting"]] == ["report.py", "verify_ledger.py"]
     report, verified = (each["stages_s"] for each in found["reporting"])
-    assert report.keys() == {"find", "read", "assemble", "summarize", "render"}
+    assert report.keys() == {"read", "summarize", "render"}
     assert min(report.values()) >= 0 and verified is None
     assert "mlflow: not measured" in finished.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json"]

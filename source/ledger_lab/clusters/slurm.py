@@ -228,6 +228,12 @@ class Slurm(Engine):
         job = said.strip().rpartition("\n")[2].partition(";")[0]
         if not job.isdecimal():
             return self.found_after(submission, NoAnswerError(f"sbatch printed {said[:80]!r} instead of a job's id"))
+        if (never := _never_starts(job)) is not None:
+            ask_slurm("scancel", job)
+            raise UserError(
+                f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus, "
+                "memory or options in the cluster file"
+            )
         return job
 
     def find(self, submission: Submission) -> str | None:
@@ -379,6 +385,18 @@ def read_squeue(said: str) -> dict[int, Queued]:
         why = f" ({reason}{meaning})" if not runs and reason not in ("", "None") else ""
         found[int(index)] = Queued(runs, f"{state.lower()}{where}{why}")
     return found
+
+
+def _never_starts(job: str) -> str | None:
+    """Return why a job that Slurm has taken never starts; ``None`` if it may, or if Slurm does not answer.
+
+    Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
+    """
+    try:
+        reasons = ask_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r")
+    except UserError:  # the job is submitted all the same, and --status asks again
+        return None
+    return next((line for each in reasons.splitlines() if _NEVER.search(line := each.strip())), None)
 
 
 def explain_ending(job: str) -> str | None:
