@@ -49,7 +49,6 @@ def compare_sides(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger, cohort or run, or the sides do not measure the same thing.
     """
     request = CompareRequest.parse(argv)
-    request.require_priced()
     ledger = whole_ledger(request.log_root)
     sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
     finding = compare_runs(request.a, request.b, ledger.runs, request.price(), sizes)

@@ -88,7 +88,7 @@ class PageRequest(PricedRequest):
         Raises:
             UserError: If it is too short, or a price file would be ignored.
         """
-        self.require_priced()
+        super().__post_init__()
         if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow < math.inf:
             raise UserError(f"--follow {self.follow:g}: give at least {_LEAST_FOLLOW_S:g} s")
 

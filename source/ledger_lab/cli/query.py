@@ -68,7 +68,6 @@ def answer_query(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger or run, the query is invalid, or a file can't be written.
     """
     request = QueryRequest.parse(argv)
-    request.require_priced()
     if request.sql is None:
         _show_tables()
         return 0

@@ -87,7 +87,7 @@ class ReportRequest(PricedRequest):
         Raises:
             UserError: If no entry of the price file is named, or a view is not the first argument.
         """
-        self.require_priced()
+        super().__post_init__()
         if self.runs and (view := self.runs[0]) in VIEWS and len(self.runs) > 1:
             raise UserError(f"{view} must come first: report.py {view} …")
 

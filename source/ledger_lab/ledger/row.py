@@ -32,9 +32,6 @@ Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e30)]
 Total = Annotated[float, msgspec.Meta(ge=-1e45, le=1e45)]
 """A sum of measured quantities."""
 
-Instant = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
-"""A time relative to another time [ns]; negative if it is earlier."""
-
 Seed = Annotated[int, msgspec.Meta(ge=-_INT64_MAX, le=_INT64_MAX)]
 """A seed of a generator of random numbers."""
 

@@ -156,16 +156,17 @@ class RatioEstimate:
     """This p-value, corrected for the number of tests; ``None`` outside several comparisons."""
 
     @property
-    def span(self) -> tuple[float, float]:
-        """Ends of the interval; without one, the ratio itself."""
-        return self.interval or (self.ratio or 0.0, self.ratio or 0.0)
+    def span(self) -> tuple[float, float] | None:
+        """Ends of the interval; without one, the ratio itself; ``None`` where nothing can be claimed."""
+        return self.interval or (None if self.ratio is None else (self.ratio, self.ratio))
 
     @property
     def is_decided(self) -> bool:
         """Whether it shows which side is better: an exact ratio always does, a bound only beyond 1."""
+        if self.span is None:
+            return False
         low, high = self.span
-        beyond = {"exact": True, "at_least": low > 1, "at_most": high < 1}
-        return self.ratio is not None and beyond[self.bound]
+        return {"exact": True, "at_least": low > 1, "at_most": high < 1}[self.bound]
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as plain JSON values; an infinite end of the interval is ``None``."""
@@ -620,7 +621,7 @@ def _clause(
         better: In which way it is better.
         what: The compared figure.
     """
-    if estimate.ratio is None or not estimate.is_decided:
+    if estimate.ratio is None or estimate.span is None or not estimate.is_decided:
         return None
     winner, ratio, (low, high) = "B", estimate.ratio, estimate.span
     if ratio < 1:
@@ -686,7 +687,7 @@ def _ratio_notes(
         yield f"{what}: ratio of the {compared}; in brackets a 95 % interval {interval}"
     elif finding.fewest > 1:
         yield f"{what}: ratio of the {compared}; {NO_INTERVAL} on a side"
-    if estimate.ratio is not None and not estimate.is_decided:
+    if estimate.span is not None and not estimate.is_decided:
         low, high = estimate.span
         words = f"at least {_times(low)}" if estimate.bound == "at_least" else f"at most {_times(high)}"
         yield f"no claim about the {what}: it can only be said that A ÷ B is {words}"

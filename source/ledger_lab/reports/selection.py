@@ -56,7 +56,7 @@ class PricedRequest(Request):
         metavar="FILE",
     )
 
-    def require_priced(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse a price file without an entry to use.
 
         Raises:

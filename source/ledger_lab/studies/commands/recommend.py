@@ -65,7 +65,7 @@ class RecommendRequest(PricedRequest):
         Raises:
             UserError: If it is no amount of money, or no entry of the price file is named.
         """
-        self.require_priced()
+        super().__post_init__()
         if self.budget is not None and not 0 < self.budget < math.inf:
             raise UserError(f"--budget {self.budget:g}: give an amount of more than 0 [USD]")
 

@@ -52,7 +52,7 @@ class ScalingRequest(PricedRequest):
         Raises:
             UserError: If flags exclude each other, or a price file would be ignored.
         """
-        self.require_priced()
+        super().__post_init__()
         self.require_at_most_one("json", "figures")
 
 

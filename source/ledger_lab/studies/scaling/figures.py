@@ -228,7 +228,7 @@ def _draw_study(name: str, title: str, study: ScalingStudy) -> Drawing:
 
     def paint(canvas: figure.Figure) -> None:
         left, right = canvas.subplots(1, 2)
-        _paint_rates(left, [run for run in study.runs if run.summary.fps_total], law, sizes)
+        _paint_rates(left, study.runs, law, sizes)
         _paint_times(right, study, sizes)
         handles = [key_of_marks(colour=hue(0), shape=mark(0), label="run")]
         if not all(run.reached for run in study.runs):
@@ -248,12 +248,14 @@ def _draw_study(name: str, title: str, study: ScalingStudy) -> Drawing:
 
 
 def _paint_rates(axes: Axes, runs: Sequence[ScaledRun], law: RateFit | None, sizes: Sequence[int]) -> None:
-    """Paint the total rate of each run, and the law."""
+    """Paint the total rate of each run that has one, and the law."""
+    measured = {run.run_id: rate for run in runs if (rate := run.summary.fps_total)}
+    runs = [run for run in runs if run.run_id in measured]
     rates: dict[int, list[float]] = {}
     for run in runs:
-        rates.setdefault(run.summary.world_size, []).append(run.summary.fps_total or 0.0)
+        rates.setdefault(run.summary.world_size, []).append(measured[run.run_id])
     if runs:
-        _paint_runs(axes, runs, lambda run: (run.summary.world_size, run.summary.fps_total or 0.0))
+        _paint_runs(axes, runs, lambda run: (run.summary.world_size, measured[run.run_id]))
         first = min(rates)
         rate = statistics.median(rates[first])
         ends = [first, sizes[-1]], [rate, rate * sizes[-1] / first]
@@ -295,13 +297,17 @@ class PricedSize:
     label: str
     """The size."""
     runs: tuple[ScaledRun, ...]
+    costs_usd: tuple[float, ...]
+    """What each of them cost to the target; without the target, until it ended [USD]."""
     medians: tuple[float, float] | None
     """Median time [s] and cost [USD] to the target; ``None`` if half of the runs or more missed it."""
 
     @classmethod
     def of(cls, setting: Setting, point: ScalingPoint) -> PricedSize:
         """Return the runs of a size that have a price."""
-        runs = tuple(run for run in point.runs if _usd(run) and run.identity.time_s > 0)
+        spent = [(run, run.cost_to_target_usd if run.reached else run.summary.billable_usd) for run in point.runs]
+        known = [(run, cost) for run, cost in spent if cost and run.identity.time_s > 0]
+        runs = tuple(run for run, _ in known)
         priced = replace(point, runs=runs)
         time_s = priced.to_target(lambda run: run.time_to_target_s)
         cost_usd = priced.to_target(lambda run: run.cost_to_target_usd)
@@ -310,13 +316,9 @@ class PricedSize:
             series=" · ".join(shown(each) for each in words if each),
             label=shown(point.name, 24),
             runs=runs,
+            costs_usd=tuple(cost for _, cost in known),
             medians=None if time_s is None or cost_usd is None else (time_s, cost_usd),
         )
-
-
-def _usd(run: ScaledRun) -> float:
-    """Return what a run cost to the target; without the target, until it ended [USD]. It is 0 without a price."""
-    return (run.cost_to_target_usd if run.reached else run.summary.billable_usd) or 0.0
 
 
 def _draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
@@ -332,9 +334,9 @@ def _draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
         crowded = is_crowded([place for place, each in enumerate(sizes) for _ in each.runs])
         for number, each in enumerate(sorted(sizes, key=lambda size: (size.medians or (0.0, 0.0))[1])):
             place = series.index(each.series)
-            for run in each.runs:
+            for run, cost_usd in zip(each.runs, each.costs_usd, strict=True):
                 run_mark(
-                    axes, run.identity.time_s / seconds, _usd(run), run.run_id, colour=hue(place), shape=mark(place),
+                    axes, run.identity.time_s / seconds, cost_usd, run.run_id, colour=hue(place), shape=mark(place),
                     missed=not run.reached, crowded=crowded, arrow=(11.0, 11.0),
                 )  # fmt: skip
             if each.medians is not None:
@@ -346,7 +348,8 @@ def _draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
         )  # fmt: skip
         times = [run.identity.time_s / seconds for run in runs]
         logarithmic(axes, "x", times, f"wall-clock time to the target [{symbol}]", lambda value: f"{value:.3g}")
-        logarithmic(axes, "y", map(_usd, runs), "cost to the target [USD]", lambda amount: f"${quantity(amount)}")
+        costs_usd = [cost for each in sizes for cost in each.costs_usd]
+        logarithmic(axes, "y", costs_usd, "cost to the target [USD]", lambda amount: f"${quantity(amount)}")
         handles = [
             key_of_marks(colour=hue(place), shape=mark(place), label=shown(each)) for place, each in enumerate(series)
         ]
