@@ -24,8 +24,8 @@ _RECORDED = "ledgerlab-cartpole-rsl-rl-strong"
 def recorded_drawing() -> Drawing:
     """Return rate and time to the target of the cart-pole with RSL-RL in one and in two processes."""
     runs = read_ledger(_RECORDS / _FOLDER).runs
-    groups = draw_ledger(runs, [summarize_run(run) for run in runs])
-    return next(drawing for group in groups for drawing in group.drawings if drawing.name == _RECORDED)
+    drawings = draw_ledger(runs, [summarize_run(run) for run in runs])
+    return next(drawing for drawing in drawings if drawing.name == _RECORDED)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

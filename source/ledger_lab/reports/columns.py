@@ -11,7 +11,7 @@ import inspect
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -146,18 +146,26 @@ def sql_columns(kind: type, find: Callable[[Any], object | None], *, but: Sequen
             yield Column(name=each.name, type=each.type, read=through(each.read), meaning=each.meaning)
 
 
-def shown_columns(kind: type) -> list[tuple[str, Shown]]:
-    """Return the columns of a dataclass that people read, by their names, in order."""
+def shown_columns(kind: type | Mapping[str, Shown]) -> list[tuple[str, Shown]]:
+    """Return the columns of a table that people read, by their names, in order.
+
+    Args:
+        kind: The dataclass that declares them; or the columns by the attributes of the rows.
+    """
+    if isinstance(kind, Mapping):
+        return [*kind.items()]
     found = [(each.name, each.metadata["shown"]) for each in fields(kind) if each.metadata.get("shown")]
     return sorted(found, key=lambda each: each[1].priority)
 
 
-def shown_table[Row](kind: type[Row], rows: Sequence[Row]) -> tuple[list[tuple[str, Shown]], list[list[TableCell]]]:
+def shown_table[Row](
+    kind: type[Row] | Mapping[str, Shown], rows: Sequence[Row]
+) -> tuple[list[tuple[str, Shown]], list[list[TableCell]]]:
     """Return a table that people read.
 
     Args:
-        kind: The dataclass that declares the columns.
-        rows: Its instances.
+        kind: As in :func:`shown_columns`.
+        rows: The rows.
 
     Returns:
         Columns by their names; and the cells of each row, in the order of the columns.

@@ -88,12 +88,12 @@ _GAP = 2
 _FEWEST_COLUMNS = 3
 
 
-def table_lines[Row](kind: type[Row], rows: Sequence[Row], width: int) -> list[Text]:
+def table_lines[Row](kind: type[Row] | Mapping[str, Shown], rows: Sequence[Row], width: int) -> list[Text]:
     """Return a heading line and one line per row. Rich's own table would take minutes for ten thousand rows.
 
     Args:
-        kind: The dataclass that declares the columns.
-        rows: Its instances.
+        kind: The columns, as in :func:`~ledger_lab.reports.columns.shown_columns`.
+        rows: The rows.
         width: Columns of the terminal; the last columns of the table that do not fit are left out.
     """
     columns, cells = shown_table(kind, rows)

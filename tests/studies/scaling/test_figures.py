@@ -36,7 +36,7 @@ def runs() -> list[ScaledRun]:
 
 @pytest.fixture(scope="module")
 def drawings(runs: list[ScaledRun]) -> dict[str, Drawing]:
-    return {drawing.name: drawing for group in draw_studies(find_studies(runs)) for drawing in group.drawings}
+    return {drawing.name: drawing for drawing in draw_studies(find_studies(runs))}
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         noisy_run(size, 64, seed, run_id=f"{HOSTILE}{size}{seed}", hardware={"accelerator": HOSTILE}, **names)
         for size, seed in product((1, 2), (1, 2))
     ]
-    drawings = [drawing for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
+    drawings = draw_studies(find_studies(runs))
     written = save_drawings(tmp_path / "figures", drawings, ["svg"])
     assert {path.parent for path in written} == {tmp_path / "figures"}
     assert all(re.fullmatch(r"[a-z0-9-]+\.svg", path.name) for path in written)
@@ -135,11 +135,9 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
     runs = [noisy_run(n, 8, 1, reached=False, billable_usd=None, fps_total=None) for n in (1, 2)]
-    names = [drawing.name for group in draw_studies(find_studies(runs)) for drawing in group.drawings]
-    assert names == ["ledgerlab-ant-rsl-rl-weak"]
-    for group in draw_studies(find_studies(runs)):
-        for drawing in group.drawings:
-            ElementTree.fromstring(drawing.render("svg"))
+    (drawing,) = draw_studies(find_studies(runs))
+    assert drawing.name == "ledgerlab-ant-rsl-rl-weak"
+    ElementTree.fromstring(drawing.render("svg"))
     assert draw_studies(find_studies(runs[:1])) == []
 
 
@@ -148,7 +146,7 @@ def test_runs_without_price_are_counted_and_the_others_of_their_size_drawn() -> 
     runs[0] = replace(runs[0], cost_to_target_usd=None)
     money = draw_studies(find_studies(runs))[0]
     assert money.notes == ("not drawn: 1 of the runs, because they have no price",)
-    picture = ElementTree.fromstring(money.drawings[0].render("svg"))
+    picture = ElementTree.fromstring(money.render("svg"))
     assert marks(picture) == {f"run-{run.run_id}": 1 for run in runs[1:]}
     assert "1 × 8" in texts(picture)
 
@@ -156,9 +154,9 @@ def test_runs_without_price_are_counted_and_the_others_of_their_size_drawn() -> 
 def test_a_law_that_does_not_fit_is_named_and_not_drawn() -> None:
     rates = {1: 1e4, 2: 1e4, 4: 9e4}
     runs = [noisy_run(n, 8, s, fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
-    group = next(group for group in draw_studies(find_studies(runs)) if "weak" in group.title)
-    assert any("Gustafson's law does not fit the runs" in note for note in group.notes)
-    assert "Gustafson" not in group.drawings[0].description
+    drawing = next(drawing for drawing in draw_studies(find_studies(runs)) if "weak" in drawing.title)
+    assert any("not drawn: Gustafson's law does not fit the runs" in note for note in drawing.notes)
+    assert "Gustafson" not in drawing.description
 
 
 def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
@@ -181,7 +179,7 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
 def test_cautions_stand_below_the_figures_that_they_concern() -> None:
     runs = [noisy_run(n, 64, s) for n in (1, 2) for s in (1, 2)]
     runs[0] = noisy_run(1, 64, 1, usd_per_hour=1.0, env_steps=HORIZON * 64)
-    notes = {drawing.name: group.notes for group in draw_studies(find_studies(runs)) for drawing in group.drawings}
+    notes = {drawing.name: drawing.notes for drawing in draw_studies(find_studies(runs))}
 
     def tell(name: str, *words: str) -> bool:
         return all(any(word in note for note in notes[f"ledgerlab-ant-{name}"]) for word in words)
@@ -223,8 +221,7 @@ def test_a_page_has_a_bounded_number_of_pictures_of_runs_for_the_same_target(
     assert draw_ledger([runs[place] for place in alone], [summaries[place] for place in alone]) == []
     monkeypatch.setattr(drawn, "MOST_PICTURES", 3)
     part = scaling_part(runs, summaries, None)
-    assert 0 < sum(len(group.pictures) for group in part.groups) <= 3
-    assert part.left_out == 4 - sum(len(group.pictures) for group in part.groups)
+    assert (sum(len(group.pictures) for group in part.groups), part.left_out) == (3, 1)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     part = scaling_part(runs, summaries, None)
     assert (part.groups, part.missing_package) == ((), True)

@@ -74,10 +74,7 @@ def test_a_law_that_does_not_fit_predicts_nothing() -> None:
     [
         (Law.AMDAHL, [1, 2, 2], [1.0, 2.0, 2.0], "Amdahl.s law needs 3 sizes, and there are 2"),
         (Law.GUSTAFSON, [1, 2], [1.0] * 2, "Gustafson.s law needs 3 sizes"),
-        (Law.AMDAHL, [1, 2, 4], [1.0, 2.0], "each run needs"),
-        (Law.AMDAHL, [0, 2, 4], [1.0, 2.0, 3.0], "each run needs"),
-        (Law.AMDAHL, [1, 2, 4], [1.0, 2.0, math.nan], "each run needs"),
-        (Law.AMDAHL, [], [], "each run needs"),
+        (Law.AMDAHL, [], [], "Amdahl.s law needs 3 sizes, and there are 0"),
     ],
 )
 def test_too_few_sizes_are_refused(law: Law, sizes: list[int], rates: list[float], said: str) -> None:
@@ -130,9 +127,3 @@ def test_what_the_runs_cannot_tell_is_refused() -> None:
     for batch in (999, 8001):
         with pytest.raises(ValueError, match="outside of the measured batches, 1000 to 8000"):
             fit.at(batch)
-
-
-def test_contradicting_figures_are_refused() -> None:
-    for samples, reached in ((0.0, True), (math.inf, True), (2.0, True), (math.nan, False)):
-        with pytest.raises(ValueError, match="contradicts itself"):
-            TargetRun(batch=1, samples=samples, reached=reached, limit=2.0)

@@ -10,9 +10,10 @@ import pytest
 
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.studies.scaling import ScaledRun, ScalingPoint, scaled_runs
-from ledger_lab.studies.scaling.points import scaled_run
-from ledger_lab.studies.scaling.view import identity_lines
+from ledger_lab.reports.columns import TableCell, shown_table
+from ledger_lab.studies.scaling import ScaledRun, scaled_runs
+from ledger_lab.studies.scaling.points import point_of, scaled_run
+from ledger_lab.studies.scaling.view import RUNS
 from tests.fakes.ledgers import SECOND, declared, result, window, write_run
 from tests.fakes.scaled import write_scaled
 
@@ -36,7 +37,6 @@ def test_the_time_to_the_target_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert run.time_to_target_s == identity.time_s == summarize_run(read_ledger(tmp_path).runs[0]).wall_to_target_s
     assert run.summary.wall_s == pytest.approx(identity.time_s + 1.04), "the run went on for its shutdown"
     assert run.cost_to_target_usd == pytest.approx(identity.time_s / 1000, rel=1e-3)
-    assert identity_lines([run]) == ["the parts sum to the time, but for rounding, in 1 of 1 run"]
 
 
 def test_a_run_that_misses_its_target_counts_up_to_its_end(tmp_path: Path) -> None:
@@ -66,20 +66,17 @@ def test_a_training_that_was_interrupted_and_repeated_counts_once(tmp_path: Path
     found = scaled_runs(runs, [*map(summarize_run, runs)])
     assert {run.run_id: run.repeated for run in found} == {"aa": True, "bb": False, "dd": False}
     assert {run.run_id: run.interrupted for run in found} == {"aa": True, "bb": False, "dd": True}
-    alone = ScalingPoint(processes=1, machines=1, num_envs=10, runs=(found[2],))
-    assert (alone.reached, len(alone.counted)) == (0, 0), "nobody knows whether it would have reached the target"
-    point = ScalingPoint(processes=1, machines=1, num_envs=10, runs=tuple(found[:2]))
-    assert (point.reached, len(point.counted)) == (1, 1)
-    assert point.to_target(lambda run: run.time_to_target_s) == found[1].time_to_target_s
+    alone, point = point_of(found[2:]), point_of(found[:2])
+    assert (alone.reached, alone.counted) == (0, 0), "nobody knows whether it would have reached the target"
+    assert (point.reached, point.counted, point.time_to_target_s) == (1, 1, found[1].time_to_target_s)
 
 
 def test_time_without_rows_is_told(tmp_path: Path) -> None:
     write_scaled(tmp_path, "aa", 1, 64, rate=1000.0, iterations=5, ends=False)  # killed after the row of the target
     run = only(tmp_path)
     assert run.identity.residual_s == pytest.approx(0.05)
-    summed, line = identity_lines([run])
-    assert "in 0 of 1 run" in summed
-    assert "aa (1 × 64): 0.050 s until the target are in no phase, because rows of its time are missing" in line
+    (cells,) = shown_table(RUNS, [run])[1]
+    assert cells[-1] == TableCell("0.050 s", style="bad")
 
 
 def test_what_a_later_attempt_did_again_is_an_interruption(tmp_path: Path) -> None:

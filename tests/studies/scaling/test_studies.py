@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.studies.scaling import BatchFit, Kind, RateFit, Refusal, ScalingPoint, find_studies
+from ledger_lab.studies.scaling import BatchFit, Kind, RateFit, Refusal, find_studies
+from ledger_lab.studies.scaling.points import point_of
 from tests.fakes.scaled import scaled
 
 
@@ -43,12 +44,10 @@ def test_efficiency_of_the_training_is_that_of_the_rate_times_that_of_the_sample
 
 def test_a_median_counts_runs_that_missed_the_target() -> None:
     times = [scaled(steps=1000), scaled(steps=2000), scaled(steps=500, reached=False)]
-    point = ScalingPoint(processes=1, machines=1, num_envs=64, runs=tuple(times))
-    assert point.to_target(lambda run: run.steps_to_target) == 2000
-    worse = replace(point, runs=(*times, scaled(steps=500, reached=False)))
-    assert worse.to_target(lambda run: run.steps_to_target) is None
-    unpriced = replace(point, runs=(times[1], replace(times[0], cost_to_target_usd=None)))
-    assert unpriced.to_target(lambda run: run.cost_to_target_usd) is None, "no price is no miss"
+    assert point_of(times).steps_to_target == 2000
+    assert point_of([*times, scaled(steps=500, reached=False)]).steps_to_target is None
+    unpriced = [times[1], replace(times[0], cost_to_target_usd=None)]
+    assert point_of(unpriced).cost_to_target_usd is None, "no price is no miss"
 
 
 def test_steps_to_the_target_are_fitted_over_all_sizes_with_misses_as_censored() -> None:
@@ -90,8 +89,8 @@ def test_rates_of_equally_many_processes_on_different_machines_are_not_fitted_to
     runs = [scaled(n, 64, machines=machines, run_id=f"{n}-{machines}") for n, machines in sizes]
     (mixed,) = find_studies(runs)
     assert mixed.rate_law == Refusal(
-        "4 processes ran on 1 and on 2 machines, and a law has one rate for each number of processes: name the runs or "
-        "cohorts of one of them"
+        "4 processes ran on different numbers of machines, and a law has one rate for each number of processes: name "
+        "the runs or cohorts of one of them"
     )
     for left_out in ("4-1", "4-2"):
         (study,) = find_studies([run for run in runs if run.run_id != left_out])

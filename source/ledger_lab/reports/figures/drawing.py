@@ -73,6 +73,8 @@ class Drawing:
     """What it shows, for readers who can't see it."""
     paint: Callable[[Figure], None]
     """Paints it on an empty figure."""
+    notes: tuple[str, ...] = ()
+    """Sentences about what is drawn, and why something is not."""
     size_in: tuple[float, float] = (9.0, 4.4)
     """Width and height [inch]."""
 

@@ -111,16 +111,14 @@ def _write_figures(folder: Path, found: Selection) -> None:
 
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--figures {folder}: it is no folder: name a folder for the files")
-    groups = draw_ledger(found.contents.runs, found.contents.summaries, found.price)
-    if not groups:
+    drawings = draw_ledger(found.contents.runs, found.contents.summaries, found.price)
+    if not drawings:
         raise UserError(
             "no figure: none of these runs trained the same task for the same target with several numbers of processes "
             "or environments; to start such trainings, use scripts/study.py"
         )
     console = make_console()
-    for group in groups:
-        lines = [group.title]
-        for drawing in group.drawings:
-            files = save_drawings(folder, [drawing])
-            lines.append(f"  wrote {', '.join(map(str, files))}")
-        console.print(*lines, *(f"  {note}" for note in group.notes), sep="\n", soft_wrap=True)
+    for drawing in drawings:
+        files = ", ".join(map(str, save_drawings(folder, [drawing])))
+        lines = [drawing.title, f"  wrote {files}", *(f"  {note}" for note in drawing.notes)]
+        console.print(*lines, sep="\n", soft_wrap=True)

@@ -119,6 +119,10 @@ class Recommendation:
     remarks: tuple[str, ...]
     """What a reader must know about the whole, such as runs that are left out."""
 
+    def place_of(self, option: Option) -> int:
+        """Return the place of an option among all, whatever the confidence of its intervals."""
+        return next(place for place, each in enumerate(self.options) if each.size is option.size)
+
 
 def recommend(runs: Sequence[ScaledRun], limits: Limits, *, never_began: int = 0) -> Recommendation:
     """Recommend a configuration.
@@ -185,15 +189,10 @@ def of_one_yardstick(runs: Sequence[ScaledRun], target: float | None) -> list[Sc
     for each in found:
         groups.setdefault(each.summary.measured_by, []).append(each)
     if len(groups) > 1:
-        values: dict[str, set[float] | set[str]] = {
-            "target": {each.summary.target_success for each in found},
-            "panel": {each.summary.panel_id for each in found},
-        }
-        differs = [name for name, own in values.items() if len(own) > 1]
-        way = "give --target" if differs == ["target"] else "name the runs or cohorts of one group"
-        what = " or ".join(differs or ["version of the verdict's rule, --stop_at_target or --timing"])
-        listed = "; ".join(map(_group_words, groups.values()))
-        raise UserError(f"recommend {task}: runs with another {what} can't be ranked together, so {way}: {listed}")
+        raise UserError(
+            f"recommend {task}: runs with different panels, targets or rules can't be ranked together: give --target, "
+            f"or name the runs or cohorts of one group: {'; '.join(map(_group_words, groups.values()))}"
+        )
     return found
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group
 from rich.text import Text
 
-from ledger_lab.reports.columns import Shown, figure, summarize
+from ledger_lab.reports.columns import Shown
 from ledger_lab.reports.terminal_table import table_lines
 from ledger_lab.studies.recommend.recommendation import (
     SURE,
@@ -25,36 +25,14 @@ from ledger_lab.units import MISSING, duration, environments, percent, target_sh
 
 _MINUTE_S = 60.0
 
-type _Named = tuple[Option, str, bool]
-"""An option, its name, and whether it is on the Pareto front."""
-
-
-def _option(read: Callable[[_Named], str], shown: Shown) -> str:
-    return figure(read, shown)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OptionRow:
-    """A configuration with its figures."""
-
-    name: str = _option(lambda of: of[1], Shown("configuration", "", lambda row: row.name, priority=0, align="left"))
-    """Machine, library, processes × environments of each process, and what else differs between the options."""
-    runs: str = _option(
-        lambda of: f"{of[0].reached} of {of[0].runs}", Shown("reached", "of its runs", lambda row: row.runs, priority=1)
-    )
-    """Its runs that reached the target, and all of them."""
-    time: str = _option(
-        lambda of: _time_words(of[0]), Shown("to target", "median (95 %)", lambda row: row.time, priority=2)
-    )
-    """Median wall-clock time to the target, with its 95 % interval."""
-    cost: str = _option(
-        lambda of: _cost_words(of[0]), Shown("cost", "per target (95 %)", lambda row: row.cost, priority=3)
-    )
-    """Cost per target-reaching checkpoint, with its 95 % interval."""
-    front: str = _option(
-        lambda of: "front" if of[2] else "", Shown("Pareto", "", lambda row: row.front, priority=4, align="left")
-    )
-    """Whether no other ranked configuration is both as fast and as cheap."""
+OPTIONS: Mapping[str, Shown] = {
+    "name": Shown("configuration", "", lambda of: of[1], align="left"),
+    "runs": Shown("reached", "of its runs", lambda of: f"{of[0].reached} of {of[0].runs}"),
+    "time": Shown("to target", "median (95 %)", lambda of: _time_words(of[0])),
+    "cost": Shown("cost", "per target (95 %)", lambda of: _cost_words(of[0])),
+    "front": Shown("Pareto", "", lambda of: "front" if of[2] else "", align="left"),
+}
+"""Columns of the options; a row is an option, its name, and whether no other option is both as fast and as cheap."""
 
 
 def names_of(options: Sequence[Option]) -> list[str]:
@@ -84,19 +62,15 @@ def render_recommendation(found: Recommendation, width: int) -> Group:
         found: The recommendation.
         width: Columns of the terminal.
     """
-    names = dict(zip(map(_key, found.options), names_of(found.options), strict=True))
+    names = names_of(found.options)
     blocks = [Text(_head(found), style="bold")]
     for choice in found.choices:
-        blocks += map(Text, choice_lines(choice, found.limits, names))
-    named: list[_Named] = [(each, names[_key(each)], each in found.front) for each in found.options]
-    blocks += [Text(), *table_lines(OptionRow, [summarize(OptionRow, each) for each in named], width)]
-    blocks += [Text(f"{name}: {'; '.join(each.notes)}", style="dim") for each, name, _ in named if each.notes]
+        name = "" if choice.option is None else names[found.place_of(choice.option)]
+        blocks += map(Text, choice_lines(choice, found.limits, name))
+    rows = [(each, name, each in found.front) for each, name in zip(found.options, names, strict=True)]
+    blocks += [Text(), *table_lines(OPTIONS, rows, width)]
+    blocks += [Text(f"{name}: {'; '.join(each.notes)}", style="dim") for each, name, _ in rows if each.notes]
     return Group(*blocks, *(Text(line, style="yellow") for line in found.remarks))
-
-
-def _key(option: Option) -> tuple[object, ...]:
-    """Return what tells options apart, whatever the confidence of their intervals."""
-    return (option.setting, option.size.processes, option.size.machines, option.size.num_envs)
 
 
 def _head(found: Recommendation) -> str:
@@ -108,13 +82,13 @@ def _head(found: Recommendation) -> str:
     return " · ".join(parts)
 
 
-def choice_lines(choice: Choice, limits: Limits, names: Mapping[tuple[object, ...], str]) -> list[str]:
+def choice_lines(choice: Choice, limits: Limits, name: str) -> list[str]:
     """Return a choice in sentences.
 
     Args:
         choice: The choice.
         limits: The limits that it keeps.
-        names: Names of the configurations.
+        name: Name of the chosen configuration.
     """
     goal, what = f"least {choice.goal}", "time" if choice.goal is Goal.TIME else "cost"
     if choice.option is None or choice.chance_best is None:
@@ -123,7 +97,7 @@ def choice_lines(choice: Choice, limits: Limits, names: Mapping[tuple[object, ..
     best, which = choice.option, "it is the only one that can be chosen"
     if choice.among > 1:
         which = f"it is the best of {choice.among} with a probability of {percent(choice.chance_best, 0)}"
-    lines = [f"{goal}: {names[_key(best)]} ({_time_words(best)}, {_cost_words(best)}); {which}"]
+    lines = [f"{goal}: {name} ({_time_words(best)}, {_cost_words(best)}); {which}"]
     if choice.among > 1:
         lines.append(
             f"  the best of {choice.among} probably owes a part of its lead to chance, so its {what} may be too "
@@ -140,7 +114,6 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
     Args:
         found: The recommendation.
     """
-    places = {_key(option): place for place, option in enumerate(found.options)}
     return {
         "task": found.setting.task,
         "panel": found.setting.panel,
@@ -150,14 +123,14 @@ def recommendation_json(found: Recommendation) -> dict[str, Any]:
         "choices": [
             {
                 "goal": str(choice.goal),
-                "option": None if choice.option is None else places[_key(choice.option)],
+                "option": None if choice.option is None else found.place_of(choice.option),
                 "among": choice.among,
                 "chance_best": choice.chance_best,
                 "together": None if choice.option is None else _figures_json(choice.option),
             }
             for choice in found.choices
         ],
-        "pareto_front": [places[_key(option)] for option in found.front],
+        "pareto_front": [found.place_of(option) for option in found.front],
         "options": [
             {
                 "setting": asdict(option.setting),

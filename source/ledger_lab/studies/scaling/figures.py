@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,15 @@ from ledger_lab.reports.figures.look import (
 from ledger_lab.reports.page.model import PictureGroup, ScalingPart, picture_of
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import Kind, RateFit, Refusal
-from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting, find_studies, scaled_runs
+from ledger_lab.studies.scaling.points import (
+    ScaledRun,
+    ScalingPoint,
+    ScalingStudy,
+    Setting,
+    find_studies,
+    median_to_target,
+    scaled_runs,
+)
 from ledger_lab.studies.scaling.view import cautions, figure_words, law_lines, price_line, setting_line
 from ledger_lab.units import quantity, target_share, usd
 
@@ -53,16 +61,6 @@ _MISSED = "target not reached: larger than shown"
 """Words for a hollow mark."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrawingGroup:
-    """Figures that belong together."""
-
-    title: str
-    drawings: tuple[Drawing, ...]
-    notes: tuple[str, ...] = ()
-    """Sentences about what is drawn, and why something is not."""
-
-
 def scaling_part(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None) -> ScalingPart:
     """Return the page's section about scaling: the same pictures as the files, embedded as images.
 
@@ -71,22 +69,17 @@ def scaling_part(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Pr
         summaries: Their summaries, in the same order.
         price: Price that replaces the declared prices.
     """
-    groups = draw_ledger(runs, summaries, price)
+    drawings = draw_ledger(runs, summaries, price)
     if not can_draw():
-        return ScalingPart(missing_package=bool(groups))
-    drawn: list[PictureGroup] = []
-    room, left_out = MOST_PICTURES, 0
-    for group in groups:
-        if len(group.drawings) <= room:
-            pictures = tuple(map(picture_of, group.drawings))
-            drawn.append(PictureGroup(title=group.title, pictures=pictures, notes=group.notes))
-            room -= len(pictures)
-        else:
-            left_out += len(group.drawings)
-    return ScalingPart(groups=tuple(drawn), left_out=left_out)
+        return ScalingPart(missing_package=bool(drawings))
+    groups = [
+        PictureGroup(title=each.title, pictures=(picture_of(each),), notes=each.notes)
+        for each in drawings[:MOST_PICTURES]
+    ]
+    return ScalingPart(groups=tuple(groups), left_out=len(drawings[MOST_PICTURES:]))
 
 
-def draw_ledger(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[DrawingGroup]:
+def draw_ledger(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[Drawing]:
     """Draw the scaling studies of a ledger: of the targets that were trained for with several sizes.
 
     Args:
@@ -103,7 +96,7 @@ def draw_ledger(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Pri
     return draw_studies(find_studies(scaled_runs([run for run, _ in chosen], [each for _, each in chosen], price)))
 
 
-def draw_studies(studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
+def draw_studies(studies: Sequence[ScalingStudy]) -> list[Drawing]:
     """Draw everything about the runs of a ledger that differ in their size.
 
     Args:
@@ -117,55 +110,23 @@ def draw_studies(studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
     for study in studies:
         target = (study.setting.measured_by, study.setting.physics)
         by_target.setdefault(target, {}).setdefault(study.setting, []).append(study)
-    groups: list[DrawingGroup] = []
+    drawings: list[Drawing] = []
     for settings in by_target.values():
-        scaled = {setting: own for setting, own in settings.items() if len(_points(own)) > 1}
+        scaled = [own for own in settings.values() if len(_points(own)) > 1]
         if scaled:
-            groups += _target_group(settings)
-            groups += [group for setting, own in scaled.items() for group in _setting_groups(setting, own)]
-    return _with_own_names(groups)
+            drawings += _draw_target(settings)
+            drawings += [_draw_study(study) for own in scaled for study in own if _can_draw_study(study)]
+    seen = Counter[str]()
+    for place, drawing in enumerate(drawings):  # so that no file replaces another
+        seen[drawing.name] += 1
+        if (count := seen[drawing.name]) > 1:
+            drawings[place] = replace(drawing, name=f"{drawing.name}-{count}")
+    return drawings
 
 
-def _target_group(settings: dict[Setting, list[ScalingStudy]]) -> list[DrawingGroup]:
-    """Return the figure of all settings with the same target, if two sizes have a price."""
-    points = [(setting, point) for setting, own in settings.items() for point in _points(own)]
-    sizes = [size for setting, point in points if (size := PricedSize.of(setting, point)).runs]
-    if len(sizes) < 2:
-        return []
-    first = next(iter(settings))
-    target = f"{shown(first.task)} · target {target_share(first.target)} · panel {shown(first.panel)}"
-    drawing = _draw_money(f"{_slug(first.task)}-cost-against-time", f"{target}: cost against time", sizes)
-    unpriced = sum(len(point.runs) for _, point in points) - sum(len(size.runs) for size in sizes)
-    notes = [f"not drawn: {unpriced} of the runs, because they have no price"] if unpriced else []
-    for setting, own in settings.items():
-        if (line := price_line([run for point in _points(own) for run in point.runs])) is not None:
-            notes.append(f"{setting_line(setting)}: {line}")
-    return [DrawingGroup(title=target, drawings=(drawing,), notes=tuple(notes))]
-
-
-def _setting_groups(setting: Setting, studies: Sequence[ScalingStudy]) -> list[DrawingGroup]:
-    """Return the figure of each study of one setting."""
-    name = f"{_slug(setting.task)}-{_slug(setting.library)}"
-    words = " · ".join(shown(each) for each in (setting.task, setting.library, setting.hardware or setting.instance))
-    if setting.treatment:
-        words = f"{words} · {shown(setting.treatment)}"
-    groups = []
-    for study in studies:
-        if study.kind is not Kind.OTHER and any(run.identity.time_s > 0 for run in study.runs):
-            title = f"{words} · {study.words}"
-            notes = [setting_line(setting), *cautions(study), *_why_not_drawn(study.rate_law)]
-            drawing = _draw_study(f"{name}-{study.kind}", title, study)
-            groups.append(DrawingGroup(title=title, drawings=(drawing,), notes=tuple(notes)))
-    return groups
-
-
-def _why_not_drawn(law: RateFit | Refusal) -> list[str]:
-    """Return why a law is not drawn; nothing if it is."""
-    if isinstance(law, Refusal):
-        return law_lines(law)
-    if not law.fits:
-        return [f"not drawn: {law.law.full_name} does not fit the runs (p = {law.misfit_p_value:.2g})"]
-    return []
+def _can_draw_study(study: ScalingStudy) -> bool:
+    """Tell whether a study has several numbers of processes, and a run that took time."""
+    return study.kind is not Kind.OTHER and any(run.identity.time_s > 0 for run in study.runs)
 
 
 def _points(studies: Iterable[ScalingStudy]) -> list[ScalingPoint]:
@@ -179,18 +140,6 @@ def _points(studies: Iterable[ScalingStudy]) -> list[ScalingPoint]:
 def _slug(text: str) -> str:
     """Return a text as a part of the name of a file."""
     return re.sub(r"[^A-Za-z0-9]+", "-", text)[:_LONGEST_NAME].strip("-").lower() or "unnamed"
-
-
-def _with_own_names(groups: Sequence[DrawingGroup]) -> list[DrawingGroup]:
-    """Number the names that occur several times, so that no file replaces another."""
-    seen = Counter[str]()
-
-    def own(drawing: Drawing) -> Drawing:
-        seen[drawing.name] += 1
-        count = seen[drawing.name]
-        return drawing if count == 1 else replace(drawing, name=f"{drawing.name}-{count}")
-
-    return [replace(group, drawings=tuple(map(own, group.drawings))) for group in groups]
 
 
 def _paint_runs(axes: Axes, runs: Sequence[ScaledRun], read: Callable[[ScaledRun], tuple[float, float]]) -> None:
@@ -220,11 +169,20 @@ def _paint_law(axes: Axes, law: RateFit) -> None:
         axes.fill_between(places, lows, highs, color=hue(_LAW_HUE), alpha=0.16, linewidth=0, zorder=1, gid="band")
 
 
-def _draw_study(name: str, title: str, study: ScalingStudy) -> Drawing:
+def _draw_study(study: ScalingStudy) -> Drawing:
     """Draw the total rate and the time to the target of runs with several numbers of processes."""
-    sizes = sorted({point.processes for point in study.points})
-    law = study.rate_law if isinstance(study.rate_law, RateFit) and study.rate_law.fits else None
-    words = [] if law is None else [law.law.full_name, f"contention {figure_words(law.contention, '{:.2g}'.format)}"]
+    setting, sizes = study.setting, sorted({point.processes for point in study.points})
+    places = (setting.task, setting.library, setting.hardware or setting.instance, setting.treatment)
+    title = " · ".join([*(shown(each) for each in places if each), study.words])
+    notes, law, words = [setting_line(setting), *cautions(study)], None, list[str]()
+    if isinstance(study.rate_law, Refusal):
+        notes += law_lines(study.rate_law)
+    elif not study.rate_law.fits:
+        misfit = f"{study.rate_law.law}'s law does not fit the runs (p = {study.rate_law.misfit_p_value:.2g})"
+        notes.append(f"not drawn: {misfit}")
+    else:
+        law = study.rate_law
+        words = [f"{law.law}'s law", f"contention {figure_words(law.contention, '{:.2g}'.format)}"]
 
     def paint(canvas: figure.Figure) -> None:
         left, right = canvas.subplots(1, 2)
@@ -239,8 +197,9 @@ def _draw_study(name: str, title: str, study: ScalingStudy) -> Drawing:
         head(canvas, title, handles)
 
     return Drawing(
-        name=name,
+        name=f"{_slug(setting.task)}-{_slug(setting.library)}-{study.kind}",
         title=title,
+        notes=tuple(notes),
         description=f"Environment steps per second, and wall-clock time to the target, of {len(study.runs)} runs with "
         f"{joined(sizes)} processes, with the ideal lines" + (f" and {', '.join(words)}" if words else ""),
         paint=paint,
@@ -273,9 +232,9 @@ def _paint_times(axes: Axes, study: ScalingStudy, sizes: Sequence[int]) -> None:
     seconds, symbol = time_unit(max(run.identity.time_s for run in study.runs))
     _paint_runs(axes, study.runs, lambda run: (run.summary.world_size, run.identity.time_s / seconds))
     medians = [
-        (point.processes, time_s / seconds)
+        (point.processes, point.time_to_target_s / seconds)
         for point in study.points
-        if (time_s := point.to_target(lambda run: run.time_to_target_s)) is not None
+        if point.time_to_target_s is not None
     ]
     axes.plot([x for x, _ in medians], [y for _, y in medians], color=hue(0), alpha=0.45, zorder=2)
     if medians and medians[0][0] == sizes[0]:
@@ -308,21 +267,31 @@ class PricedSize:
         spent = [(run, run.cost_to_target_usd if run.reached else run.summary.billable_usd) for run in point.runs]
         known = [(run, cost) for run, cost in spent if cost and run.identity.time_s > 0]
         runs = tuple(run for run, _ in known)
-        priced = replace(point, runs=runs)
-        time_s = priced.to_target(lambda run: run.time_to_target_s)
-        cost_usd = priced.to_target(lambda run: run.cost_to_target_usd)
+        time_s = median_to_target(runs, lambda run: run.time_to_target_s)
+        cost_usd = median_to_target(runs, lambda run: run.cost_to_target_usd)
         words = (setting.library, setting.instance, setting.treatment)
         return cls(
             series=" · ".join(shown(each) for each in words if each),
-            label=shown(point.name, 24),
+            label=shown(point.size, 24),
             runs=runs,
             costs_usd=tuple(cost for _, cost in known),
             medians=None if time_s is None or cost_usd is None else (time_s, cost_usd),
         )
 
 
-def _draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
-    """Draw the cost against the time to the target, with the Pareto front of the medians."""
+def _draw_target(settings: Mapping[Setting, Sequence[ScalingStudy]]) -> list[Drawing]:
+    """Draw the cost against the time to the target of all settings with this target, if two sizes have a price."""
+    points = [(setting, point) for setting, own in settings.items() for point in _points(own)]
+    sizes = [size for setting, point in points if (size := PricedSize.of(setting, point)).runs]
+    if len(sizes) < 2:
+        return []
+    first = next(iter(settings))
+    title = f"{shown(first.task)} · target {target_share(first.target)} · panel {shown(first.panel)}: cost against time"
+    unpriced = sum(len(point.runs) for _, point in points) - sum(len(size.runs) for size in sizes)
+    notes = [f"not drawn: {unpriced} of the runs, because they have no price"] if unpriced else []
+    for setting, own in settings.items():
+        if (line := price_line([run for point in _points(own) for run in point.runs])) is not None:
+            notes.append(f"{setting_line(setting)}: {line}")
     series = list(dict.fromkeys(each.series for each in sizes))
     runs = [run for each in sizes for run in each.runs]
     front = pareto_front(sizes, lambda size: size.medians)
@@ -363,14 +332,16 @@ def _draw_money(name: str, title: str, sizes: Sequence[PricedSize]) -> Drawing:
         f"{each.series}, {each.label}: {time_s:.4g} s, {usd(cost)}"
         for each, (time_s, cost) in zip(front, corners, strict=True)
     )
-    return Drawing(
-        name=name,
+    drawing = Drawing(
+        name=f"{_slug(first.task)}-cost-against-time",
         title=title,
+        notes=tuple(notes),
         description=f"Cost against time to the target of {len(runs)} runs of {len(sizes)} sizes"
         + (f". On the Pareto front of the medians, the fastest first: {best}" if front else ""),
         paint=paint,
         size_in=(7.5, 4.4 + 0.1 * len(series)),  # the legend has two columns
     )
+    return [drawing]
 
 
 def _paint_median(axes: Axes, x: float, y: float, colour: str, name: str, below: bool) -> None:

@@ -15,9 +15,10 @@ In each law, a time, a rate, or a number of samples is a sum with coefficients o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 
@@ -58,11 +59,6 @@ class Law(StrEnum):
     AMDAHL = "Amdahl"
     GUSTAFSON = "Gustafson"
 
-    @property
-    def full_name(self) -> str:
-        """Its name in a sentence."""
-        return f"{self}'s law"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
@@ -92,19 +88,16 @@ class RateFit:
             seed: Seed of the interval's random numbers.
 
         Raises:
-            ValueError: If there are too few sizes for the law, or a size or a rate is out of range. The message says
-                what is missing.
+            ValueError: If there are too few sizes for the law.
         """
         self.law, self.sizes = law, tuple(sorted(set(sizes)))
-        if len(sizes) != len(rates) or min(sizes, default=0) < 1 or not all(0 < rate < np.inf for rate in rates):
-            raise ValueError("each run needs a size of at least 1 and a positive rate")
         if len(self.sizes) < FEWEST_SIZES:
-            raise ValueError(f"{law.full_name} needs {FEWEST_SIZES} sizes, and there are {len(self.sizes)}")
+            raise ValueError(f"{law}'s law needs {FEWEST_SIZES} sizes, and there are {len(self.sizes)}")
         counts, speeds = np.asarray(sizes, float), np.asarray(rates, float)
         measured = speeds if law is Law.GUSTAFSON else counts / speeds
         terms = self._terms(counts)
         self._fit = fit_positive(terms, measured, None, draws=_DRAWS, generator=np.random.default_rng(seed))
-        logs, fitted = np.log(measured), np.log(self._fit.at(terms))
+        logs, fitted = np.log(measured), np.log(terms @ self._fit.coefficients)
         self.misfit_p_value = _misfit(logs, fitted, counts, self._fit)
         """p-value of the deviations from the law; ``None`` without runs of the same size."""
         self.largest_deviation = max(
@@ -122,17 +115,14 @@ class RateFit:
         """The fitted rate of one process; ``None`` if no run had one."""
         if self.sizes[0] > 1:
             return None
-        value = self._rate(self._fit.coefficients[None], 1.0)
-        return Figure(value=float(value[0]), interval=self._interval(self._rate(self._fit.draws, 1.0)))
+        return self._figure(lambda coefficients: self._rate(coefficients, 1.0))
 
     @property
     def contention(self) -> Figure:
         """σ: the share of the work that does not become faster with more processes."""
         term = 0 if self.law is Law.GUSTAFSON else 1
         single = self._terms(np.ones(1))[0]
-        of_draws = self._fit.draws[:, term] / (self._fit.draws @ single)
-        value = self._fit.coefficients[term] / (self._fit.coefficients @ single)
-        return Figure(value=float(value), interval=self._interval(of_draws))
+        return self._figure(lambda coefficients: coefficients[:, term] / (coefficients @ single))
 
     def at(self, processes: int) -> Figure:
         """Return the fitted rate of a number of processes.
@@ -144,26 +134,20 @@ class RateFit:
             ValueError: If the law does not fit, or the size is outside of the measured ones.
         """
         if not self.fits:
-            raise ValueError(f"{self.law.full_name} does not fit the runs (p = {self.misfit_p_value:.2g})")
+            raise ValueError(f"{self.law}'s law does not fit the runs (p = {self.misfit_p_value:.2g})")
         smallest, largest = self.sizes[0], self.sizes[-1]
         if not smallest <= processes <= largest:
             raise ValueError(f"{processes} processes are outside of the measured sizes, {smallest} to {largest}")
-        return Figure(
-            value=float(self._rate(self._fit.coefficients[None], float(processes))[0]),
-            interval=self._interval(self._rate(self._fit.draws, float(processes))),
-        )
+        return self._figure(lambda coefficients: self._rate(coefficients, float(processes)))
 
     def _rate(self, coefficients: Floats, processes: float) -> Floats:
         """Return the rate for each set of coefficients."""
         sums = coefficients @ self._terms(np.array([processes]))[0]
         return sums if self.law is Law.GUSTAFSON else processes / sums
 
-    def _interval(self, draws: Floats) -> tuple[float, float] | None:
-        """Return the interval of a figure; ``None`` if nothing is known about the spread between runs."""
-        if self.misfit_p_value is None:
-            return None
-        low, high = np.quantile(draws, _LEVELS)
-        return float(low), float(high)
+    def _figure(self, read: Callable[[Floats], Floats]) -> Figure:
+        """Return a figure; without an interval if nothing is known about the spread between runs."""
+        return _figure(self._fit, read, has_interval=self.misfit_p_value is not None)
 
     def _terms(self, processes: Floats) -> Floats:
         """Return the terms of the law's sum; shape (sizes, terms)."""
@@ -198,15 +182,6 @@ class TargetRun:
     limit: float
     """Samples at which the run would have ended without the target. If something else ended the run, the same as
     :attr:`samples`."""
-
-    def __post_init__(self) -> None:
-        """Refuse figures that contradict each other.
-
-        Raises:
-            ValueError: If they do.
-        """
-        if self.batch < 1 or not 0 < self.samples < np.inf or (self.reached and self.samples >= self.limit):
-            raise ValueError(f"{self} contradicts itself")
 
 
 class BatchFit:
@@ -244,12 +219,12 @@ class BatchFit:
     @property
     def fewest_samples(self) -> Figure:
         """E_min: the samples to the target with small batches."""
-        return self._figure(self._fit.coefficients[0], self._fit.draws[:, 0])
+        return self._figure(lambda coefficients: coefficients[:, 0])
 
     @property
     def critical_batch(self) -> Figure:
         """B_crit [samples]; infinite, as may be the end of its interval, if larger batches need no more samples."""
-        return self._figure(self._critical(self._fit.coefficients[None])[0], self._critical(self._fit.draws))
+        return self._figure(self._critical)
 
     def at(self, batch: int) -> Figure:
         """Return the samples to the target with a batch.
@@ -264,8 +239,7 @@ class BatchFit:
             raise ValueError(
                 f"a batch of {batch} is outside of the measured batches, {self.batches[0]} to {self._largest}"
             )
-        terms = self._terms(np.array([float(batch)]))
-        return self._figure(self._fit.at(terms)[0], self._fit.drawn(terms)[:, 0])
+        return self._figure(lambda coefficients: coefficients @ self._terms(np.array([float(batch)]))[0])
 
     def _terms(self, batches: Floats) -> Floats:
         """Return the terms of the sum, the second relative to the largest batch; shape (batches, 2)."""
@@ -277,28 +251,19 @@ class BatchFit:
         grows = growing > _VANISHES * (fixed + growing)
         return np.where(grows, self._largest * fixed / np.where(grows, growing, 1.0), np.inf)
 
-    def _figure(self, value: float, draws: Floats) -> Figure:
+    def _figure(self, read: Callable[[Floats], Floats]) -> Figure:
         """Return a figure; without an interval if no two runs with the same batch reached the target."""
-        low, high = np.quantile(draws, _LEVELS, method="inverted_cdf")
-        return Figure(value=float(value), interval=(float(low), float(high)) if self._repeated else None)
+        return _figure(self._fit, read, has_interval=self._repeated, method="inverted_cdf")  # some may be infinite
 
 
-def fit_rate(kind: Kind, measured: Sequence[tuple[int, float]]) -> RateFit | Refusal:
-    """Fit the law that suits a kind of scaling.
-
-    Args:
-        kind: The kind.
-        measured: Processes and rate of each run.
-
-    Returns:
-        The fit; or why there is none.
-    """
-    law = {Kind.STRONG: Law.AMDAHL, Kind.WEAK: Law.GUSTAFSON}.get(kind)
-    if law is None:
-        return Refusal("neither the environments in all nor those of a process are the same for several sizes")
-    if not measured:
-        return Refusal("no run has trained an iteration")
-    try:
-        return RateFit(law, [size for size, _ in measured], [rate for _, rate in measured])
-    except ValueError as error:
-        return Refusal(str(error))
+def _figure(
+    fit: PositiveFit,
+    read: Callable[[Floats], Floats],
+    *,
+    has_interval: bool,
+    method: Literal["linear", "inverted_cdf"] = "linear",
+) -> Figure:
+    """Return what is computed from each row of coefficients, with the interval of the draws."""
+    low, high = np.quantile(read(fit.draws), _LEVELS, method=method)
+    value = float(read(fit.coefficients[None])[0])
+    return Figure(value=value, interval=(float(low), float(high)) if has_interval else None)

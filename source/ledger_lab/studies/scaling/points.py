@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -13,10 +15,7 @@ from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.reports.clock import Moment, target_moment, time_until
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.studies.scaling.laws import BatchFit, Kind, RateFit, Refusal, TargetRun, fit_rate
-
-type Read = Callable[[ScaledRun], float | None]
-"""Returns a figure of a run; ``None`` if the run has none."""
+from ledger_lab.studies.scaling.laws import BatchFit, Kind, Law, RateFit, Refusal, TargetRun
 
 _SIZE = ("physics=", "env.scene.num_envs=")
 """Beginnings of overrides that are no treatment: other fields tell them."""
@@ -146,16 +145,6 @@ class ScaledRun:
         return self.declared.env_steps_per_iteration
 
     @property
-    def minibatch(self) -> int | None:
-        """Samples per gradient step, over all processes; ``None`` if the algorithm learns from a replay memory."""
-        return None if replays(self.summary.algorithm) else self.batch // self.declared.minibatches
-
-    @property
-    def epoch_s(self) -> float | None:
-        """Mean wall-clock time of an iteration of collecting and learning, scoring included [s]."""
-        return 60 / self.summary.updates_per_wall_min if self.summary.updates_per_wall_min else None
-
-    @property
     def limit_steps(self) -> int:
         """Environment steps at which the run would have ended without the target.
 
@@ -183,100 +172,126 @@ class ScaledRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingPoint:
-    """All runs of one size in one setting."""
+    """All runs of one size in one setting, with medians over them; a run that missed the target needs more than all."""
 
     processes: int
     machines: int | None
     num_envs: int
     """Environments of each process."""
+    batch: int
+    """Samples per iteration, over all processes."""
     runs: tuple[ScaledRun, ...]
-    base: ScalingPoint | None = None
-    """The smallest size of its strong or weak study, to which speed-up and efficiency refer; ``None`` in neither."""
+    counted: int
+    """Its runs that tell how often the target is reached: without those that were interrupted or repeated."""
+    reached: int
+    """Counted runs that reached the target."""
+    fps_total: float | None
+    """Environment steps of all processes per second of all training phases [1/s]."""
+    fps_step: float | None
+    """Environment steps of all processes per second of ``simulate + manage`` [1/s]."""
+    fps_step_inference: float | None
+    """The same with ``infer`` [1/s]."""
+    epoch_s: float | None
+    """Wall-clock time of an iteration of collecting and learning, scoring included [s]."""
+    steps_to_target: float | None
+    """Environment steps of the learner until the target was confirmed."""
+    time_to_target_s: float | None
+    """Wall-clock time until then [s]."""
+    cost_to_target_usd: float | None
+    """Cost until then [USD]."""
+    speed_up: float | None = None
+    """Total rate ÷ that of the smallest size of its strong or weak study; ``None`` in neither, like the next four."""
+    of_rate: float | None = None
+    """The same, per process."""
+    of_samples: float | None = None
+    """Steps to the target of the smallest size ÷ steps to the target."""
+    of_training: float | None = None
+    """``of_rate`` × ``of_samples``."""
+    of_time: float | None = None
+    """Time to the target of the smallest size ÷ time to the target, per process; with start-up and scoring."""
 
     @property
-    def name(self) -> str:
+    def size(self) -> str:
         """Processes × environments of each, as ``2 × 512``."""
-        several = f" on {self.machines} machines" if (self.machines or 1) > 1 else ""
-        return f"{self.processes} × {self.num_envs}{several}"
+        return size_name(self.processes, self.num_envs, self.machines)
 
-    @property
-    def batch(self) -> int:
-        """Samples per iteration, over all processes."""
-        return self.runs[0].batch
-
-    @property
-    def counted(self) -> list[ScaledRun]:
-        """Its runs that tell how often the target is reached: without those that were interrupted or repeated."""
-        return [run for run in self.runs if not (run.interrupted or run.repeated)]
-
-    @property
-    def reached(self) -> int:
-        """Number of these runs that reached the target."""
-        return sum(run.reached for run in self.counted)
-
-    def median(self, read: Read) -> float | None:
-        """Return the median of a figure over the runs that have it; ``None`` if none has."""
-        known = [value for run in self.runs if (value := read(run)) is not None]
-        return statistics.median(known) if known else None
-
-    def to_target(self, read: Read) -> float | None:
-        """Return the median of a figure up to the target over all counted runs; those that missed it have larger ones.
+    def compared_with(self, base: ScalingPoint) -> ScalingPoint:
+        """Return it with its efficiency.
 
         Args:
-            read: Takes a run, and returns its figure; ``None`` if the run missed the target.
-
-        Returns:
-            The median; ``None`` if half of the runs or more missed the target, or a run that reached it has no figure.
+            base: The smallest size of its study.
         """
-        runs = self.counted
-        if not runs or any(run.reached and read(run) is None for run in runs):
-            return None
-        known = sorted(value for run in runs if (value := read(run)) is not None)
-        middle = [(len(runs) - 1) // 2, len(runs) // 2]
-        return None if middle[-1] >= len(known) else (known[middle[0]] + known[middle[1]]) / 2
-
-    @property
-    def speed_up(self) -> float | None:
-        """Total rate ÷ that of the smallest size."""
-        return None if self.base is None else _ratio(self, self.base, lambda of: of.median(_fps_total))
-
-    @property
-    def of_rate(self) -> float | None:
-        """Efficiency of the rate: total rate per process ÷ that of the smallest size."""
-        return None if self.base is None or not (speed_up := self.speed_up) else speed_up / self._more_processes
-
-    @property
-    def of_samples(self) -> float | None:
-        """Efficiency of the samples: steps to the target of the smallest size ÷ steps to the target."""
-        of_steps = lambda of: of.to_target(lambda run: run.steps_to_target)  # noqa: E731
-        return None if self.base is None else _ratio(self.base, self, of_steps)
-
-    @property
-    def of_training(self) -> float | None:
-        """Efficiency of the training alone: that of the rate × that of the samples."""
-        parts = (self.of_rate, self.of_samples)
-        return None if parts[0] is None or parts[1] is None else parts[0] * parts[1]
-
-    @property
-    def of_time(self) -> float | None:
-        """Time to the target of the smallest size ÷ time to the target, per process; with start-up and scoring."""
-        of_time_s = lambda of: of.to_target(lambda run: run.time_to_target_s)  # noqa: E731
-        ratio = None if self.base is None else _ratio(self.base, self, of_time_s)
-        return None if ratio is None else ratio / self._more_processes
-
-    @property
-    def _more_processes(self) -> float:
-        """Processes ÷ those of the smallest size."""
-        return self.processes / self.base.processes if self.base is not None else 1.0
+        more = self.processes / base.processes
+        speed_up = _ratio(self.fps_total, base.fps_total)
+        of_samples = _ratio(base.steps_to_target, self.steps_to_target)
+        of_time = _ratio(base.time_to_target_s, self.time_to_target_s)
+        return replace(
+            self,
+            speed_up=speed_up,
+            of_rate=None if speed_up is None else speed_up / more,
+            of_samples=of_samples,
+            of_training=None if speed_up is None or of_samples is None else speed_up / more * of_samples,
+            of_time=None if of_time is None else of_time / more,
+        )
 
 
-def _fps_total(run: ScaledRun) -> float | None:
-    return run.summary.fps_total
+def size_name(processes: int, num_envs: int, machines: int | None) -> str:
+    """Return a size as processes × environments of each, and its machines if there are several."""
+    several = f" on {machines} machines" if (machines or 1) > 1 else ""
+    return f"{processes} × {num_envs}{several}"
 
 
-def _ratio(one: ScalingPoint, other: ScalingPoint, read: Callable[[ScalingPoint], float | None]) -> float | None:
-    """Return a figure of a size ÷ that of another; ``None`` if one is missing."""
-    above, below = read(one), read(other)
+def point_of(runs: Sequence[ScaledRun]) -> ScalingPoint:
+    """Return the point of all runs of one size in one setting.
+
+    Args:
+        runs: The runs; at least one.
+    """
+    first = runs[0]
+    counted = [run for run in runs if not (run.interrupted or run.repeated)]
+    return ScalingPoint(
+        processes=first.summary.world_size,
+        machines=first.machines,
+        num_envs=first.summary.num_envs,
+        batch=first.batch,
+        runs=tuple(runs),
+        counted=len(counted),
+        reached=sum(run.reached for run in counted),
+        fps_total=_median(run.summary.fps_total for run in runs),
+        fps_step=_median(run.summary.fps_step for run in runs),
+        fps_step_inference=_median(run.summary.fps_step_inference for run in runs),
+        epoch_s=_median(60 / rate if (rate := run.summary.updates_per_wall_min) else None for run in runs),
+        steps_to_target=median_to_target(runs, lambda run: run.steps_to_target),
+        time_to_target_s=median_to_target(runs, lambda run: run.time_to_target_s),
+        cost_to_target_usd=median_to_target(runs, lambda run: run.cost_to_target_usd),
+    )
+
+
+def median_to_target(runs: Iterable[ScaledRun], read: Callable[[ScaledRun], float | None]) -> float | None:
+    """Return the median of a figure up to the target over all counted runs; those that missed it have larger ones.
+
+    Args:
+        runs: Runs of one size; those that were interrupted or repeated do not count.
+        read: Takes a run, and returns its figure; ``None`` if the run missed the target.
+
+    Returns:
+        The median; ``None`` if half of the runs or more missed the target, or a run that reached it has no figure.
+    """
+    counted = [run for run in runs if not (run.interrupted or run.repeated)]
+    if not counted or any(run.reached and read(run) is None for run in counted):
+        return None
+    median = statistics.median(math.inf if (value := read(run)) is None else value for run in counted)
+    return median if math.isfinite(median) else None
+
+
+def _median(figures: Iterable[float | None]) -> float | None:
+    """Return the median of the known figures; ``None`` if there is none."""
+    known = [each for each in figures if each is not None]
+    return statistics.median(known) if known else None
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    """Return a ratio; ``None`` if one of both is missing."""
     return above / below if above and below else None
 
 
@@ -437,13 +452,7 @@ def sizes_of(runs: Iterable[ScaledRun]) -> dict[Setting, list[ScalingPoint]]:
     for run in runs:
         size = (run.summary.world_size, run.summary.num_envs, run.machines or 0)
         settings.setdefault(run.setting, {}).setdefault(size, []).append(run)
-    return {
-        setting: [
-            ScalingPoint(processes=processes, machines=machines or None, num_envs=num_envs, runs=tuple(members))
-            for (processes, num_envs, machines), members in sorted(sizes.items())
-        ]
-        for setting, sizes in settings.items()
-    }
+    return {setting: [point_of(own) for _, own in sorted(sizes.items())] for setting, sizes in settings.items()}
 
 
 def find_studies(runs: Iterable[ScaledRun]) -> list[ScalingStudy]:
@@ -468,7 +477,7 @@ def _studies_of(setting: Setting, points: Sequence[ScalingPoint]) -> list[Scalin
     found += [(Kind.WEAK, [p for p in points if p.num_envs == each]) for each in sorted({p.num_envs for p in points})]
     found = [(kind, members) for kind, members in found if len({point.processes for point in members}) > 1]
     covered = {id(point) for _, members in found for point in members}
-    found = [(kind, [replace(point, base=members[0]) for point in members]) for kind, members in found]
+    found = [(kind, [point.compared_with(members[0]) for point in members]) for kind, members in found]
     if rest := [point for point in points if id(point) not in covered]:
         found.append((Kind.OTHER, rest))
     return [
@@ -478,26 +487,26 @@ def _studies_of(setting: Setting, points: Sequence[ScalingPoint]) -> list[Scalin
 
 
 def _fit_rate(kind: Kind, points: Sequence[ScalingPoint]) -> RateFit | Refusal:
-    """Fit the law of the rate, unless equally many processes ran on different numbers of machines."""
-    machines: dict[int, set[int]] = {}
-    for point in points:
-        if point.machines is not None:
-            machines.setdefault(point.processes, set()).add(point.machines)
-    if several := next((size for size, counts in machines.items() if len(counts) > 1), None):
-        counts = " and on ".join(map(str, sorted(machines[several])))
+    """Fit the law of the rate that suits a kind of scaling, or return why there is none."""
+    if kind is Kind.OTHER:
+        return Refusal("neither the environments in all nor those of a process are the same for several sizes")
+    if repeated := [size for size, count in Counter(point.processes for point in points).items() if count > 1]:
         return Refusal(
-            f"{several} processes ran on {counts} machines, and a law has one rate for each number of processes: name "
-            "the runs or cohorts of one of them"
+            f"{repeated[0]} processes ran on different numbers of machines, and a law has one rate for each number of "
+            "processes: name the runs or cohorts of one of them"
         )
-    return fit_rate(
-        kind, [(point.processes, rate) for point in points for run in point.runs if (rate := _fps_total(run))]
-    )
+    measured = [(point.processes, rate) for point in points for run in point.runs if (rate := run.summary.fps_total)]
+    law = Law.AMDAHL if kind is Kind.STRONG else Law.GUSTAFSON
+    try:
+        return RateFit(law, [size for size, _ in measured], [rate for _, rate in measured])
+    except ValueError as error:
+        return Refusal(str(error))
 
 
 def _fit_batch(runs: Sequence[ScaledRun]) -> BatchFit | Refusal:
     """Fit the steps to the target against the batch; runs that missed it, or were interrupted, count as censored."""
     trained = [run for run in runs if run.identity.steps and not run.repeated]
-    if any(run.minibatch is None for run in trained):
+    if any(replays(run.summary.algorithm) for run in trained):
         return Refusal("with a replay memory, the size of a gradient step does not follow from the environments")
     try:
         return BatchFit(

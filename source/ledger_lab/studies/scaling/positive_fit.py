@@ -40,22 +40,8 @@ class PositiveFit:
     """At least 0; shape (terms,)."""
     spread: float
     """Standard deviation of the logarithm of a measurement, corrected for the number of coefficients."""
-    freedom: int
-    """Degrees of freedom of :attr:`spread`: measurements that are not censored, less coefficients; at least 1."""
     draws: Floats
     """Coefficients that fit what might have been measured instead; shape (draws, terms)."""
-
-    def at(self, terms: Floats) -> Floats:
-        """Return the fitted values; shape (rows,).
-
-        Args:
-            terms: Terms of the sum at each size; shape (rows, terms).
-        """
-        return terms @ self.coefficients
-
-    def drawn(self, terms: Floats) -> Floats:
-        """Return the fitted values of each draw; shape (draws, rows)."""
-        return self.draws @ terms.T
 
 
 def fit_positive(
@@ -98,7 +84,7 @@ def fit_positive(
         raise ValueError("nearly all measurements are at their limits")
     parts = np.array_split(simulated[:draws], -(-draws * len(logs) // _AT_ONCE))
     drawn = np.concatenate([_fitted(terms, part, tops)[0] for part in parts])
-    return PositiveFit(coefficients[0], spread, freedom, drawn)
+    return PositiveFit(coefficients[0], spread, drawn)
 
 
 def _fitted(terms: Floats, logs: Floats, tops: Floats) -> tuple[Floats, Floats]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -12,10 +12,10 @@ from rich.console import Group
 from rich.text import Text
 
 from ledger_lab.ledger.comparability import differing, settings
-from ledger_lab.reports.columns import Shown, TableCell, figure, summarize
+from ledger_lab.reports.columns import Shown, TableCell
 from ledger_lab.reports.terminal_table import table_lines
 from ledger_lab.studies.scaling.laws import BatchFit, Figure, RateFit, Refusal
-from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting
+from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, ScalingStudy, Setting, size_name
 from ledger_lab.units import MISSING, counted, duration, percent, quantity, target_share, usd
 
 ROUNDING_S = 1e-6
@@ -28,159 +28,50 @@ _TOLD = ("code_sha256", "git", "price")
 """Fields whose differences have lines of their own."""
 
 
-def _size[Value](read: Callable[[ScalingPoint], Value], shown: Shown | None = None) -> Value:
-    return figure(read, shown)
+SIZES: Mapping[str, Shown] = {
+    "size": Shown("size", "processes × environments", lambda of: of.size, align="left"),
+    "fps_total": Shown("steps/s", "÷ s of training phases", lambda of: quantity(of.fps_total)),
+    "speed_up": Shown("speed-up", "of this rate", lambda of: _with_unit(of.speed_up, ".2f", ""), if_measured=True),
+    "of_rate": Shown("efficiency", "of this rate", lambda of: percent(of.of_rate), if_measured=True),
+    "reached": Shown("reached", "of the runs", lambda of: f"{of.reached} of {of.counted}"),
+    "time_to_target_s": Shown("to target", "median", lambda of: duration(of.time_to_target_s), if_measured=True),
+    "cost_to_target_usd": Shown("cost", "to the target", lambda of: usd(of.cost_to_target_usd), if_measured=True),
+    "batch": Shown("batch", "samples per iteration", lambda of: f"{of.batch}"),
+    "steps_to_target": Shown("steps to target", "median", lambda of: quantity(of.steps_to_target), if_measured=True),
+    "of_samples": Shown("× samples", "efficiency", lambda of: percent(of.of_samples), if_measured=True),
+    "of_training": Shown("= training", "efficiency", lambda of: percent(of.of_training), if_measured=True),
+    "of_time": Shown("of the time", "efficiency", lambda of: percent(of.of_time), if_measured=True),
+    "fps_step": Shown("step", "steps/s of simulate + manage", lambda of: quantity(of.fps_step)),
+    "fps_step_inference": Shown("step + inference", "with infer", lambda of: quantity(of.fps_step_inference)),
+    "epoch_s": Shown("iteration", "scoring included", lambda of: _with_unit(of.epoch_s, ".3g", " s")),
+}
+"""Columns of the sizes of a study, by the attributes of a point."""
+RUNS: Mapping[str, Shown] = {
+    "run_id": Shown("run", "", lambda run: f"{run.run_id} {_size_of(run)}", align="left"),
+    "time": Shown(
+        "to target", "> without target", lambda run: f"{'' if run.reached else '> '}{run.identity.time_s:.2f} s"
+    ),
+    "start_up": Shown("= start-up", "and compilation", lambda run: f"{run.identity.start_up_s:.2f} s"),
+    "steps": Shown("+ steps", "of the learner", lambda run: f"{run.identity.steps}"),
+    "rate": Shown("÷ rate", "steps/s of training", lambda run: _with_unit(run.identity.rate, ".0f", "/s")),
+    "scoring": Shown("+ scoring", "", lambda run: f"{run.identity.scoring_s:.2f} s"),
+    "interruptions": Shown("+ interruptions", "and shutdown", lambda run: f"{run.identity.interruptions_s:.2f} s"),
+    "residual": Shown("rest", "", lambda run: _residual_cell(run.identity.residual_s)),
+}
+"""Columns of where the time of each run went: until the target, or until its end if it missed the target."""
 
 
-def _run[Value](read: Callable[[ScaledRun], Value], shown: Shown | None = None) -> Value:
-    return figure(read, shown)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SizeRow:
-    """A size of a study: medians over its runs; one that misses the target needs more than all others."""
-
-    size: str = _size(
-        lambda of: of.name, Shown("size", "processes × environments", lambda row: row.size, priority=0, align="left")
-    )
-    """Processes × environments of each process."""
-    fps_total: float | None = _size(
-        lambda of: of.median(lambda run: run.summary.fps_total),
-        Shown("steps/s", "÷ s of training phases", lambda row: quantity(row.fps_total), priority=1),
-    )
-    """Environment steps of all processes per second of all training phases [1/s]."""
-    speed_up: float | None = _size(
-        lambda of: of.speed_up,
-        Shown("speed-up", "of this rate", lambda row: _with_digits(row.speed_up, ".2f"), priority=2, if_measured=True),
-    )
-    """Total rate ÷ total rate of the smallest size."""
-    of_rate: float | None = _size(
-        lambda of: of.of_rate,
-        Shown("efficiency", "of this rate", lambda row: percent(row.of_rate), priority=3, if_measured=True),
-    )
-    """The same, per process."""
-    runs: int = _size(lambda of: len(of.counted))
-    """Runs, without those that were interrupted or repeated."""
-    reached: int = _size(
-        lambda of: of.reached, Shown("reached", "of the runs", lambda row: f"{row.reached} of {row.runs}", priority=4)
-    )
-    """Runs that reached the target."""
-    time_to_target_s: float | None = _size(
-        lambda of: of.to_target(lambda run: run.time_to_target_s),
-        Shown("to target", "median", lambda row: duration(row.time_to_target_s), priority=5, if_measured=True),
-    )
-    """Median of the wall-clock time until the target was confirmed [s]."""
-    cost_to_target_usd: float | None = _size(
-        lambda of: of.to_target(lambda run: run.cost_to_target_usd),
-        Shown("cost", "median, to the target", lambda row: usd(row.cost_to_target_usd), priority=6, if_measured=True),
-    )
-    """Median of the cost until then [USD]."""
-    batch: int = _size(
-        lambda of: of.batch, Shown("batch", "samples per iteration", lambda row: f"{row.batch}", priority=7)
-    )
-    """Samples per iteration, over all processes."""
-    steps_to_target: float | None = _size(
-        lambda of: of.to_target(lambda run: run.steps_to_target),
-        Shown("steps to target", "median", lambda row: quantity(row.steps_to_target), priority=8, if_measured=True),
-    )
-    """Median of the environment steps of the learner until then."""
-    of_samples: float | None = _size(
-        lambda of: of.of_samples,
-        Shown("× samples", "efficiency", lambda row: percent(row.of_samples), priority=9, if_measured=True),
-    )
-    """Steps to the target of the smallest size ÷ steps to the target."""
-    of_training: float | None = _size(
-        lambda of: of.of_training,
-        Shown("= training", "efficiency", lambda row: percent(row.of_training), priority=10, if_measured=True),
-    )
-    """``of_rate`` × ``of_samples``."""
-    of_time: float | None = _size(
-        lambda of: of.of_time,
-        Shown("of the time", "efficiency", lambda row: percent(row.of_time), priority=11, if_measured=True),
-    )
-    """Time to the target of the smallest size ÷ time to the target, per process; with start-up and scoring."""
-    fps_step: float | None = _size(
-        lambda of: of.median(lambda run: run.summary.fps_step),
-        Shown("step", "steps/s of simulate + manage", lambda row: quantity(row.fps_step), priority=12),
-    )
-    """Environment steps of all processes per second of ``simulate + manage`` [1/s]."""
-    fps_step_inference: float | None = _size(
-        lambda of: of.median(lambda run: run.summary.fps_step_inference),
-        Shown("step + inference", "with infer", lambda row: quantity(row.fps_step_inference), priority=13),
-    )
-    """The same with ``infer`` [1/s]."""
-    epoch_s: float | None = _size(
-        lambda of: of.median(lambda run: run.epoch_s),
-        Shown("iteration", "scoring included", lambda row: _with_digits(row.epoch_s, ".3g", " s"), priority=14),
-    )
-    """Wall-clock time of an iteration of collecting and learning, scoring included [s]."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class IdentityRow:
-    """Where the time of a run went: until the target, or until its end if it missed the target."""
-
-    run_id: str = _run(
-        lambda of: of.run_id, Shown("run", "", lambda row: f"{row.run_id} {row.size}", priority=0, align="left")
-    )
-    size: str = _run(lambda of: _size_of(of))
-    """Processes × environments of each process."""
-    reached: bool = _run(lambda of: of.reached)
-    """Whether it reached the target."""
-    time_s: float = _run(
-        lambda of: of.identity.time_s,
-        Shown(
-            "to target",
-            "> without target",
-            lambda row: f"{'' if row.reached else '> '}{row.time_s:.2f} s",
-            priority=1,
-        ),
-    )
-    """Time until the target, or until the end [s]."""
-    start_up_s: float = _run(
-        lambda of: of.identity.start_up_s,
-        Shown("= start-up", "and compilation", lambda row: f"{row.start_up_s:.2f} s", priority=2),
-    )
-    """Start-up and compilation [s]."""
-    steps: int = _run(
-        lambda of: of.identity.steps, Shown("+ steps", "of the learner", lambda row: f"{row.steps}", priority=3)
-    )
-    """Environment steps of the learner until then, over all processes."""
-    rate: float | None = _run(
-        lambda of: of.identity.rate,
-        Shown("÷ rate", "steps/s of training", lambda row: _with_digits(row.rate, ".0f", "/s"), priority=4),
-    )
-    """Their rate: ``steps`` ÷ seconds of the training phases until then [1/s]."""
-    scoring_s: float = _run(
-        lambda of: of.identity.scoring_s, Shown("+ scoring", "", lambda row: f"{row.scoring_s:.2f} s", priority=5)
-    )
-    """Scoring of policies until then [s]."""
-    interruptions_s: float = _run(
-        lambda of: of.identity.interruptions_s,
-        Shown("+ interruptions", "and shutdown", lambda row: f"{row.interruptions_s:.2f} s", priority=6),
-    )
-    """Restarts, suspension and shutdown until then [s]."""
-    split_s: float = _run(lambda of: of.identity.split_s)
-    """How much of the time lies in the phase window that the confirmation divides [s]. It counts as scoring as far as
-    this window has so much of it, and then as training."""
-    residual_s: float = _run(
-        lambda of: of.identity.residual_s, Shown("rest", "", lambda row: _residual_cell(row), priority=7)
-    )
-    """Time that is in none of these parts [s]; 0 but for rounding, unless rows are missing."""
-
-
-def _with_digits(value: float | None, digits: str, unit: str = "") -> str:
+def _with_unit(value: float | None, digits: str, unit: str) -> str:
     return MISSING if value is None else f"{value:{digits}}{unit}"
 
 
-def _residual_cell(row: IdentityRow) -> TableCell:
-    unexplained = abs(row.residual_s) > ROUNDING_S
-    return TableCell(f"{row.residual_s:.3f} s" if unexplained else "0", style="bad" if unexplained else "")
+def _residual_cell(residual_s: float) -> TableCell:
+    unexplained = abs(residual_s) > ROUNDING_S
+    return TableCell(f"{residual_s:.3f} s" if unexplained else "0", style="bad" if unexplained else "")
 
 
 def _size_of(run: ScaledRun) -> str:
-    own = run.summary
-    return ScalingPoint(processes=own.world_size, machines=run.machines, num_envs=own.num_envs, runs=(run,)).name
+    return size_name(run.summary.world_size, run.summary.num_envs, run.machines)
 
 
 def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
@@ -198,7 +89,7 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
         runs = [*{run.run_id: run for study in own for run in study.runs}.values()]
         apart = _apart_line(setting, every)
         if len(own) == 1 and len(own[0].points) == 1:
-            told = f"{setting_line(setting)}: {len(runs)} of size {own[0].points[0].name}"
+            told = f"{setting_line(setting)}: {len(runs)} of size {own[0].points[0].size}"
             single.append(f"{told}; {apart}" if apart else told)
             continue
         blocks.append(Text(setting_line(setting), style="bold"))
@@ -206,9 +97,7 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
         for study in own:
             blocks += _study(study, width)
         blocks += map(Text, law_lines(own[0].batch_law))
-        blocks += table_lines(IdentityRow, [summarize(IdentityRow, run) for run in runs], width)
-        summed, *rests = identity_lines(runs)
-        blocks += [Text(summed, style="dim"), *(Text(line, style="yellow") for line in rests), Text()]
+        blocks += [*table_lines(RUNS, runs, width), Text()]
     if single:
         blocks.append(Text("Runs that have only one size, so there is nothing to compare:"))
         blocks += [Text(f"  {line}", style="dim") for line in single]
@@ -218,11 +107,11 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
 def _study(study: ScalingStudy, width: int) -> Iterator[Text]:
     """Yield what belongs to one study."""
     yield Text(study.words, style="italic")
-    yield from table_lines(SizeRow, [summarize(SizeRow, point) for point in study.points], width)
+    yield from table_lines(SIZES, study.points, width)
     for point in study.points:
         if (few := few_iterations_line(point)) is not None:
             yield Text(few, style="yellow")
-        yield Text(f"{point.name}: {_phase_line(point)}", style="dim")
+        yield Text(f"{point.size}: {_phase_line(point)}", style="dim")
     yield from map(Text, law_lines(study.rate_law))
 
 
@@ -285,7 +174,7 @@ def few_iterations_line(point: ScalingPoint) -> str | None:
     if not few:
         return None
     return (
-        f"{point.name}: {few} of {counted(len(point.runs), 'run')} trained fewer than {_FEW_ITERATIONS} iterations: "
+        f"{point.size}: {few} of {counted(len(point.runs), 'run')} trained fewer than {_FEW_ITERATIONS} iterations: "
         "rates, speed-up and efficiency are rough, because the first iterations are slower"
     )
 
@@ -306,7 +195,7 @@ def law_lines(law: RateFit | BatchFit | Refusal) -> list[str]:
             found.append(f"one process {figure_words(law.single_rate, quantity)} steps/s")
         found.append(f"largest deviation of a size {percent(law.largest_deviation)}")
         sizes = f"{len(law.sizes)} sizes, {law.sizes[0]} to {law.sizes[-1]} processes"
-        lines = [f"{law.law.full_name}, from {sizes}: {' · '.join(found)}"]
+        lines = [f"{law.law}'s law, from {sizes}: {' · '.join(found)}"]
         if law.misfit_p_value is None:
             lines.append("  no interval: no two runs have the same size, so the spread between runs is unknown")
         return lines if law.fits else [*lines, f"  it does not fit the runs (p = {law.misfit_p_value:.2g})"]
@@ -330,20 +219,6 @@ def _phase_line(point: ScalingPoint) -> str:
             spent_s[phase] = spent_s.get(phase, 0.0) + seconds
     shares = sorted(((seconds / wall_s, phase) for phase, seconds in spent_s.items()), reverse=True) if wall_s else []
     return " · ".join(f"{phase} {percent(share, 0)}" for share, phase in shares if share >= _SHOWN_SHARE)
-
-
-def identity_lines(runs: Sequence[ScaledRun]) -> list[str]:
-    """Return for how many runs the time is the sum of its parts, and for which runs it is not."""
-    rests = [run for run in runs if abs(run.identity.residual_s) > ROUNDING_S]
-    return [
-        f"the parts sum to the time, but for rounding, in {len(runs) - len(rests)} of {counted(len(runs), 'run')}",
-        *(
-            f"{run.run_id} ({_size_of(run)}): {run.identity.residual_s:.3f} s until "
-            f"{'the target' if run.reached else 'the end'} are in no phase, because rows of its time are missing in "
-            "the ledger"
-            for run in rests
-        ),
-    ]
 
 
 def figure_words(found: Figure, show: Callable[[float], str]) -> str:
@@ -388,7 +263,7 @@ def _size_json(point: ScalingPoint) -> dict[str, Any]:
         "processes": point.processes,
         "machines": point.machines,
         "num_envs": point.num_envs,
-        **asdict(summarize(SizeRow, point)),
+        **{name: getattr(point, name) for name in SIZES},
         "runs": [
             {
                 **run.summary.to_json(),
@@ -396,9 +271,8 @@ def _size_json(point: ScalingPoint) -> dict[str, Any]:
                 "interrupted": run.interrupted,
                 "repeated": run.repeated,
                 "batch": run.batch,
-                "minibatch": run.minibatch,
                 "cost_to_target_usd": run.cost_to_target_usd,
-                "identity": asdict(summarize(IdentityRow, run)),
+                "identity": {**asdict(run.identity), "rate": run.identity.rate, "residual_s": run.identity.residual_s},
             }
             for run in point.runs
         ],
