@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledger_lab.ledger.libraries import LIBRARIES, dialect_of
-from ledger_lab.studies.recipe_batch import recipe_batch
+from ledger_lab.studies.checks import recipe_batch
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.runners import load_adapter

@@ -205,12 +205,3 @@ def test_a_training_on_a_gpu_has_more_environments_unless_the_user_chooses(
     show_settings(proven, console)
     assert "the defaults for a GPU" in (text := console.export_text()) and "yet" not in text
     assert not torch.cuda.is_initialized()
-
-
-def test_a_training_without_a_batch_is_refused_in_the_words_of_the_program_that_was_asked() -> None:
-    from ledger_lab.training.task_batches import ask_task_batches
-
-    with pytest.raises(
-        UserError, match=r"^a replay memory has no batch that sizes of a study could keep: compare sizes"
-    ):
-        ask_task_batches([["--task", "LedgerLab-Cartpole", "--algorithm", "sac"]])

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
+import ast
 import datetime
-import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ledger_lab.clusters.engine import Site
-from ledger_lab.documents import read_file
 from ledger_lab.errors import UserError
-from ledger_lab.files import make_folder, whole_file
-from ledger_lab.ledger.costs import load_price_book, resolve_price
+from ledger_lab.ledger import Run
+from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.names import visible
-from ledger_lab.studies.declared import Arm, Machine, Study
-from ledger_lab.studies.recipe_batch import recipe_batch
+from ledger_lab.reports.terminal.request import flag_names
+from ledger_lab.studies.declared import Arm, Study
 from ledger_lab.tasks.pack import TASKS
+from ledger_lab.tasks.recipes import PpoRecipe
+from ledger_lab.tasks.recipes.rules import count
+from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.recipe import library_of, requested_dialect, requested_recipe, with_recipe
 from ledger_lab.training.request import TrainRequest
-from ledger_lab.training.task_batches import ask_task_batches
+from ledger_lab.training.runners.adapter import BatchPlan
 
 
 def request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
@@ -47,27 +46,15 @@ def request_of(arm: Arm, extra: Sequence[str]) -> TrainRequest:
     return request if file is None else with_recipe(request, file, dialect)
 
 
-def batches_of[Key](requests: Mapping[Key, TrainRequest]) -> dict[Key, TaskBatch]:
-    """Return the batches of requests; without Isaac Lab, only those of LedgerLab's recipes.
+def known_batch(request: TrainRequest) -> TaskBatch | None:
+    """Return the batch of a request with a recipe of LedgerLab, from the dialect alone: no library need be installed.
 
     Args:
-        requests: The requests of new trainings, by any key.
+        request: The request of a new training.
 
-    Raises:
-        UserError: If ``train.py`` would refuse a request.
+    Returns:
+        The batch; ``None`` if only task and library know it.
     """
-    known = {key: batch for key, request in requests.items() if (batch := _recipe_batch(request)) is not None}
-    asked = {key: configuration_of(request) for key, request in requests.items() if key not in known}
-    configurations = [*dict.fromkeys(asked.values())]
-    told = ask_task_batches(configurations) if configurations else None
-    if told is None:
-        return known
-    answers = dict(zip(configurations, told, strict=True))
-    return known | {key: answers[configuration] for key, configuration in asked.items()}
-
-
-def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
-    """Return the batch of a request with a recipe of LedgerLab; ``None`` if only task and library know it."""
     own_task, library = TASKS.get(request.task), library_of(request)
     recipe = None if own_task is None else own_task.recipe
     if recipe is None or request.agent is not None or request.algorithm not in (None, recipe.algorithm):
@@ -78,15 +65,51 @@ def _recipe_batch(request: TrainRequest) -> TaskBatch | None:
     return TaskBatch(library=library, plan=plan, own=own, own_num_envs=recipe.num_envs)
 
 
-def configuration_of(request: TrainRequest) -> tuple[str, ...]:
-    """Return the arguments of ``train.py`` that the configurations of a request depend on."""
-    named = {
-        "--task": request.task,
-        "--rl_library": request.rl_library,
-        "--algorithm": request.algorithm,
-        "--agent": request.agent,
-    }
-    return (*(word for flag, value in named.items() if value for word in (flag, value)), *request.overrides)
+def recipe_batch(library: str, recipe: PpoRecipe, overrides: Sequence[str] = ()) -> BatchPlan | None:
+    """Return what :meth:`Adapter.plan` returns for a recipe.
+
+    Args:
+        library: Name on the command line.
+        recipe: The recipe.
+        overrides: Overrides of the command line.
+
+    Returns:
+        The batch arithmetic; ``None`` if the overrides change it in a way that only the library understands.
+    """
+    dialect = dialect_of(library)
+    setting = dialect.settings["minibatches"]
+    known = {dialect.overrides["horizon"], setting.override}
+    try:
+        cfg = dialect.translate(recipe)
+    except UserError:  # it trains with other values of the recipe
+        return None
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in known:
+            try:
+                write_setting(cfg, key, ast.literal_eval(value))
+            except (ValueError, SyntaxError):
+                return None
+        elif key == "presets" or "batch" in key:
+            return None
+    horizon, held = (read_setting(cfg, dialect.overrides[name]) for name in ("horizon", "minibatches"))
+    if count(horizon) or count(held):
+        return None
+    # Without a translation of its own, the setting holds the number of minibatches; else the steps of an environment.
+    rows_per_env = setting.write is not None
+    if rows_per_env and (setting.write is None or setting.write(recipe) != recipe.horizon // recipe.minibatches):
+        return None
+    if rows_per_env and horizon % held:
+        return None
+    return BatchPlan(
+        max_iterations=recipe.max_iterations,
+        horizon=horizon,
+        epochs=recipe.epochs,
+        minibatches=horizon // held if rows_per_env else held,
+        minibatch_setting=setting.override,
+        save_interval=recipe.save_interval,
+        rows_per_env=rows_per_env,
+    )
 
 
 def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
@@ -104,8 +127,9 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
     """
     if study.scaling is None:
         return []
-    requests = {arm: request_of(arm, extra) for arm in study.arms}
-    for arm, request in requests.items():
+    unknown = []
+    for arm in study.arms:
+        request = request_of(arm, extra)
         require_library(library_of(request))
         if request.algorithm not in (None, PPO):
             raise UserError(
@@ -113,17 +137,14 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
                 f"study could keep: compare sizes with {PPO}"
             )
         _require_rule_alone(arm, request)
-    batches = batches_of(requests)
-    for arm, batch in batches.items():
-        if wrong := _cannot_train(arm, batch, keeps_size=requests[arm].keep_minibatch_size):
+        if (batch := known_batch(request)) is None:
+            unknown.append(arm.cohort)
+        elif wrong := _cannot_train(arm, batch, keeps_size=request.keep_minibatch_size):
             raise UserError(
                 f"study {study.name}: [scaling] num_envs = {study.scaling.num_envs}: {arm.cohort} ({batch.library}): "
                 f"{wrong}: change num_envs, sizes, batch or the minibatches"
             )
-    if unknown := [arm.cohort for arm in study.arms if arm not in batches]:
-        told = f"train.py checks the minibatches of {', '.join(unknown)} at its start"
-        return [f"Isaac Lab is not installed here: {told}"]
-    return []
+    return [f"train.py checks the minibatches of {', '.join(unknown)} at its start"] if unknown else []
 
 
 def _cannot_train(arm: Arm, batch: TaskBatch, *, keeps_size: bool) -> str | None:
@@ -163,11 +184,7 @@ def check_machines(study: Study, sites: Mapping[str | None, Site], extra: Sequen
         UserError: If a machine has no price, or ``train.py`` would refuse the arguments of an arm.
     """
     for arm in study.arms if study.machines else ():
-        request, instance = request_of(arm, extra), sites[arm.machine].instance
-        if (request.instance, request.usd_per_hour) != (None, None):
-            instance = request.instance
-        book = load_price_book(request.prices)
-        price = resolve_price(instance, request.usd_per_hour, book, today=datetime.date.today())
+        price = price_of(request_of(arm, extra), sites[arm.machine])
         if price.usd_per_hour is None:
             raise UserError(
                 f"study {study.name}: [machine] {arm.machine}: {price.instance} has no price: set instance to an "
@@ -175,80 +192,73 @@ def check_machines(study: Study, sites: Mapping[str | None, Site], extra: Sequen
             )
 
 
-def require_unchanged(
-    study: Study, trained: Collection[str | None], extra: Sequence[str], log_root: Path
-) -> dict[str, list[str]]:
-    """Refuse arguments that differ from those with which the runs of a study were trained.
+def price_of(request: TrainRequest, site: Site | None) -> Price:
+    """Return the price of a training: that of its request, or of the cluster that it runs on.
 
-    This is so if the study file was changed after its first trainings, or if another study of the same name has the
-    same ledger. The arguments are kept in a file in the ledger's folder of studies. Prices may differ.
+    Args:
+        request: The request.
+        site: The cluster; ``None`` for this machine.
+
+    Raises:
+        UserError: If there is no such price.
+    """
+    instance = request.instance
+    if site is not None and (instance, request.usd_per_hour) == (None, None):
+        instance = site.instance
+    book = load_price_book(request.prices)
+    return resolve_price(instance, request.usd_per_hour, book, today=datetime.date.today())
+
+
+def require_unchanged(study: Study, runs: Iterable[Run], extra: Sequence[str]) -> None:
+    """Refuse runs of a study that requested other arguments than its file now asks for; prices may differ.
+
+    This is so if the file was changed after the first trainings, or if another study of its name has the same ledger.
 
     Args:
         study: The study.
-        trained: Cohorts that have runs.
+        runs: Its runs.
         extra: Further arguments of all trainings.
-        log_root: Root of the ledger.
-
-    Returns:
-        The arguments to keep with :func:`keep_arguments` when trainings start.
 
     Raises:
-        UserError: If the arguments of an arm with runs differ, or the file can't be read.
+        UserError: If the arguments of an arm with runs differ.
     """
-    path = _kept(study, log_root)
-    try:
-        now = {
-            arm.cohort: _trained_by(
-                [*arm.arguments, *extra], None if arm.machine is None else study.machines[arm.machine]
+    arms = {arm.cohort: arm for arm in study.arms}
+    for declared in (run.declared for run in runs if run.declared.request):
+        arm = arms[str(declared.cohort)]
+        request = Redactor().value(request_of(arm, extra).to_data())  # as in the ledger
+        asked, was = {*_deciding(request)}, {*_deciding(declared.request or {})}
+        was -= {each for each in was - asked if each == _DEFAULT_PHYSICS or each.startswith("--agent ")}
+        if arm.machine is not None and (instance := study.machines[arm.machine].instance) is not None:
+            asked.add(f"instance={instance}")
+            was.add(f"instance={declared.price['instance']}")
+        if was != asked:
+            before, after = (
+                " ".join(sorted(one - other)) or "fewer arguments" for one, other in ((was, asked), (asked, was))
             )
-            for arm in study.arms
-        }
-        then = msgspec.json.decode(read_file(path), type=dict[str, list[str]]) if path.exists() else {}
-        for cohort, asked in now.items():
-            was = then.get(cohort, asked) if cohort in trained else asked
-            if was != asked:
-                before, after = (
-                    " ".join(each for each in one if each not in other) or "fewer arguments"
-                    for one, other in ((was, asked), (asked, was))
-                )
-                raise UserError(
-                    f"study {study.name}: cohort {cohort} was trained with {visible(before)}, but the study now asks "
-                    f"for {visible(after)}: rename the study file, use another log root, or ask for the same as before "
-                    "(in the file and after --)"
-                )
-    except (OSError, ValueError) as error:
-        raise UserError(f"study {study.name}: {error}") from error
-    return then | now
+            raise UserError(
+                f"study {study.name}: cohort {arm.cohort} was trained with {visible(before)}, but the study now asks "
+                f"for {visible(after)}: rename the study file, use another log root, or ask for the same as before "
+                "(in the file and after --)"
+            )
 
 
-def keep_arguments(study: Study, arguments: Mapping[str, Sequence[str]], log_root: Path) -> None:
-    """Write the arguments with which the trainings of a study start, for :func:`require_unchanged`."""
-    path = _kept(study, log_root)
-    make_folder(path.parent)
-    with whole_file(path) as unfinished:
-        unfinished.write_bytes(msgspec.json.encode(arguments))
+_DEFAULT_PHYSICS = "physics=newton_mujoco"
+"""Override that ``train.py`` adds where the user names no physics; it also names the agent of an algorithm."""
+_MAY_CHANGE = (
+    "seed",
+    "cohort",
+    "cohort_size",
+    "limit_s",
+    "instance",
+    "usd_per_hour",
+    "prices",
+    "recipe",
+    "distributed",
+)
+"""Flags whose values may differ between the runs of an arm. The overrides contain what a recipe file sets."""
 
 
-def _kept(study: Study, log_root: Path) -> Path:
-    """Return the file with the arguments of the trainings of a study."""
-    return log_root.resolve() / "studies" / f"{study.name}.json"
-
-
-def _trained_by(arguments: Sequence[str], machine: Machine | None) -> list[str]:
-    """Return the arguments that decide how a run trains, and on which instance; a recipe file by its content.
-
-    Secrets in them are hidden as in the ledger, because these arguments are kept beside it.
-    """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for ignored in ("usd_per_hour", "instance", "prices", "cpu_threads", "mirror", "grace_s", "save_state_every"):
-        parser.add_argument(f"--{ignored}", action="append")
-    parser.add_argument("--recipe", type=Path)
-    said, others = parser.parse_known_args(list(arguments))
-    recipe = [] if said.recipe is None else [f"--recipe {hashlib.sha256(read_file(said.recipe)).hexdigest()[:12]}"]
-    words = recipe if machine is None or machine.instance is None else [*recipe, f"instance={machine.instance}"]
-    for word in others:
-        if words and words[-1].startswith("--") and not {" ", "="} & {*words[-1]} and not word.startswith("--"):
-            words[-1] += f" {word}"  # the value of a flag
-        else:
-            words.append(word)
-    return sorted(Redactor().value(words))
+def _deciding(request: Mapping[str, Any]) -> list[str]:
+    """Return the flags and overrides of a request that decide how a run trains."""
+    names = ["device", *(name for name in flag_names(TrainRequest, each_attempt=False) if name not in _MAY_CHANGE)]
+    return [*(f"--{name} {value}" for name in names if (value := request.get(name))), *request["overrides"]]

@@ -29,7 +29,7 @@ from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
 from ledger_lab.reports.watch.words import alert_lines, spend_words
 from ledger_lab.studies.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
-from ledger_lab.studies.checks import check_machines, check_sizes, keep_arguments, require_unchanged
+from ledger_lab.studies.checks import check_machines, check_sizes, require_unchanged
 from ledger_lab.studies.declared import Study, Training, check_arguments, load_study
 from ledger_lab.studies.study import StudyTrainings, clusters_of, is_being_trained, lock_name
 from ledger_lab.studies.trainings import only_program, train_command, train_here
@@ -164,18 +164,14 @@ def run_study(argv: Sequence[str]) -> int:
         now.show(console)
         _show_watch(study, log_root, console, ask=True)
     else:
-        arguments = require_unchanged(study, {cohort for cohort, _ in now.runs}, extra, log_root)
+        require_unchanged(study, now.all_runs(), extra)
         _tell_first(study, now, extra, console)
         if missing and clusters:
             now.submit(extra, console, nodes=request.nodes, at_once=request.at_once, dry_run=request.dry_run)
-            if not request.dry_run:
-                keep_arguments(study, arguments, log_root)
         elif request.dry_run:
             for each in missing:
                 console.print(shlex.join(train_command(now.arguments(each, extra), log_root)), soft_wrap=True)
         else:
-            if missing:
-                keep_arguments(study, arguments, log_root)
             return _train(now, request, extra, console) or _report_ended(now, extra, console)
     return 0
 

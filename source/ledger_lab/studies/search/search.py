@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import shlex
 import tomllib
 from collections import Counter
@@ -17,11 +16,11 @@ from ledger_lab.clusters.plans import Plan
 from ledger_lab.clusters.submissions import new_folder
 from ledger_lab.clusters.submit import hand_over, planned_training, show_files
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.costs import billable_usd, load_price_book, resolve_price
+from ledger_lab.ledger.costs import billable_usd
 from ledger_lab.ledger.libraries import PPO, algorithm_of, dialect_of, require_library
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
-from ledger_lab.studies.checks import batches_of
+from ledger_lab.studies.checks import known_batch, price_of
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.population import decide_population
 from ledger_lab.studies.search.race import decide_race
@@ -89,11 +88,7 @@ class Search:
         declaration, request = self.declaration, self._request
         if declaration.file.budget_usd is None and declaration.file.objective == "time":
             return None
-        instance = request.instance
-        if self.cluster is not None and (instance, request.usd_per_hour) == (None, None):
-            instance = self.cluster[1].instance
-        book = load_price_book(request.prices)
-        price = resolve_price(instance, request.usd_per_hour, book, today=datetime.date.today())
+        price = price_of(request, None if self.cluster is None else self.cluster[1])
         processes = self._processes or 1
         if processes > 1 and not self._gpus and request.device is None:
             raise UserError(
@@ -143,7 +138,7 @@ class Search:
             file = check_recipe(Path("the recipe"), tomllib.loads(recipe_text(self.declaration.recipe(values), "")))
             if file.to_data() != {"fields": {}, "num_envs": None, "overrides": []}:
                 asked = with_recipe(asked, file, dialect_of(library_of(asked)))
-            batch = batches_of({"trial": asked}).get("trial")
+            batch = known_batch(asked)
         except UserError as error:
             return str(error)
         return None if batch is None else cannot_split(asked.num_envs or batch.own_num_envs, batch.plan)
