@@ -6,8 +6,8 @@ import math
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -29,16 +29,18 @@ from ledger_lab.ledger.costs import (
 from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.panels import Comparison, ConfirmedComparison, PanelIdentity, compare_confirmed, compare_paired
 from ledger_lab.panels.seeds import comparison_seeds
-from ledger_lab.reports.cells import NO_INTERVAL
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.groups import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal_table import render_repricing
-from ledger_lab.units import duration, usd
+from ledger_lab.units import MISSING, duration, usd
 
 LEVEL = 0.05
 """Largest p-value that shows a difference."""
+
+FASTER, CHEAPER = "faster", "cheaper"
+"""What the better side is, by its times to target and by its cost."""
 
 _TAIL = 0.025
 """Probability of a miss on each side of an interval."""
@@ -66,11 +68,9 @@ class Side:
     runs: tuple[Run, ...]
     summaries: tuple[RunSummary, ...]
     """One per run, in the same order."""
-    is_cohort: bool = False
-    """Whether it is a cohort, and not a run."""
-    declared_size: int | None = None
-    """Declared size of the cohort; ``None`` for a run, and for a cohort without a declared size."""
-    repeated: Repeated = field(default_factory=dict)
+    declared_size: int
+    """Number of runs that was declared in advance: 1 for a run, 0 for a cohort without a declared size."""
+    repeated: Repeated
     """Summaries of further runs that made the same trainings as some of :attr:`runs`. Only their cost counts."""
 
     @cached_property
@@ -102,12 +102,12 @@ class Side:
     @property
     def missing(self) -> int:
         """Runs that were declared and never made."""
-        return max(0, (self.declared_size or 0) - len(self.runs))
+        return max(0, self.declared_size - len(self.runs))
 
     @property
     def unplanned(self) -> int:
-        """Runs of a cohort whose number was not declared in advance."""
-        return max(0, len(self.runs) - (self.declared_size or 0)) if self.is_cohort else 0
+        """Runs that were not declared in advance."""
+        return max(0, len(self.runs) - self.declared_size)
 
     @property
     def repeated_runs(self) -> int:
@@ -155,19 +155,6 @@ class RatioEstimate:
     corrected: float | None = None
     """This p-value, corrected for the number of tests; ``None`` outside several comparisons."""
 
-    @property
-    def span(self) -> tuple[float, float] | None:
-        """Ends of the interval; without one, the ratio itself; ``None`` where nothing can be claimed."""
-        return self.interval or (None if self.ratio is None else (self.ratio, self.ratio))
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether it shows which side is better: an exact ratio always does, a bound only beyond 1."""
-        if self.span is None:
-            return False
-        low, high = self.span
-        return {"exact": True, "at_least": low > 1, "at_most": high < 1}[self.bound]
-
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as plain JSON values; an infinite end of the interval is ``None``."""
         ends = self.interval and [end if math.isfinite(end) else None for end in self.interval]
@@ -204,9 +191,8 @@ class Finding:
     mixes_code: bool
     """Whether the sides were trained by several versions of the code or its packages, in unequal shares: then one side
     may look better only because more of its runs had the better code (Simpson 1951, J. R. Stat. Soc. B 13:238)."""
-    pairing: str
-    """How runs were paired, in words."""
     paired: bool
+    """Whether runs with the same training seed are compared as a pair: the sides have the same seeds, each once."""
     time: RatioEstimate
     """Geometric mean of the times to target of A ÷ that of B."""
     cost: RatioEstimate
@@ -221,14 +207,9 @@ class Finding:
     """Number of tests of all comparisons; ``None`` outside several comparisons."""
 
     @property
-    def fewest(self) -> int:
-        """Runs of the smaller side."""
-        return min(len(self.a.runs), len(self.b.runs))
-
-    @property
     def lacking(self) -> str | None:
         """What a claim beyond the runs lacks; ``None`` if nothing."""
-        if self.fewest < FEWEST_RUNS:
+        if min(len(self.a.runs), len(self.b.runs)) < FEWEST_RUNS:
             return f"each side needs at least {FEWEST_RUNS} runs"
         if self.mixes_code:
             return "several versions of the code trained them, in unequal shares: compare runs of one version"
@@ -236,18 +217,36 @@ class Finding:
             return f"{missing} declared run{'s are' if missing > 1 else ' is'} missing"
         return None
 
+    def claim(self, estimate: RatioEstimate, better: str) -> str:
+        """Return what a ratio shows, in words.
+
+        A difference is claimed if the interval excludes 1 and the test shows it, and if nothing is :attr:`lacking`.
+
+        Args:
+            estimate: One of its ratios.
+            better: What the better side is, such as "cheaper".
+        """
+        if estimate.refusal is not None:
+            return f"no claim: {estimate.refusal}"
+        if self.lacking is not None or estimate.interval is None:
+            return f"no claim beyond these runs: {self.lacking}"
+        low, high = estimate.interval
+        p_value = estimate.p_value if estimate.corrected is None else estimate.corrected
+        if low <= 1 <= high or p_value is None or p_value > LEVEL:
+            return "no difference shown"
+        return f"{'A' if high < 1 else 'B'} is {better}"
+
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as plain JSON values, with its sentences."""
+        """Return the finding as plain JSON values."""
         return {
-            "verdict": finding_sentence(self),
-            "notes": finding_notes(self),
             "a": self.a.to_json(),
             "b": self.b.to_json(),
             "paired": self.paired,
             "mixes_code": self.mixes_code,
-            "time": self.time.to_json(),
-            "cost": self.cost.to_json(),
+            "time": {**self.time.to_json(), "claim": self.claim(self.time, FASTER)},
+            "cost": {**self.cost.to_json(), "claim": self.claim(self.cost, CHEAPER)},
             "success": None if self.success is None else asdict(self.success),
+            "notes": finding_notes(self),
             "differs": [asdict(each) for each in self.differs],
             "asked_price": None if self.asked is None else self.asked.to_dict(),
         }
@@ -283,7 +282,8 @@ def compare_runs(
         raise UserError(
             f"{a} and {b} do not measure the same thing: the {count} above differ, and must be the same in all runs"
         )
-    paired, pairing = _pairing(*sides)
+    seeds = [[each.seed for each in side.outcomes] for side in sides]
+    paired = seeds[0] == seeds[1] and len(set(seeds[0])) == len(seeds[0])
     shares = [side.shares_of_code for side in sides]
     mixes_code = shares[0] != shares[1] and max(map(len, shares)) > 1
     tested = not (sides[0].missing or sides[1].missing or mixes_code)
@@ -293,7 +293,6 @@ def compare_runs(
         b=sides[1],
         mixes_code=mixes_code,
         paired=paired,
-        pairing=pairing,
         time=time,
         cost=cost,
         success=_compare_final_policies(*sides) if len(ours) == len(theirs) == 1 else None,
@@ -317,10 +316,7 @@ def select_side(
         UserError: If the name matches nothing or several things, or the run has not ended.
     """
     cohort = tuple(run for run in runs if run.cohort == name)
-    exact = tuple(run for run in runs if run.run_id == name)
-    if cohort and exact:
-        raise UserError(f"{name!r} is the name of a cohort and of a run: use another --cohort in trainings")
-    chosen = cohort or exact or tuple(run for run in runs if run.run_id.startswith(name))
+    chosen = cohort or tuple(run for run in runs if run.run_id.startswith(name))
     if not cohort and len(chosen) > 1:
         ids = ", ".join(run.run_id for run in chosen[:5])
         raise UserError(
@@ -340,8 +336,7 @@ def select_side(
         name=name,
         runs=tuple(by_id[summary.run_id] for summary in kept),
         summaries=tuple(kept),
-        is_cohort=bool(cohort),
-        declared_size=(declared_sizes or {}).get(name) if cohort else None,
+        declared_size=(declared_sizes or {}).get(name, 0) if cohort else 1,
         repeated=repeated,
     )
 
@@ -355,30 +350,6 @@ def require_pooled(side: Side) -> None:
     declared = [run.declared for run in side.runs]
     if differences := refused_differences(declared, declared):
         raise UserError(f"runs of {side.name} do not measure the same thing: {differences[0].field} differs")
-
-
-def _pairing(a: Side, b: Side) -> tuple[bool, str]:
-    """Tell whether runs can be paired by the seeds of their trainings, and say so in words."""
-    ours, theirs = ([each.seed for each in side.outcomes] for side in (a, b))
-    if len(ours) == len(theirs) == 1:
-        same = "the same training seed" if ours == theirs else f"training seeds {ours[0]} and {theirs[0]}"
-        return ours == theirs, f"one run against one, {same}"
-    if len(set(ours)) < len(ours) or len(set(theirs)) < len(theirs):
-        return False, "not paired: a training seed occurs more than once on a side"
-    if ours == theirs:
-        return True, f"paired by training seed ({_list(ours)})"
-    # A missing partner may itself be a result (a crash, say), so no run is dropped to make pairs.
-    alone = [
-        f"{_list(sorted(own - other))} only in {name}"
-        for name, own, other in (("A", {*ours}, {*theirs}), ("B", {*theirs}, {*ours}))
-        if own - other
-    ]
-    return False, f"not paired: training seeds {', '.join(alone)}"
-
-
-def _list(seeds: Sequence[int]) -> str:
-    """Return some seeds in words."""
-    return ", ".join(map(str, seeds[:8])) + (", …" if len(seeds) > 8 else "")
 
 
 def compare_outcomes(
@@ -559,21 +530,24 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def show_finding(finding: Finding) -> None:
-    """Print a finding: its sentence, its notes, every run, and other differences between the sides.
+    """Print a finding: its ratios, notes, every run, and other differences between the sides.
 
     Args:
         finding: The finding.
     """
-    console, sides = make_console(), (finding.a, finding.b)
+    console, sides = make_console(), {"A": finding.a, "B": finding.b}
     if finding.asked is not None:
-        console.print(render_repricing(finding.asked, [each for side in sides for each in side.summaries]))
-    console.print(f"A = {finding.a.name} · B = {finding.b.name}", soft_wrap=True)
-    console.print(finding_sentence(finding), style="bold", soft_wrap=True)
-    console.print(*(f"  {note}" for note in finding_notes(finding)), sep="\n", soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("side", "run", "seed", "to target", "spend"):
-        table.add_column(name, justify="left" if name in ("side", "run") else "right", no_wrap=True)
-    for name, side in zip("AB", sides, strict=True):
+        console.print(render_repricing(finding.asked, [each for side in sides.values() for each in side.summaries]))
+    counts = " and ".join(f"{len(side.runs)} ({name})" for name, side in sides.items())
+    console.print(f"A = {finding.a.name} · B = {finding.b.name} · n = {counts}", soft_wrap=True)
+    p_value = f"p (Holm, {finding.tests} tests)" if (finding.tests or 0) > 1 else "p"
+    table = _table("", "A ÷ B", "95 % interval", p_value, "claim", left=("", "claim"))
+    for what, estimate, better in (("time to target", finding.time, FASTER), ("cost", finding.cost, CHEAPER)):
+        table.add_row(what, *_ratio_cells(estimate), finding.claim(estimate, better))
+    console.print(table)
+    console.print(*finding_notes(finding), sep="\n", soft_wrap=True)
+    table = _table("side", "run", "seed", "to target", "spend", left=("side", "run"))
+    for name, side in sides.items():
         for run in side.outcomes:
             took = ("" if run.reached_target else "> ") + duration(run.seconds)
             table.add_row(name, run.run_id, str(run.seed), took, "unpriced" if run.usd is None else usd(run.usd))
@@ -583,135 +557,57 @@ def show_finding(finding: Finding) -> None:
     console.print(*(f"  {difference}" for difference in finding.differs), sep="\n", soft_wrap=True)
 
 
-def finding_sentence(finding: Finding) -> str:
-    """Return the finding as one sentence.
-
-    The sentence says if a difference may be chance, and if a ratio is only a bound. With few runs on a side, while
-    declared runs are missing, and with an uneven mix of versions of the code, it claims nothing beyond the runs
-    compared; as one of several comparisons, it then claims nothing at all.
-
-    Args:
-        finding: The finding.
-    """
-    n_a, n_b = len(finding.a.runs), len(finding.b.runs)
-    count = f"n = {n_a} each" if n_a == n_b else f"n = {n_a} (A) and {n_b} (B)"
-    if finding.tests is not None and finding.lacking:
-        return f"no claim about a difference; {count}, and {finding.lacking}"
-    clauses = [
-        _clause(finding, finding.time, "reaches the target", "sooner", "time to target"),
-        _clause(finding, finding.cost, "is", "cheaper", "cost"),
-    ]
-    if not any(clauses):
-        return f"no claim; {count}"
-    text = _join([clause for clause in clauses if clause is not None])
-    if finding.fewest == 1:
-        return f"{text}; {count}: no interval, and no claim beyond these runs"
-    return f"{text}; {count}" + (f": no claim beyond these runs, because {finding.lacking}" if finding.lacking else "")
+def _table(*columns: str, left: Sequence[str]) -> Table:
+    """Return an empty table, whose columns are right-aligned but for some."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=name != "claim")
+    return table
 
 
-def _clause(
-    finding: Finding, estimate: RatioEstimate, verb: str, better: str, what: str
-) -> tuple[str, str, str] | None:
-    """Return the better side, the verb, and the ratio in words; ``None`` if nothing can be claimed.
-
-    Args:
-        finding: The finding.
-        estimate: One of its ratios.
-        verb: What the better side does.
-        better: In which way it is better.
-        what: The compared figure.
-    """
-    if estimate.ratio is None or estimate.span is None or not estimate.is_decided:
-        return None
-    winner, ratio, (low, high) = "B", estimate.ratio, estimate.span
-    if ratio < 1:
-        winner, ratio, low, high = "A", 1 / ratio, 1 / high, (1 / low if low else math.inf)
-    text = f"{'' if estimate.bound == 'exact' else 'at least '}{_times(ratio)} ×"
+def _ratio_cells(estimate: RatioEstimate) -> tuple[str, str, str]:
+    """Return a ratio, its interval and its p-value as cells; “≥” and “≤” mark a bound."""
+    if estimate.ratio is None:
+        return MISSING, MISSING, MISSING
+    ratio = {"exact": "", "at_least": "≥ ", "at_most": "≤ "}[estimate.bound] + _times(estimate.ratio)
+    p_value = estimate.p_value if estimate.corrected is None else estimate.corrected
+    interval = MISSING
     if estimate.interval is not None:
-        text += f" [{_times(low)}, {_times(high)}{')' if math.isinf(high) else ']'}"
-    text += f" {better}"
-    if finding.fewest > 1 and estimate.interval is None:
-        text += f" ({NO_INTERVAL})"
-    p_value = estimate.corrected if finding.tests is not None else estimate.p_value
-    if estimate.interval is not None and low <= 1:
-        text += f" (no difference in {what} shown: the interval includes 1)"
-    elif p_value is not None and p_value > LEVEL:
-        text += f" (no difference in {what} shown: p = {p_value:.2g}{_correction(finding)})"
-    return winner, verb, text
+        low, high = estimate.interval
+        interval = f"[{_times(low)}, {_times(high)}{')' if math.isinf(high) else ']'}"
+    return ratio, interval, MISSING if p_value is None else f"{p_value:.2g}"
 
 
-def _correction(finding: Finding) -> str:
-    """Return how p-values were corrected, in words."""
-    return f" with Holm's correction for {finding.tests} tests" if finding.tests and finding.tests > 1 else ""
-
-
-def _join(clauses: Sequence[tuple[str, str, str]]) -> str:
-    """Make one sentence of all clauses."""
-    (winner, verb, what), *rest = clauses
-    text = f"{winner} {verb} {what}"
-    for other, other_verb, other_what in rest:
-        text += f" and {other_what}" if other == winner else f", but {other} {other_verb} {other_what}"
-    return text
+def _times(ratio: float) -> str:
+    """Return a ratio with two significant digits, three near 1."""
+    if math.isinf(ratio):
+        return "∞"
+    return f"{ratio:.2f}" if ratio < 1.1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def finding_notes(finding: Finding) -> list[str]:
-    """Return the facts behind the finding (pairing, method, missing runs), one line each.
+    """Return the facts behind the finding, one line each: pairs, reached targets, missing runs, and the policies.
 
     Args:
         finding: The finding.
     """
-    if finding.tests is not None and finding.lacking:
-        return [finding.pairing, *_side_notes(finding)]
-    by_t, by_draws = "by Student's t distribution", "that also accounts for the chance of failures"
-    notes = [
-        finding.pairing,
-        *_ratio_notes(finding, finding.time, "time to target", "geometric means", by_t, "log-rank test"),
-        *_ratio_notes(
-            finding, finding.cost, "cost", "costs per target-reaching checkpoint", by_draws, "permutation test"
-        ),
-        *_side_notes(finding),
-    ]
-    if finding.success is not None:
-        command = shlex.join(["evaluate.py", finding.a.runs[0].run_id, "--versus", finding.b.runs[0].run_id])
-        notes.append(_success_note(finding.success, command))
-    return notes
-
-
-def _ratio_notes(
-    finding: Finding, estimate: RatioEstimate, what: str, compared: str, interval: str, test: str
-) -> Iterator[str]:
-    """Yield how a ratio was computed, why it shows nothing, and the test of the difference."""
-    if estimate.refusal:
-        yield f"no claim about the {what}: {estimate.refusal}"
-    elif estimate.interval is not None:
-        yield f"{what}: ratio of the {compared}; in brackets a 95 % interval {interval}"
-    elif finding.fewest > 1:
-        yield f"{what}: ratio of the {compared}; {NO_INTERVAL} on a side"
-    if estimate.span is not None and not estimate.is_decided:
-        low, high = estimate.span
-        words = f"at least {_times(low)}" if estimate.bound == "at_least" else f"at most {_times(high)}"
-        yield f"no claim about the {what}: it can only be said that A ÷ B is {words}"
-    if estimate.p_value is not None:
-        also = (
-            f"; {estimate.corrected:.2g}{_correction(finding)}" if estimate.corrected and _correction(finding) else ""
-        )
-        yield f"{test} of the {what}: p = {estimate.p_value:.2g}, by permutation of the runs{also}"
-
-
-def _side_notes(finding: Finding) -> Iterator[str]:
-    """Yield how many runs of each side reached the target, and how many are missing."""
     sides = {"A": finding.a, "B": finding.b}
+    notes = [f"{'paired' if finding.paired else 'not paired'} by training seed"]
     for name, side in sides.items():
         lost = f"; {side.missing} declared runs are missing, and are in no figure" if side.missing else ""
         if side.repeated:
             lost += f"; further runs of the same trainings: {side.repeated_runs} (only their cost counts)"
-        yield f"{name}: {side.reached} of {len(side.runs)} runs reached the target{lost}"
+        notes.append(f"{name}: {side.reached} of {len(side.runs)} runs reached the target{lost}")
     unplanned = [name for name, side in sides.items() if side.unplanned]
     if unplanned and finding.lacking is None:
-        yield (
+        notes.append(
             f"the number of runs of {' and '.join(unplanned)} was not declared in advance (--cohort_size): if you add "
             "runs until a difference shows, its p-value is too small"
         )
+    if finding.success is not None:
+        command = shlex.join(["evaluate.py", finding.a.runs[0].run_id, "--versus", finding.b.runs[0].run_id])
+        notes.append(_success_note(finding.success, command))
+    return notes
 
 
 def _success_note(success: FinalPolicies, command: str) -> str:
@@ -721,29 +617,15 @@ def _success_note(success: FinalPolicies, command: str) -> str:
         success: The comparison of the policies.
         command: The command that compares them on fresh episodes.
     """
+    policies = f"{success.first} (A) and {success.second} (B)"
     if (found := success.paired) is not None:
         return (
             f"success of B − A: {found.points}, p = {found.p_text} (exact McNemar test), {found.episodes} fresh "
-            f"episodes that {success.first} (A) and {success.second} (B) both played"
+            f"episodes that {policies} both played"
         )
-    if (both := success.confirmed) is not None:
-        better = "the same fresh episodes, with a narrower interval"
-        said = (
-            f"success of B − A: {both.points} if both reach their targets, by the confirmations of {success.first} (A, "
-            f"{both.first.successes} of {both.first.episodes}) and {success.second} (B, {both.second.successes} of "
-            f"{both.second.episodes})"
-        )
+    if success.confirmed is not None:
+        points = success.confirmed.points
+        said = f"success of B − A: {points} if both reach their targets, by the confirmations of {policies}"
     else:
-        better = "fresh episodes"
-        said = (
-            f"no claim about the success of {success.first} (A) and {success.second} (B): the runs selected them on "
-            "the seeds of their screenings"
-        )
-    return f"{said}; {command} compares them on {better}" if success.loadable else said
-
-
-def _times(ratio: float) -> str:
-    """Return a ratio with two significant digits, three near 1."""
-    if math.isinf(ratio):
-        return "∞"
-    return f"{ratio:.2f}" if ratio < 1.1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
+        said = f"no claim about the success of {policies}: the runs selected them on the seeds of their screenings"
+    return f"{said}; {command} compares them on the same fresh episodes" if success.loadable else said
