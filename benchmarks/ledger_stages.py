@@ -12,7 +12,7 @@ from pathlib import Path
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports import render_report
-from ledger_lab.reports.selection import SHOWN_RUNS, summarize_selected
+from ledger_lab.reports.selection import SHOWN_RUNS, select_in
 from ledger_lab.reports.terminal.console import make_console
 
 STAGES = ("read", "summarize", "render")
@@ -47,10 +47,10 @@ def _measure(root: Path) -> dict[str, float]:
     with stage("read"):
         ledger = read_ledger(root)
     with stage("summarize"):
-        summaries, cohorts, _ = summarize_selected(ledger, ledger.runs[-SHOWN_RUNS:])
+        contents = select_in(ledger, most=SHOWN_RUNS).contents
     with stage("render"), Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = make_console(nowhere)
-        console.print(render_report(summaries, cohorts, console.width))
+        console.print(render_report(contents.summaries, contents.cohorts, console.width))
     return spent_s
 
 

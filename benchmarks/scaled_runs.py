@@ -46,7 +46,7 @@ def simulated_run(
             wall_s=wall_s,
             env_steps=identity.steps,
             wall_to_target_s=identity.time_s if reached else None,
-            fps_total=identity.rate,
+            env_steps_per_s=identity.rate,
             billable_usd=wall_s / 3600 * (price.usd_per_hour or 0.0),
             status="target_reached" if reached else "interrupted",
             unfinished=not reached,

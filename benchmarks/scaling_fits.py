@@ -13,7 +13,7 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.reports.gradient_noise import gradient_noise_scale
+from ledger_lab.reports.ranks import gradient_noise_scale
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.studies.scaling import BatchFit, Figure, Law, RateFit, TargetRun

@@ -17,7 +17,7 @@ import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the f
 import pytest
 
 from ledger_lab.ledger.cores import imports
-from ledger_lab.reports.terminal.surroundings import compile_forward_only, let_threads_sleep
+from ledger_lab.reports.terminal.script import compile_forward_only, let_threads_sleep
 from tests.warm import warm
 
 let_threads_sleep()  # before a test imports torch: the workers of the suite share the cores

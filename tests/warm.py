@@ -158,7 +158,7 @@ def _serve() -> None:
 def _import_libraries() -> None:
     """Import what a training with the default engine imports, and nothing that starts threads."""
     from ledger_lab.ledger.cores import imports
-    from ledger_lab.reports.terminal.surroundings import compile_forward_only
+    from ledger_lab.reports.terminal.script import compile_forward_only
 
     with imports():
         compile_forward_only()

@@ -17,9 +17,8 @@ from typing import Any
 
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.ledger.costs import RunTime
-from ledger_lab.reports.cells import median_time_cell
 from ledger_lab.reports.checkpoints import share_of
-from ledger_lab.reports.cohort_summary import CohortSummary, summarize_cohorts
+from ledger_lab.reports.cohort_summary import CohortSummary, median_time_cell, summarize_cohorts
 from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.units import MISSING, duration, percent, quantity, share_within, target_share, usd
 from tools.study_tables import algorithms_table, budget_table, fields_table, median_words, update_to_data_table

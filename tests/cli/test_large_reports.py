@@ -65,10 +65,10 @@ def test_bottlenecks_are_shown_of_named_runs_only(tmp_path: Path, capsys: pytest
         assert build_report(["--log_root", str(tmp_path), *arguments]) == 0
         return capsys.readouterr().out
 
-    assert "simulation-bound" not in said() and gc.isenabled(), "only the report itself leaves its garbage alone"
-    assert "simulation-bound" in said("00000001")
+    assert "simulate" not in said() and gc.isenabled(), "only the report itself leaves its garbage alone"
+    assert "simulate" in said("00000001")
     assert json.loads(said("--json", "-"))["runs"][0]["bottleneck"] is None
-    assert json.loads(said("00000001", "--json", "-"))["runs"][0]["bottleneck"]["name"] == "simulation-bound"
+    assert json.loads(said("00000001", "--json", "-"))["runs"][0]["bottleneck"]["phase"] == "simulate"
 
 
 def test_a_page_of_many_runs_shows_the_newest_and_says_how_to_see_others(

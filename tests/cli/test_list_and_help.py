@@ -13,7 +13,7 @@ from ledger_lab.cli.list_tasks import _record
 from ledger_lab.cli.programs import known_commands
 from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.terminal.flags import LAUNCHER_FLAGS
+from ledger_lab.reports.terminal.request import LAUNCHER_FLAGS
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import ROOT
 from ledger_lab.units import duration

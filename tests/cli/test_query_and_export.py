@@ -58,7 +58,7 @@ def test_without_a_query_every_column_is_listed(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("query", "SELECT * FROM nope"), "no table 'nope'"),
+        (("query", "SELECT * FROM nope"), "Table with name nope does not exist"),
         (("query", "SELECT 1 AS a, 2 AS a", "--json", "-"), "two columns are called 'a'"),
         (("query", "SELECT 1", "--csv", "/proc/nope/out.csv"), "cannot write /proc/nope/out.csv"),
         (("query", f"SELECT {2**100} AS x", "--json", "-"), "CAST it to DOUBLE or VARCHAR"),

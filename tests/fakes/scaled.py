@@ -53,7 +53,7 @@ def scaled(
     declaration = declared(**{"run_id": run_id, **written})
     summary = summarize_run(Run(Path(), declaration, datetime.now(UTC), (), ()))
     figures = {
-        "wall_s": time_s, "env_steps": steps, "fps_total": rate, "phases": {"learn": time_s}, "unfinished": False,
+        "wall_s": time_s, "env_steps": steps, "env_steps_per_s": rate, "phases": {"learn": time_s}, "unfinished": False,
         "status": "target_reached" if reached else "completed", "wall_to_target_s": time_s if reached else None,
         "billable_usd": time_s / 1000,
     }  # fmt: skip

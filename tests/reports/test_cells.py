@@ -11,8 +11,8 @@ from rich.console import Console
 
 from ledger_lab.ledger import Journal, PanelResult, Run, Status, read_ledger
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
-from ledger_lab.reports.cells import shortfall, status_cell
 from ledger_lab.reports.checkpoints import BestTry
+from ledger_lab.reports.summary import shortfall, status_cell
 from tests.fakes.ledgers import result, write_run
 
 MORE_EPISODES = "or score more episodes: a larger panel can prove a rate closer to the target"

@@ -14,7 +14,7 @@ from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import Status, costs, declare_cohort, read_ledger
 from ledger_lab.ledger.costs import Price, load_prices
 from ledger_lab.reports import CohortSummary, render_report, summarize_cohorts, summarize_run
-from ledger_lab.reports.selection import summarize_selected
+from ledger_lab.reports.selection import select_in
 from ledger_lab.tasks.pretrained import ROOT
 from tests.fakes.ledgers import priced, write_run
 
@@ -293,8 +293,7 @@ def began(run_id: str, usd: float | None = 100.0, task: str = "T") -> dict[str, 
 def cohort(root: Path, price: Price | None = None, name: str = "c") -> CohortSummary:
     """Return one cohort of a ledger, as a report does that was asked for a price."""
     ledger = read_ledger(root)
-    _, cohorts, _ = summarize_selected(ledger, [run for run in ledger.runs if run.cohort == name], price)
-    (found,) = cohorts
+    (found,) = select_in(ledger, (name,), price).contents.cohorts
     return found
 
 

@@ -43,7 +43,7 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 from ledger_lab.ledger.listing import Listing
 from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run
-from ledger_lab.reports.groups import repeated_runs
+from ledger_lab.reports.cohort_summary import repeated_runs
 from tests.fakes.ledgers import declared, device_sample, ended, result, sha256_of, window
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,8 +10,7 @@ import pytest
 from ledger_lab.ledger import DeviceSample, HostSample, Run, Status, Telemetry
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.runs import Attempt
-from ledger_lab.reports.energy import summarize_energy
-from ledger_lab.reports.load import summarize_host
+from ledger_lab.reports.usage import summarize_energy, summarize_host
 from tests.fakes.ledgers import SECOND, declared, device_sample, ended, journal_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -25,11 +25,8 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.reports import RunSummary, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle
-from ledger_lab.reports.cells import (
-    cohort_evaluation_afterwards,
-    evaluation_afterwards_cell,
-    spend_cell,
-)
+from ledger_lab.reports.cohort_summary import spend_cell
+from ledger_lab.reports.summary import evaluation_afterwards_cell
 from tests.fakes.ledgers import SECOND, device_sample, priced, result, window, write_run
 
 PRICED = priced(36.0, accelerators=8)
@@ -178,6 +175,5 @@ def test_a_missing_cost_of_an_evaluation_says_whether_the_price_or_the_energy_is
         evaluate(write_run(root, "aa", cohort="c", **({} if price is None else {"price": price})), "a1")
         summary = summarized(root)
         (cohort,) = summarize_cohorts([summary])
-        words = f"evaluation afterwards: 0:42, {said}"
-        assert cohort_evaluation_afterwards(cohort) == words
+        assert spend_cell(cohort).details == (f"evaluation afterwards: 0:42, {said}",)
         assert evaluation_afterwards_cell(summary).beside == said

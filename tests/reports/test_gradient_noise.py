@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ledger_lab.ledger import AttemptStarted, GradientNorms, Journal, StateRestored, StateSaved, read_ledger
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.reports.gradient_noise import gradient_noise_scale, noise_line
+from ledger_lab.reports.ranks import gradient_noise_scale, noise_line
 from ledger_lab.reports.terminal_table import render_report
 from ledger_lab.studies.scaling.positive_fit import Floats
 from tests.fakes.ledgers import SECOND, write_run

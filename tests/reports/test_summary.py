@@ -17,9 +17,8 @@ from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Jou
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.ledger.libraries import agent_key
 from ledger_lab.panels import ConfirmedShare
-from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
-from ledger_lab.reports.cells import library_cell
+from ledger_lab.reports.summary import library_cell
 from ledger_lab.units import duration, quantity, usd
 from tests.fakes.ledgers import SECOND, declared, ended, priced, result, window, write_further_rank, write_run
 
@@ -35,13 +34,10 @@ def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, price=PRICED)
     summary = summary_of(tmp_path)
     assert (summary.env_steps, summary.wall_s, summary.train_s, summary.evaluate_s) == (80, 9.0, 6.0, 1.0)
-    assert summary.env_steps_per_s == summary.fps_total == pytest.approx(80 / 6)
-    assert summary.env_steps_per_wall_s == summary.fps_total_wall == pytest.approx(80 / 7)
+    assert summary.env_steps_per_s == pytest.approx(80 / 6)
+    assert summary.env_steps_per_wall_s == pytest.approx(80 / 7)
     assert summary.fps_step == pytest.approx(80 / 3)
     assert summary.fps_step_inference == pytest.approx(80 / 4)
-    whole_step_s = 3 * slots_in_all(10, 10) / 10
-    assert summary.fps_step_wall == pytest.approx(80 / whole_step_s)
-    assert summary.fps_step_inference_wall == pytest.approx(80 / (whole_step_s + 1))
     assert summary.updates_per_min == pytest.approx(20)
     assert summary.updates_per_wall_min == pytest.approx(2 / 7 * 60)
     assert summary.gradient_steps_per_env_step == pytest.approx(1 / 40)
@@ -229,7 +225,7 @@ def test_the_json_has_every_documented_field(tmp_path: Path) -> None:
         "train_s, evaluate_s, wall_s, env_steps_per_s, updates_per_min, wall_to_target_s, evaluation_share, "
         "peak_gpu_memory_gb, peak_host_memory_gb, heldout_successes, heldout_episodes, heldout_success, "
         "heldout_interval, target_success, target_reached, panel_id, billable_usd, usd_per_billion_env_steps, phases, "
-        "fps_step, fps_step_inference, fps_total, seconds_per_update, checkpoints"
+        "fps_step, fps_step_inference, seconds_per_update, checkpoints"
     )
     assert set(promised.split(", ")) <= set(report["runs"][0])
     of_checkpoint = {"train_s", "evaluate_s", "peak_gpu_memory_gb", "peak_host_memory_gb", "endings"}

@@ -9,8 +9,7 @@ from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports.compare import compare_runs, show_finding
 from ledger_lab.reports.selection import PricedRequest, json_flag, whole_ledger
 from ledger_lab.reports.terminal.console import write_json
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import flag
+from ledger_lab.reports.terminal.request import Program, flag
 
 
 @dataclass(frozen=True, kw_only=True)

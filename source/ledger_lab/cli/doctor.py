@@ -29,9 +29,8 @@ from ledger_lab.ledger.meters import git_facts
 from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.ledger.storage import try_storage
 from ledger_lab.reports.terminal.console import make_console, write_json
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.kernel_cache import require_kernel_cache
-from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
+from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
+from ledger_lab.reports.terminal.script import require_kernel_cache
 from ledger_lab.units import counted
 
 _SOURCE = Path(__file__).resolve().parents[2]

@@ -13,8 +13,7 @@ from ledger_lab.reports.bundle import SCHEMA_VERSION, write_bundles
 from ledger_lab.reports.export import Format, export_tables
 from ledger_lab.reports.selection import runs_flag, select_in, whole_ledger
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
+from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
 
 _TABLES: tuple[Format, ...] = ("parquet", "csv")
 

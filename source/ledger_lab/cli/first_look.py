@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledger_lab.reports.terminal.request import Request, flag_names, print_help
+from ledger_lab.reports.terminal.request import Request, SimulationRequest, flag_names
 from ledger_lab.training.known_names import require_known
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.launch.elsewhere import requested_elsewhere
@@ -15,7 +15,8 @@ from ledger_lab.training.launch.elsewhere import requested_elsewhere
 def first_look(request: type[Request], argv: Sequence[str]) -> None:
     """Answer ``--help``, and refuse errors that show in the command line and on the disk.
 
-    The program later repeats the checks with the task's configuration; several processes skip the early ones.
+    With ``--task``, the help of a simulation also lists the presets of that task, which takes Isaac Lab. The program
+    later repeats the checks with the task's configuration; several processes skip the early ones.
 
     Args:
         request: What the program makes of its command line.
@@ -26,7 +27,9 @@ def first_look(request: type[Request], argv: Sequence[str]) -> None:
         UserError: If the request can't be carried out.
     """
     asks_for_help = {"-h", "--help"} & {argument.partition("=")[0] for argument in argv}
-    if asks_for_help and print_help(request, argv):
+    names_task = any(argument.partition("=")[0] == "--task" for argument in argv)
+    if asks_for_help and not (names_task and issubclass(request, SimulationRequest)):
+        request.whole_parser().print_help()
         sys.exit(0)
     if asks_for_help or os.environ.get("WORLD_SIZE", "1") != "1":
         return

@@ -37,9 +37,8 @@ from ledger_lab.reports.page import (
 )
 from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, Selection, runs_flag, select, select_in
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
-from ledger_lab.reports.terminal.request import flag
+from ledger_lab.reports.terminal.request import Program, flag
 from ledger_lab.reports.watch import watch_ledger
 
 _LEAST_FOLLOW_S = 1.0

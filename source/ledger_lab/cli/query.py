@@ -23,8 +23,7 @@ from ledger_lab.reports.ledger_tables import TABLES
 from ledger_lab.reports.selection import PricedRequest, runs_flag, select
 from ledger_lab.reports.sql import Answer, query
 from ledger_lab.reports.terminal.console import make_console, write_output
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import flag
+from ledger_lab.reports.terminal.request import Program, flag
 
 _SHOWN_ROWS = 500
 """Largest number of rows to print; files get all rows."""

@@ -23,8 +23,7 @@ from ledger_lab.reports import (
 from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, Selection, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import flag
+from ledger_lab.reports.terminal.request import Program, flag
 from ledger_lab.wings import PARTS, required_part
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import Request, flag
+from ledger_lab.reports.terminal.request import Program, Request, flag
 
 
 @dataclass(frozen=True, kw_only=True)

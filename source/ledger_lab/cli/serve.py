@@ -18,9 +18,8 @@ from ledger_lab.ledger import Run
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports.page import LivePage
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
-from ledger_lab.reports.terminal.request import Request, flag
+from ledger_lab.reports.terminal.request import Program, Request, flag
 
 LOOPBACK = "127.0.0.1"
 _PORT, _LARGEST_PORT = 8765, 65535

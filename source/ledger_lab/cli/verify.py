@@ -13,9 +13,8 @@ from ledger_lab.ledger.leftovers import leftover_runs, leftovers
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.reports.audit import broken_verdicts, contradictions, unknown_rules
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
-from ledger_lab.reports.terminal.request import Request, log_root_flag
+from ledger_lab.reports.terminal.request import Program, Request, log_root_flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,8 @@ from ledger_lab.ledger import Ledger, read_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.find import require_ledger, tell_damage
 from ledger_lab.reports.terminal.console import make_console, tell_error, write_output
-from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.progress import ReadingProgress
-from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
+from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
 from ledger_lab.reports.watch import PlannedStudy, QueuedTraining, Severity, Watch, watch_ledger
 from ledger_lab.reports.watch.words import alert_lines, render_watch
 from ledger_lab.wings import wing_part

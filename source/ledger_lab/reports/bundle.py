@@ -20,7 +20,6 @@ from ledger_lab.files import whole_file
 from ledger_lab.ledger import Attempt, AttemptStarted, PhaseWindow, Run, StateRestored, Status, SupervisionStarted
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
 from ledger_lab.names import names_a_folder
-from ledger_lab.reports.clock import sampled
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import in_gigabytes
 
@@ -153,7 +152,7 @@ def training_bundle(run: Run, summary: RunSummary) -> dict[str, Any]:
             "ram_gb": in_gigabytes(declared.hardware.get("memory_bytes")),
         },
         "runtime": _runtime(run, windows),
-        "resources": _resources(run),
+        "resources": _resources(run, summary),
         "learning": {
             "ema_alpha": _EMA_ALPHA,
             "reward": _curve(windows, "mean_return"),
@@ -264,36 +263,33 @@ def _runtime(run: Run, windows: Sequence[PhaseWindow]) -> dict[str, Any]:
     }
 
 
-def _resources(run: Run) -> dict[str, Any]:
-    """Return a run's use of its host and its accelerators, from its telemetry."""
-    used: dict[str, tuple[list[float], list[float]]] = {}
-    cores: list[float] = []
-    memory: list[float] = []
-    for attempt in run.attempts:
-        for row, passed_s in sampled(attempt):
-            for device in row.devices:
-                shares, gigabytes = used.setdefault(device.uuid, ([], []))
-                if device.utilization is not None:
-                    shares.append(100 * device.utilization)
-                if device.memory_used_bytes is not None:
-                    gigabytes.append(device.memory_used_bytes / 1e9)
-            if row.host is not None:
-                memory.append(row.host.memory_bytes / 1e9)
-                count = run.declared.hardware.get("cpu_quota") or run.declared.hardware.get("cpu_cores")
-                if count and passed_s:
-                    cores.append(100 * row.host.cpu_s / passed_s / count)
+def _resources(run: Run, summary: RunSummary) -> dict[str, Any]:
+    """Return a run's use of its host and its accelerators."""
+
+    def used(mean: float | None, peak: float | None = None) -> dict[str, float | None]:
+        return {"mean": mean, "std": None, "peak": peak}
+
     devices = [
-        {"util_pct": _mean_std(shares, peak=False), "mem_gb": _mean_std(gigabytes)}
-        for shares, gigabytes in used.values()
+        {
+            "util_pct": used(_percent(device.mean_utilization)),
+            "mem_gb": used(device.mean_memory_gb, device.peak_memory_gb),
+        }
+        for device in summary.devices
     ]
-    own = devices[0] if devices else {"util_pct": _mean_std([], peak=False), "mem_gb": _mean_std([])}
+    own = devices[0] if devices else {"util_pct": used(None), "mem_gb": used(None)}
+    host, cores = summary.host, run.declared.hardware.get("cpu_quota") or run.declared.hardware.get("cpu_cores")
     return {
         "gpu_util_pct": own["util_pct"],
         "gpu_mem_gb": own["mem_gb"],
-        "cpu_util_pct": _mean_std(cores, peak=False),
-        "ram_gb": _mean_std(memory),
+        "cpu_util_pct": used(_percent(host.cpu_s_per_s / cores) if host is not None and cores else None),
+        "ram_gb": used(None, None if host is None else host.peak_memory_gb),
         "devices": {str(index): device for index, device in enumerate(devices)},
     }
+
+
+def _percent(share: float | None) -> float | None:
+    """Return a share in percent."""
+    return None if share is None else 100 * share
 
 
 def _curve(windows: Sequence[PhaseWindow], figure: str) -> dict[str, Any]:
@@ -309,10 +305,10 @@ def _curve(windows: Sequence[PhaseWindow], figure: str) -> dict[str, Any]:
     }
 
 
-def _mean_std(values: Sequence[float], *, peak: bool = True) -> dict[str, float | None]:
+def _mean_std(values: Sequence[float]) -> dict[str, float | None]:
     """Return mean, sample standard deviation and largest value; ``None`` if not measured."""
     return {
         "mean": statistics.fmean(values) if values else None,
         "std": statistics.stdev(values) if len(values) > 1 else None,
-        "peak": max(values) if values and peak else None,
+        "peak": max(values) if values else None,
     }

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.panels import ConfirmedShare, wilson_interval
-from ledger_lab.reports import cells
-from ledger_lab.reports.columns import Shown, figure
-from ledger_lab.units import MISSING, duration, in_gigabytes, in_seconds, quantity
+from ledger_lab.reports.columns import Shown, TableCell, figure
+from ledger_lab.units import MISSING, duration, gigabytes, in_gigabytes, in_seconds, quantity
 
 if TYPE_CHECKING:
-    pass
+    from ledger_lab.reports.summary import RunSummary
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,13 @@ def _endings_in_words(endings: dict[str, int] | None) -> str:
 def _share(successes: int | None, episodes: int | None) -> str:
     """Return successes and episodes in a few words, if there is a score."""
     return MISSING if episodes is None else f"{successes}/{episodes}"
+
+
+def peak_memory_cell(run: RunSummary | CheckpointSummary) -> TableCell:
+    """Return the peak memory of the accelerator; without an accelerator, the peak memory of the host."""
+    on_gpu = run.peak_gpu_memory_gb is not None
+    peak = run.peak_gpu_memory_gb if on_gpu else run.peak_host_memory_gb
+    return TableCell(MISSING) if peak is None else TableCell(gigabytes(peak), "GPU" if on_gpu else "host")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +162,7 @@ class CheckpointSummary:
     unknown."""
     peak_gpu_memory_gb: float | None = _figure(
         lambda of: in_gigabytes(of.saved.peak_gpu_memory_bytes),
-        Shown("peak memory", "of the attempt so far", cells.peak_memory_cell, priority=10),
+        Shown("peak memory", "of the attempt so far", peak_memory_cell, priority=10),
     )
     """Peak memory of the first process on the accelerator so far in the attempt [GB]. The report shows the host's peak
     memory where there is none."""

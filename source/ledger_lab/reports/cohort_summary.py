@@ -1,19 +1,146 @@
-"""Figures of a cohort, computed from those of its runs, and of the runs that they began with."""
+"""Figures of a cohort, computed from those of its runs, and of the runs that they began with.
+
+Some runs of a cohort do not count, because another run made the same training. There are two cases. Something outside
+of a run ended it, and a later run with the same seed and configuration repeats it, possibly on another machine. Or an
+earlier run made the same training, with the same code on the same machine: the second one takes the same steps, and
+shows nothing new. The cost of such a run is added to that of the run that counts.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ledger_lab.ledger import Cohort, Run, RunDeclared, Status, costs
 from ledger_lab.ledger.comparability import differing, settings
+from ledger_lab.ledger.costs import sum_if_known
 from ledger_lab.panels.intervals import false_pass_bound
-from ledger_lab.reports import cells
-from ledger_lab.reports.columns import Shown, figure, summarize
-from ledger_lab.reports.groups import cohort_groups, repeated_runs, split_repeated, usd_with_repeated
-from ledger_lab.reports.summary import RunSummary
+from ledger_lab.reports.columns import Shown, TableCell, figure, summarize
+from ledger_lab.reports.summary import RunSummary, priced
+from ledger_lab.units import counted, duration, percent, usd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yardstick:
+    """What a group of runs is measured with. Figures of two yardsticks are never mixed."""
+
+    fields: str
+    """As :attr:`~ledger_lab.reports.summary.RunSummary.measured_by`."""
+    task: str
+    panel: str
+    panel_id: str
+    target_success: float
+    rules: str
+    """In which other rules it differs from yardsticks with the same task, panel and target; empty if there are none."""
+    episodes: int | None
+    """Held-out episodes of a panel; ``None`` if none was ever scored."""
+
+
+def by_yardstick(summaries: Sequence[RunSummary]) -> list[tuple[Yardstick, list[RunSummary]]]:
+    """Return the yardsticks of some runs with their runs, in the order of their first runs.
+
+    Args:
+        summaries: The runs.
+    """
+    groups: dict[str, list[RunSummary]] = {}
+    for summary in summaries:
+        groups.setdefault(summary.measured_by, []).append(summary)
+    return [
+        (
+            Yardstick(
+                fields=fields,
+                task=members[0].task,
+                panel=members[0].panel,
+                panel_id=members[0].panel_id,
+                target_success=members[0].target_success,
+                rules=_rules(fields, groups),
+                episodes=next((m.heldout_episodes for m in members if m.heldout_episodes is not None), None),
+            ),
+            members,
+        )
+        for fields, members in groups.items()
+    ]
+
+
+def _rules(fields: str, groups: Iterable[str]) -> str:
+    """Return the rules of a yardstick in which it differs from others with the same task, panel and target."""
+    own, *others = map(json.loads, (fields, *groups))
+    alike = [each for each in others if all(each[name] == own[name] for name in ("task", "panel_id", "target_success"))]
+    return ", ".join(f"{name} {value}" for name, value in own.items() if any(each[name] != value for each in alike))
+
+
+Repeated = Mapping[str, tuple[RunSummary, ...]]
+"""Runs that do not count, by the id of the run that stands for them."""
+
+
+type Group = tuple[str | None, str]
+"""Cohort and yardstick of runs."""
+
+
+def cohort_groups(runs: Sequence[RunSummary]) -> dict[Group, list[RunSummary]]:
+    """Return the runs by cohort and yardstick, in their order.
+
+    Args:
+        runs: Runs of a ledger.
+    """
+    groups: dict[Group, list[RunSummary]] = {}
+    for run in runs:
+        groups.setdefault((run.cohort, run.measured_by), []).append(run)
+    return groups
+
+
+def repeated_runs(runs: Sequence[RunSummary]) -> set[str]:
+    """Return the ids of the runs that do not count, because another run made the same training.
+
+    Args:
+        runs: Runs of a ledger, oldest first.
+    """
+    split = (split_repeated(members)[1] for members in cohort_groups(runs).values())
+    return {run.run_id for repeated in split for members in repeated.values() for run in members}
+
+
+def split_repeated(runs: Sequence[RunSummary]) -> tuple[list[RunSummary], Repeated]:
+    """Separate the runs of a cohort that count from those that repeat, or are repeated. Without a cohort, all count.
+
+    Two runs of one training both count if one of them failed and the other did not: then they differ after all.
+
+    Args:
+        runs: Runs of one cohort, oldest first.
+
+    Returns:
+        The runs that count, oldest first; and the others.
+    """
+    kept: list[RunSummary] = []
+    repeated: dict[str, tuple[RunSummary, ...]] = {}
+    ended: dict[str, tuple[RunSummary, ...]] = {}
+    last = {run.configuration: place for place, run in enumerate(runs)}
+    first: dict[tuple[str, bool], RunSummary] = {}
+    for place, run in enumerate(runs):
+        if run.cohort is not None and run.unfinished and last[run.configuration] > place:
+            ended[run.configuration] = (*ended.get(run.configuration, ()), run)
+            continue
+        standing = first.setdefault((run.training, Status(run.status).failed), run) if run.cohort is not None else run
+        spent = ended.pop(run.configuration, ())
+        if standing is run:
+            kept.append(run)
+        else:
+            spent = (*spent, run)
+        if spent:
+            repeated[standing.run_id] = (*repeated.get(standing.run_id, ()), *spent)
+    return kept, repeated
+
+
+def usd_with_repeated(kept: Sequence[RunSummary], repeated: Repeated) -> list[float | None]:
+    """Return the cost of each run together with the runs it stands for [USD]; ``None`` if a part of it is unknown.
+
+    Args:
+        kept: Runs that count.
+        repeated: The others.
+    """
+    return [sum_if_known([each.billable_usd for each in (*repeated.get(run.run_id, ()), run)]) for run in kept]
 
 
 @dataclass(frozen=True)
@@ -70,7 +197,7 @@ class EarlierRuns:
 class _CohortFacts:
     """Sums over the runs of a cohort, from which its figures are computed.
 
-    Of further runs of the same trainings, only the cost counts; see :mod:`ledger_lab.reports.groups`.
+    Of further runs of the same trainings, only the cost counts; see :mod:`ledger_lab.reports.cohort_summary`.
     """
 
     def __init__(
@@ -134,12 +261,87 @@ def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | 
     return figure(read, shown)
 
 
+def _cohort_cell(cohort: CohortSummary) -> TableCell:
+    """Return a cohort's name and its task."""
+    return TableCell(cohort.cohort or "in no cohort", details=(cohort.task,))
+
+
+def _made_cell(cohort: CohortSummary) -> TableCell:
+    """Return how many runs were made, how many earlier ones they repeat, and how many declared ones are missing."""
+    made = f"{cohort.runs}" if cohort.declared_runs is None else f"{cohort.runs} of {cohort.declared_runs}"
+    missing = f"{cohort.missing_runs} missing" if cohort.missing_runs else ""
+    repeated = f"+ {cohort.repeated_runs} repeated" if cohort.repeated_runs else ""
+    differs = f"they differ in {', '.join(cohort.differs_in)}" if cohort.differs_in else ""
+    return TableCell(made, details=tuple(filter(None, (repeated, missing, differs))), style="bad" if missing else "")
+
+
+def spend_cell(cohort: CohortSummary) -> TableCell:
+    """Return the cost of all runs together; apart from it, that of earlier runs and of evaluations afterwards."""
+    unknown = cohort.runs_of_unknown_energy > 0
+    details = [_before_words(cohort)] if cohort.begun_runs else []
+    if cohort.evaluation_afterwards_s is not None:
+        energy_is_unknown = unknown or cohort.spend_usd is not None
+        cost = priced(cohort.evaluation_afterwards_usd, energy_is_unknown=energy_is_unknown)
+        details.append(f"evaluation afterwards: {duration(cohort.evaluation_afterwards_s)}, {cost}")
+    return TableCell(priced(cohort.spend_usd, energy_is_unknown=unknown), details=tuple(details))
+
+
+def _before_words(cohort: CohortSummary, checkpoints: int = 1) -> str:
+    """Return the cost of the earlier runs in words, such as "+ $0.25 before".
+
+    Args:
+        cohort: The cohort.
+        checkpoints: Number of checkpoints that share this cost.
+    """
+    return f"+ {'unpriced' if cohort.before_usd is None else usd(cohort.before_usd / checkpoints)} before"
+
+
+def _cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
+    """Return the cost per target-reaching checkpoint with its interval, or why there is none."""
+    if cohort.usd_per_target_reaching_checkpoint is not None:
+        interval = cohort.usd_per_target_reaching_checkpoint_interval
+        if interval is not None:
+            details: tuple[str, ...] = (f"[{usd(interval[0])}, {usd(interval[1])}] 95 %",)
+        else:
+            details = (f"no interval below {costs.FEWEST_RUNS} runs",) if cohort.runs > 1 else ()
+        if cohort.begun_runs:
+            details = (_before_words(cohort, cohort.target_reaching_runs), *details)
+        return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=details)
+    if cohort.spend_usd is not None:
+        return TableCell(f"undefined, ≥ {usd(cohort.spend_usd)} spent")
+    if unknown := cohort.runs_of_unknown_energy:
+        reason = f"the energy of {counted(unknown, 'run')} is unknown: set power_w for your own hardware"
+    else:
+        reason = "name an --instance or give --usd_per_hour"
+    return TableCell("unpriced", details=(reason,))
+
+
+def median_time_cell(cohort: CohortSummary) -> str:
+    """Return the median time to target; “≈” marks an estimate, “>” a lower bound."""
+    if cohort.median_wall_to_target_s is None:
+        return f"> {duration(cohort.median_wall_to_target_exceeds_s)}"
+    return ("" if cohort.median_wall_to_target_is_exact else "≈ ") + duration(cohort.median_wall_to_target_s)
+
+
+def _mean_time_cell(cohort: CohortSummary) -> TableCell:
+    """Return the restricted mean time to target, and the time that it is restricted to."""
+    return TableCell(
+        duration(cohort.restricted_mean_wall_to_target_s),
+        details=(f"up to {duration(cohort.restricted_mean_limit_s)}",),
+    )
+
+
+def _false_pass_cell(cohort: CohortSummary) -> str:
+    """Return the highest probability that at least one run confirms a policy below the target."""
+    return f"≤ {percent(cohort.false_pass_bound)}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CohortSummary:
     """Cost of the runs that were declared together, per yardstick."""
 
     cohort: str | None = _cohort_figure(
-        lambda of: of.first.cohort, Shown("cohort", "task", cells.cohort_cell, priority=0, align="left")
+        lambda of: of.first.cohort, Shown("cohort", "task", _cohort_cell, priority=0, align="left")
     )
     """Name of the cohort; ``None`` for runs without a cohort."""
     task: str = _cohort_figure(lambda of: of.first.task)
@@ -148,7 +350,7 @@ class CohortSummary:
     panel_id: str = _cohort_figure(lambda of: of.first.panel_id)
     target_success: float = _cohort_figure(lambda of: of.first.target_success)
     runs: int = _cohort_figure(
-        lambda of: of.cost.runs, Shown("runs", "made, of those declared", cells.made_cell, priority=1)
+        lambda of: of.cost.runs, Shown("runs", "made, of those declared", _made_cell, priority=1)
     )
     declared_runs: int | None = _cohort_figure(lambda of: of.declared.size if of.declared else None)
     """Declared number of runs, over all tasks; ``None`` if no size was declared."""
@@ -172,7 +374,7 @@ class CohortSummary:
         ),
     )
     spend_usd: float | None = _cohort_figure(
-        lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", cells.spend_cell, priority=4)
+        lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", spend_cell, priority=4)
     )
     """Spend of all runs, failed and unfinished ones included [USD]; ``None`` if a run has no price."""
     evaluation_afterwards_s: float | None = _cohort_figure(lambda of: of.evaluation_afterwards_s)
@@ -190,9 +392,7 @@ class CohortSummary:
     """Runs with an hourly price and no cost: their energy is paid on top, and was not measured."""
     usd_per_target_reaching_checkpoint: float | None = _cohort_figure(
         lambda of: of.cost.usd_per_target_reaching_checkpoint,
-        Shown(
-            "per target-reaching checkpoint", "spent ÷ runs that reached it", cells.cost_per_checkpoint_cell, priority=5
-        ),
+        Shown("per target-reaching checkpoint", "spent ÷ runs that reached it", _cost_per_checkpoint_cell, priority=5),
     )
     """``spend_usd`` ÷ ``target_reaching_runs``."""
     usd_per_target_reaching_checkpoint_interval: tuple[float, float] | None = _cohort_figure(
@@ -204,7 +404,7 @@ class CohortSummary:
     """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
     median_wall_to_target_s: float | None = _cohort_figure(
         lambda of: of.median.median_s,
-        Shown("median to target", "of all runs made", cells.median_time_cell, priority=6),
+        Shown("median to target", "of all runs made", median_time_cell, priority=6),
     )
     """Median time to the target over all runs, including runs that missed the target [s]. “≈” marks an estimate by
     Kaplan and Meier's method. It assumes that a run that ended early would have continued like the others."""
@@ -214,7 +414,7 @@ class CohortSummary:
     """Lower bound of that median, if too many runs missed the target [s]."""
     restricted_mean_wall_to_target_s: float = _cohort_figure(
         lambda of: of.mean_s,
-        Shown("mean to target", "up to the longest run", cells.mean_time_cell, priority=7),
+        Shown("mean to target", "up to the longest run", _mean_time_cell, priority=7),
     )
     """Restricted mean: mean of the time to the target or ``restricted_mean_limit_s``, whichever comes first, over all
     runs [s]; the area under the Kaplan-Meier curve."""
@@ -224,7 +424,7 @@ class CohortSummary:
     """Time of each run to the target, and its whole time, in ascending order."""
     false_pass_bound: float = _cohort_figure(
         lambda of: false_pass_bound([member.error_budget for member in of.members]),
-        Shown("chance of a false pass", "in at least one run", cells.false_pass_cell, priority=8),
+        Shown("chance of a false pass", "in at least one run", _false_pass_cell, priority=8),
     )
     """Highest probability that at least one run confirms a policy below the target: 1 - the product of (1 - its error
     budget) over the runs. A run that began with another run of the cohort counts like any other, although the two share

@@ -73,15 +73,16 @@ class Column[Row]:
     shown: Shown | None = None
 
 
-def column[Row](declaration: str, read: Callable[[Row], Any]) -> Column[Row]:
+def column[Row](declaration: str, read: Callable[[Row], Any] | str) -> Column[Row]:
     """Declare a column that is not a field of a dataclass.
 
     Args:
         declaration: Its name, its type and its meaning, as ``"wall_s DOUBLE age of the attempt [s]"``.
-        read: Takes the row, and returns the value.
+        read: Takes the row, and returns the value; or the attribute with the value, as ``"attempt.ended.reason"``.
     """
     name, kind, meaning = (*declaration.split(maxsplit=2), "")[:3]
-    return Column(name=name, type=typing.cast(Type, kind), read=read, meaning=meaning)
+    reader = functools.partial(_plain_attribute, read) if isinstance(read, str) else read
+    return Column(name=name, type=typing.cast(Type, kind), read=reader, meaning=meaning)
 
 
 def figure[Source, Value](read: Callable[[Source], Value], shown: Shown | None = None) -> Value:
@@ -214,7 +215,12 @@ def _sql_type(hint: Any) -> Type | None:
     return _SQL_TYPES.get(known[0]) if len(known) == 1 else None
 
 
-def _plain_attribute(name: str, row: object) -> Any:
-    """Return an attribute; for a member of an enumeration, its value."""
-    value = getattr(row, name)
+def _plain_attribute(path: str, row: object) -> Any:
+    """Return an attribute, or one of an attribute, and so on; ``None`` if one of them is ``None``.
+
+    For a member of an enumeration, it is its value.
+    """
+    value: Any = row
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
     return str(value) if isinstance(value, str) else value

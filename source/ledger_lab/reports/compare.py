@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from rich.table import Table
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, PanelResult, Run, Status
 from ledger_lab.ledger.comparability import Difference, named_differences, refused_differences
 from ledger_lab.ledger.costs import (
@@ -29,8 +29,9 @@ from ledger_lab.ledger.costs import (
 from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.panels import Comparison, ConfirmedComparison, PanelIdentity, compare_confirmed, compare_paired
 from ledger_lab.panels.seeds import comparison_seeds
+from ledger_lab.reports.cohort_summary import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.groups import Repeated, split_repeated, usd_with_repeated
+from ledger_lab.reports.selection import selected_runs
 from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal_table import render_repricing
@@ -315,17 +316,13 @@ def select_side(
     Raises:
         UserError: If the name matches nothing or several things, or the run has not ended.
     """
-    cohort = tuple(run for run in runs if run.cohort == name)
-    chosen = cohort or tuple(run for run in runs if run.run_id.startswith(name))
-    if not cohort and len(chosen) > 1:
+    chosen = selected_runs(runs, [name])
+    is_cohort = any(run.cohort == name for run in chosen)
+    if is_cohort:
+        chosen = [run for run in chosen if run.cohort == name]
+    elif len(chosen) > 1:
         ids = ", ".join(run.run_id for run in chosen[:5])
-        raise UserError(
-            f"{name!r} begins the ids of {len(chosen)} runs ({ids}{', …' if len(chosen) > 5 else ''}): give more "
-            "characters"
-        )
-    if not chosen:
-        known = {run.run_id for run in runs} | {run.cohort for run in runs if run.cohort}
-        raise UserError(f"no cohort or run {name!r}; {nearest(name, known)}")
+        raise UserError(f"{name!r} begins the ids of {len(chosen)} runs, such as {ids}: give more characters")
     summaries = tuple(summarize_run(run, price) for run in chosen)
     running = next((s.run_id for s in summaries if s.status == Status.RUNNING), None)
     if running is not None:
@@ -336,7 +333,7 @@ def select_side(
         name=name,
         runs=tuple(by_id[summary.run_id] for summary in kept),
         summaries=tuple(kept),
-        declared_size=(declared_sizes or {}).get(name, 0) if cohort else 1,
+        declared_size=(declared_sizes or {}).get(name, 0) if is_cohort else 1,
         repeated=repeated,
     )
 

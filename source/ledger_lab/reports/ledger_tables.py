@@ -24,12 +24,11 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
-from ledger_lab.reports.clock import last_times, window_times
 from ledger_lab.reports.cohort_summary import CohortSummary, Contents
 from ledger_lab.reports.columns import Column, column, sql_columns
-from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.load import RoomSummary, summarize_room
+from ledger_lab.reports.facts import RunFacts, last_times, window_times
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.reports.usage import RoomSummary, summarize_room
 from ledger_lab.units import in_seconds
 
 
@@ -151,16 +150,6 @@ def _host(of: _Line) -> str | None:
     return hosts[0] if hosts else None
 
 
-def _end_reader(name: str) -> Callable[[_Line], Any]:
-    """Return a function that reads a field of the row that ended an attempt; ``None`` without such a row."""
-    return lambda of: getattr(of.attempt.ended, name, None)
-
-
-def _job_reader(name: str) -> Callable[[_Line], Any]:
-    """Return a function that reads a field of the job that an attempt ran in; ``None`` outside jobs."""
-    return lambda of: getattr(of.part, name, None)
-
-
 def _figure_reader(name: str) -> Callable[[_Line], float | None]:
     """Return a function that reads a training figure from a window."""
     return lambda of: of.row.figures.get(name)
@@ -173,8 +162,8 @@ def _outcome(declaration: str) -> Column[_Line]:
 
 
 _ROW = attrgetter("row")
-_ROW_RUN: Column[Any] = column("run_id VARCHAR", attrgetter("run.run_id"))
-_ROW_ATTEMPT: Column[Any] = column("attempt BIGINT from 1", attrgetter("attempt.number"))
+_ROW_RUN: Column[Any] = column("run_id VARCHAR", "run.run_id")
+_ROW_ATTEMPT: Column[Any] = column("attempt BIGINT from 1", "attempt.number")
 _ROW_WALL: Column[Any] = column("wall_s DOUBLE age of the attempt's process [s]", lambda of: of.row.wall_ns / 1e9)
 _OF_ATTEMPT = (_ROW_RUN, _ROW_ATTEMPT)
 
@@ -196,9 +185,9 @@ _RUNS: list[Column[_Line]] = [
     ),
     column("attempts BIGINT", lambda of: len(of.run.attempts)),
     column("began_from VARCHAR run and checkpoint whose networks it began with", _began_from),
-    column("experiment VARCHAR", attrgetter("run.declared.experiment")),
-    column("max_iterations BIGINT", attrgetter("run.declared.max_iterations")),
-    column("horizon BIGINT environment steps per iteration and environment", attrgetter("run.declared.horizon")),
+    column("experiment VARCHAR", "run.declared.experiment"),
+    column("max_iterations BIGINT", "run.declared.max_iterations"),
+    column("horizon BIGINT environment steps per iteration and environment", "run.declared.horizon"),
     column("git_commit VARCHAR", lambda of: of.run.declared.git.get("commit")),
     column("accelerator VARCHAR", lambda of: of.run.declared.hardware.get("accelerator")),
     column("cpu VARCHAR", lambda of: of.run.declared.hardware.get("cpu")),
@@ -208,8 +197,8 @@ _RUNS: list[Column[_Line]] = [
 
 _ATTEMPTS: list[Column[_Line]] = [
     *_OF_ATTEMPT,
-    column("status VARCHAR", lambda of: str(of.attempt.status)),
-    column("reason VARCHAR", _end_reader("reason")),
+    column("status VARCHAR", "attempt.status"),
+    column("reason VARCHAR", "attempt.ended.reason"),
     column("host VARCHAR", _host),
     column("ranks BIGINT processes that wrote a journal", lambda of: len(of.attempt.ranks)),
     column("supervised BOOLEAN whether a supervisor recorded its end", lambda of: of.attempt.supervision is not None),
@@ -220,25 +209,25 @@ _ATTEMPTS: list[Column[_Line]] = [
     ),
     column(
         "scheduler VARCHAR scheduler of the job that it ran in, such as slurm; missing without one",
-        _job_reader("engine"),
+        "part.engine",
     ),
-    column("job VARCHAR id of the job; the tasks of an array share it", _job_reader("job")),
-    column("job_index BIGINT index of the training in its plan, and of the array task", _job_reader("index")),
-    column("job_restarts BIGINT how often the scheduler had started the job again", _job_reader("restarts")),
-    column("job_partition VARCHAR partition or queue of the job", _job_reader("partition")),
+    column("job VARCHAR id of the job; the tasks of an array share it", "part.job"),
+    column("job_index BIGINT index of the training in its plan, and of the array task", "part.index"),
+    column("job_restarts BIGINT how often the scheduler had started the job again", "part.restarts"),
+    column("job_partition VARCHAR partition or queue of the job", "part.partition"),
     column("job_nodes VARCHAR names of its nodes", lambda of: None if of.part is None else ", ".join(of.part.nodes)),
-    column("queue_s DOUBLE time that it waited for this start; not billed [s]", _job_reader("queue_s")),
-    column("iterations BIGINT iterations completed", attrgetter("attempt.sums.iterations")),
-    column("env_steps BIGINT", attrgetter("attempt.sums.env_steps")),
-    column("peak_host_memory_bytes BIGINT", _end_reader("peak_host_memory_bytes")),
-    column("peak_gpu_memory_bytes BIGINT", _end_reader("peak_gpu_memory_bytes")),
+    column("queue_s DOUBLE time that it waited for this start; not billed [s]", "part.queue_s"),
+    column("iterations BIGINT iterations completed", "attempt.sums.iterations"),
+    column("env_steps BIGINT", "attempt.sums.env_steps"),
+    column("peak_host_memory_bytes BIGINT", "attempt.ended.peak_host_memory_bytes"),
+    column("peak_gpu_memory_bytes BIGINT", "attempt.ended.peak_gpu_memory_bytes"),
     *sql_columns(ShutdownEnded, attrgetter("attempt.shutdown"), but=["wall_ns"]),
     *sql_columns(RoomSummary, _ROW),
 ]
 
 _ITERATIONS: list[Column[_Line]] = [
     *_OF_ATTEMPT,
-    column("window_index BIGINT place among the windows of its attempt, from 0", attrgetter("place")),
+    column("window_index BIGINT place among the windows of its attempt, from 0", "place"),
     *sql_columns(PhaseWindow, _ROW, but=["wall_ns"]),
     column("wall_s DOUBLE age of the attempt's process at its end [s]", lambda of: of.row.wall_ns / 1e9),
     column("window_s DOUBLE its length [s]", lambda of: (of.row.wall_ns - of.part) / 1e9),
@@ -249,10 +238,10 @@ _ITERATIONS: list[Column[_Line]] = [
 
 _PHASES: list[Column[_Line]] = [
     *_OF_ATTEMPT,
-    column("window_index BIGINT joins iterations; missing after the last window", attrgetter("place")),
-    column("iteration BIGINT", lambda of: getattr(of.row, "iteration", None)),
+    column("window_index BIGINT joins iterations; missing after the last window", "place"),
+    column("iteration BIGINT", "row.iteration"),
     column("wall_s DOUBLE age of the attempt's process at the end of this time [s]", lambda of: of.part.wall_ns / 1e9),
-    column("phase VARCHAR its name; restart for all work that a later attempt repeated", attrgetter("part.phase")),
+    column("phase VARCHAR its name; restart for all work that a later attempt repeated", "part.phase"),
     column(
         "seconds DOUBLE time in the phase [s]; over an attempt they sum to its wall_s, over a window to its length",
         lambda of: of.part.spent_ns / 1e9,
@@ -280,22 +269,22 @@ _CHECKPOINTS: list[Column[_Line]] = [
 
 _ENDINGS: list[Column[_Line]] = [
     *_OF_ATTEMPT,
-    column("checkpoint VARCHAR joins checkpoints.path", attrgetter("row.path")),
-    column("iteration BIGINT iterations completed when the checkpoint was saved", attrgetter("row.iteration")),
+    column("checkpoint VARCHAR joins checkpoints.path", "row.path"),
+    column("iteration BIGINT iterations completed when the checkpoint was saved", "row.iteration"),
     column("ended_by VARCHAR a termination term or unstable", lambda of: of.part[0]),
     column("episodes BIGINT training episodes since the last checkpoint of the attempt", lambda of: of.part[1]),
 ]
 
 _PANEL_RESULTS: list[Column[_Line]] = [
-    column("result BIGINT index among the results of its run, from 0", attrgetter("place")),
+    column("result BIGINT index among the results of its run, from 0", "place"),
     *sql_columns(PanelResult, _ROW, but=["wall_ns"]),
-    column("successes BIGINT", attrgetter("row.outcomes.successes")),
-    column("episodes BIGINT", attrgetter("row.outcomes.episodes")),
+    column("successes BIGINT", "row.outcomes.successes"),
+    column("episodes BIGINT", "row.outcomes.episodes"),
     column(
         "passes BOOLEAN whether it reached them; missing for an evaluation",
         lambda of: None if of.row.purpose == "evaluation" else of.row.passes,
     ),
-    column("confirms BOOLEAN whether it proves that the checkpoint reaches the target", attrgetter("row.confirms")),
+    column("confirms BOOLEAN whether it proves that the checkpoint reaches the target", "row.confirms"),
     column(
         "changed_code VARCHAR code that had changed since the declaration; missing if none had",
         lambda of: ", ".join(of.row.changed_code) or None,
@@ -305,9 +294,9 @@ _PANEL_RESULTS: list[Column[_Line]] = [
 
 _EPISODES: list[Column[_Line]] = [
     _ROW_RUN,
-    column("result BIGINT joins panel_results", attrgetter("place")),
-    column("checkpoint VARCHAR", attrgetter("row.checkpoint")),
-    column("purpose VARCHAR", attrgetter("row.purpose")),
+    column("result BIGINT joins panel_results", "place"),
+    column("checkpoint VARCHAR", "row.checkpoint"),
+    column("purpose VARCHAR", "row.purpose"),
     _outcome("cell VARCHAR"),
     _outcome("seed BIGINT"),
     _outcome("success BOOLEAN success at the end of the episode"),
@@ -320,10 +309,10 @@ _EPISODES: list[Column[_Line]] = [
 
 _TELEMETRY: list[Column[_Line]] = [
     *_OF_ATTEMPT,
-    column("sample BIGINT place among the samples of its attempt, from 0", attrgetter("place")),
+    column("sample BIGINT place among the samples of its attempt, from 0", "place"),
     _ROW_WALL,
     *sql_columns(HostSample, attrgetter("row.host")),
-    column("device VARCHAR the accelerator's UUID", lambda of: getattr(of.part, "uuid", None)),
+    column("device VARCHAR the accelerator's UUID", "part.uuid"),
     *sql_columns(DeviceSample, attrgetter("part"), but=["uuid"]),
 ]
 

@@ -16,7 +16,6 @@ from ledger_lab.ledger.cores import map_on_cores
 from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
 from ledger_lab.ledger.find import find_run, require_ledger, tell_damage, telling_damage
 from ledger_lab.reports.cohort_summary import (
-    CohortSummary,
     Contents,
     EarlierRuns,
     summarize_cohorts,
@@ -128,7 +127,7 @@ def select(request: PricedRequest, names: Sequence[str], most: int | None = None
     ledger = whole_ledger(request.log_root)
     found = select_in(ledger, names, request.price(), most)
     tell_damage(found.ledger.damage[len(ledger.damage) :])
-    shown, there = len(found.contents.runs), len(selected_runs(found.ledger, names))
+    shown, there = len(found.contents.runs), len(selected_runs(found.ledger.runs, names))
     if shown < there:
         make_console(sys.stderr).print(
             f"a report shows {shown} runs, so the {there - shown} oldest of {there} are left out; to show others, "
@@ -152,15 +151,28 @@ def select_in(
     Raises:
         UserError: If there is no such run, or none of them is left.
     """
-    runs = selected_runs(ledger, names)[-(most or 0) :]
-    summaries, cohorts, lost = summarize_selected(ledger, runs, price)
-    if lost:
-        if runs and not summaries:
-            raise next(iter(lost.values()))
-        sound = tuple(run for run in ledger.runs if run.run_id not in lost)
-        runs = [run for run in runs if run.run_id not in lost]
-        ledger = replace(ledger, runs=sound, damage=(*ledger.damage, *lost.values()))
-    return Selection(ledger, names, Contents(runs, summaries, cohorts), price)
+    runs = selected_runs(ledger.runs, names)[-(most or 0) :]
+    chosen, cohorts = {run.run_id for run in runs}, {run.cohort for run in runs} - {None}
+    together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in cohorts]
+    known: dict[str, RunSummary] = {}
+    declarations: dict[str, RunDeclared] = {}
+    lost: dict[str, LedgerDamageError] = {}
+    for run, summary in zip(together, summarize_runs(together, price), strict=True):
+        try:
+            if isinstance(summary, LedgerDamageError):
+                raise summary
+            declarations[run.run_id] = run.declared
+            known[run.run_id] = summary
+        except LedgerDamageError as error:
+            lost[run.run_id] = error.with_traceback(None)
+    if lost and not chosen & known.keys():
+        raise next(iter(lost.values()))
+    sound = tuple(run for run in ledger.runs if run.run_id not in lost)
+    ledger = replace(ledger, runs=sound, damage=(*ledger.damage, *lost.values()))
+    runs = [run for run in runs if run.run_id in known]
+    earlier = EarlierRuns(_finder(ledger, known, price), repriced=price is not None)
+    together_summarized = summarize_cohorts([*known.values()], ledger.cohorts, earlier, declarations)
+    return Selection(ledger, names, Contents(runs, [known[run.run_id] for run in runs], together_summarized), price)
 
 
 def whole_ledger(log_root: Path) -> Ledger:
@@ -183,59 +195,24 @@ def whole_ledger(log_root: Path) -> Ledger:
     return ledger
 
 
-def selected_runs(ledger: Ledger, prefixes: Sequence[str]) -> list[Run]:
-    """Return the requested runs.
+def selected_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
+    """Return the runs that a user names.
 
     Args:
-        ledger: The ledger.
-        prefixes: Run ids, their beginnings, or names of cohorts; empty for all runs.
+        runs: All runs of a ledger.
+        names: Run ids, their beginnings, or names of cohorts; empty for all runs.
 
     Raises:
-        UserError: If no run id starts with a prefix, and no cohort is named like it.
+        UserError: If a name matches nothing.
     """
-    runs, cohorts = ledger.runs, {run.cohort for run in ledger.runs}
-    for prefix in prefixes:
-        if not prefix:
+    cohorts = {run.cohort for run in runs if run.cohort is not None}
+    for name in names:
+        if not name:
             raise UserError("'' names no run or cohort: leave it out to show all runs")
-        if prefix not in cohorts and not any(run.run_id.startswith(prefix) for run in runs):
-            known = [run.run_id for run in runs] + [cohort for cohort in cohorts if cohort is not None]
-            raise UserError(f"no run or cohort {prefix!r} under {ledger.root}: {nearest(prefix, known)}")
-    begun = tuple(prefixes) or ("",)
+        if name not in cohorts and not any(run.run_id.startswith(name) for run in runs):
+            raise UserError(f"no run or cohort {name!r}: {nearest(name, {run.run_id for run in runs} | cohorts)}")
+    begun = tuple(names) or ("",)
     return [run for run in runs if run.run_id.startswith(begun) or run.cohort in begun]
-
-
-def summarize_selected(
-    ledger: Ledger, runs: Sequence[Run], price: Price | None = None
-) -> tuple[list[RunSummary], list[CohortSummary], dict[str, LedgerDamageError]]:
-    """Summarize some runs, and their whole cohorts.
-
-    Args:
-        ledger: The ledger.
-        runs: The requested runs.
-        price: Price that replaces the declared prices.
-
-    Returns:
-        One summary per requested run; one per cohort, task and panel, over all runs of the cohort; and what is wrong
-        with runs that were removed or changed since the ledger was read, which are left out, by their ids.
-    """
-    chosen = {run.run_id for run in runs}
-    named = {run.cohort for run in runs} - {None}
-    together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in named]
-    known: dict[str, RunSummary] = {}
-    declarations: dict[str, RunDeclared] = {}
-    lost: dict[str, LedgerDamageError] = {}
-    for run, found in zip(together, summarize_runs(together, price), strict=True):
-        try:
-            if isinstance(found, LedgerDamageError):
-                raise found
-            declarations[run.run_id] = run.declared
-        except LedgerDamageError as error:
-            lost[run.run_id] = error.with_traceback(None)
-        else:
-            known[run.run_id] = found
-    earlier = EarlierRuns(_finder(ledger, known, price), repriced=price is not None)
-    cohorts = summarize_cohorts([*known.values()], ledger.cohorts, earlier, declarations)
-    return [known[run.run_id] for run in runs if run.run_id in known], cohorts, lost
 
 
 def _finder(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ledger_lab.errors import UserError, nearest
+from ledger_lab.errors import UserError
 from ledger_lab.ledger.cores import usable_cores
 from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.reports.cohort_summary import Contents
@@ -97,7 +97,7 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
             except duckdb.OutOfMemoryException:
                 raise
             except duckdb.Error as error:
-                raise UserError(f"query: {_explain(error, sql)}") from error
+                raise UserError(f"query: {_in_one_line(error)} (report.py query lists tables and columns)") from error
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise UserError(
                 f"query: the query takes more than {limit / 1e9:.2g} GB of memory: select less with WHERE or LIMIT, or "
@@ -208,14 +208,3 @@ def _mentioned(sql: str) -> list[str]:
 def _in_one_line(error: Exception) -> str:
     """Return DuckDB's message in one line, without its excerpt of the query."""
     return " ".join(str(error).split("\n\nLINE ")[0].split())
-
-
-def _explain(error: Exception, sql: str) -> str:
-    """Return an error that names the missing table or column, and the existing ones."""
-    text = _in_one_line(error)
-    if table := re.search(r"Table with name (.+?) does not exist", text):
-        return f"no table {table[1]!r}: tables are {', '.join(TABLES)} (report.py query lists their columns)"
-    if column := re.search(r'Referenced (?:column|table) "(.+?)" not found', text):
-        known = [each.name for name in _mentioned(sql) for each in TABLES[name].columns]
-        return f"no column {column[1]!r}; {nearest(column[1], known)} (report.py query lists all columns)"
-    return f"{text} (report.py query lists tables and columns)"

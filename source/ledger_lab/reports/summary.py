@@ -9,17 +9,13 @@ from typing import Any
 from ledger_lab.ledger import Run, Status, costs
 from ledger_lab.ledger.comparability import yardstick
 from ledger_lab.ledger.costs import Price
-from ledger_lab.reports import cells
-from ledger_lab.reports.checkpoints import BestTry, CheckpointSummary
-from ledger_lab.reports.clock import seconds_to_target
-from ledger_lab.reports.columns import Shown, figure, summarize
-from ledger_lab.reports.energy import DeviceSummary, Source
-from ledger_lab.reports.facts import RunFacts
-from ledger_lab.reports.gradient_noise import NoisePart
-from ledger_lab.reports.health_events import HealthSummary, SavedBudget, saved_budget, summarize_health
-from ledger_lab.reports.load import HostSummary, RoomSummary, summarize_host, summarize_room
-from ledger_lab.reports.ranks import RankSummary, summarize_ranks
-from ledger_lab.units import duration, environments, percent, quantity
+from ledger_lab.ledger.libraries import replays
+from ledger_lab.reports.checkpoints import BestTry, CheckpointSummary, peak_memory_cell
+from ledger_lab.reports.columns import Shown, TableCell, figure, summarize
+from ledger_lab.reports.facts import HealthSummary, RunFacts, seconds_to_target, summarize_health
+from ledger_lab.reports.ranks import NoisePart, RankSummary, summarize_ranks
+from ledger_lab.reports.usage import DeviceSummary, HostSummary, RoomSummary, Source, summarize_host, summarize_room
+from ledger_lab.units import MISSING, duration, energy, environments, gigabytes, percent, quantity, target_share, usd
 
 
 def _figure[Value](read: Callable[[RunFacts], Value], shown: Shown | None = None) -> Value:
@@ -32,6 +28,130 @@ def _sum(one_s: float | None, other_s: float | None) -> float | None:
     return None if one_s is None or other_s is None else one_s + other_s
 
 
+def _run_cell(run: RunSummary) -> TableCell:
+    """Return a run's id, its cohort and its seed."""
+    seed = f"seed {run.seed}"
+    return TableCell(run.run_id, details=(f"{run.cohort}, {seed}" if run.cohort else seed,))
+
+
+def library_cell(run: RunSummary) -> str:
+    """Return the library that trained the policy, and the algorithm if it is not PPO."""
+    return f"{run.rl_library} · {run.algorithm}" if replays(run.algorithm) else run.rl_library
+
+
+def status_cell(run: RunSummary) -> TableCell:
+    """Return how a run ended, with its reason."""
+    reasons = [
+        run.reason,
+        run.invalid_reason and f"invalid: {run.invalid_reason}",
+        run.changed_code and f"with changed code: {run.changed_code}",
+        shortfall(run),
+    ]
+    details = tuple(reason for reason in reasons if reason)
+    if run.status == Status.TARGET_REACHED:
+        return TableCell("target reached", details=details, sign="✓", style="good")
+    if run.status == Status.COMPLETED:
+        return TableCell("completed, short of target", details=details, sign="○", style="short")
+    if run.status == Status.LIMIT_REACHED:
+        return TableCell("limit reached", details=details, sign="○", style="short")
+    if run.status == Status.RUNNING:
+        return TableCell("running", details=details, sign="…", style="running")
+    return TableCell(run.status.replace("_", " "), details=details, sign="✕", style="bad")
+
+
+def shortfall(run: RunSummary) -> str | None:
+    """Return why a completed run is short of its target, and what to do next; ``None`` for other runs.
+
+    Args:
+        run: The run.
+    """
+    if run.status != Status.COMPLETED or run.target_reached:
+        return None
+    target, best = target_share(run.target_success), run.best_try
+    if best is None:
+        return f"no policy was scored during the training, so {target} is not proven → score policies while training"
+    share = best.successes / best.episodes
+    had, needed = f"{best.checkpoint} succeeded in {best.successes} of {best.episodes}", f"{best.needed} were needed"
+    if best.purpose == "confirmation":
+        had = f"in the best confirmation, {had} fresh episodes ({percent(share)}), and {needed} to prove {target}"
+    elif best.successes >= best.needed:
+        return f"{had} screened episodes ({percent(share)}), which proves nothing → confirm it on fresh seeds"
+    else:
+        had = f"no checkpoint passed a screening; at best, {had} ({percent(share)}), and {needed}"
+    if share < run.target_success:
+        return f"{had} → train longer (--max_iterations), or continue from this checkpoint (--checkpoint)"
+    return (
+        f"{had} → continue from this checkpoint (--checkpoint), or score more episodes: a larger panel can prove a "
+        "rate closer to the target"
+    )
+
+
+def _success_cell(run: RunSummary) -> TableCell:
+    """Return the held-out success with its interval and its counts."""
+    if run.heldout_interval is None:
+        return TableCell(MISSING)
+    low, high = run.heldout_interval
+    counts = f"{run.heldout_successes}/{run.heldout_episodes}"
+    return TableCell(percent(run.heldout_success), f"[{100 * low:.1f}, {100 * high:.1f}]", (counts,))
+
+
+def _noise_cell(run: RunSummary) -> TableCell:
+    """Return the gradient noise scale in the last third of a run, with its interval."""
+    if not run.gradient_noise:
+        return TableCell(MISSING)
+    last = run.gradient_noise[-1]
+    value = "unlimited" if last.scale is None else quantity(last.scale)
+    if last.interval is None:
+        return TableCell(value)
+    low, high = last.interval
+    return TableCell(value, f"[{quantity(low)}, {'unlimited' if high is None else quantity(high)}]")
+
+
+def _time_to_target_cell(run: RunSummary) -> str:
+    """Return the time to target; for a run that missed the target, its whole time as a lower bound."""
+    return duration(run.wall_to_target_s) if run.target_reached else f"> {duration(run.wall_s)}"
+
+
+def priced(amount: float | None, *, energy_is_unknown: bool) -> str:
+    """Return an amount, or why there is none: no price, or unknown energy that is paid on top."""
+    if amount is not None:
+        return usd(amount)
+    return "energy unknown" if energy_is_unknown else "unpriced"
+
+
+def _cost_cell(run: RunSummary) -> TableCell:
+    """Return the cost of a run; if another price was requested, also the cost at the declared price."""
+    declared = run.declared_usd not in (None, run.billable_usd)
+    return TableCell(
+        priced(run.billable_usd, energy_is_unknown=run.usd_per_hour is not None),
+        details=(f"declared: {usd(run.declared_usd)}",) if declared else (),
+    )
+
+
+def evaluation_afterwards_cell(run: RunSummary) -> TableCell:
+    """Return the time of stand-alone evaluations, and its cost."""
+    if run.evaluation_afterwards_s is None:
+        return TableCell(MISSING)
+    cost = priced(run.evaluation_afterwards_usd, energy_is_unknown=run.usd_per_hour is not None)
+    return TableCell(duration(run.evaluation_afterwards_s), cost)
+
+
+def _replay_memory_cell(run: RunSummary) -> str:
+    """Return the memory of the replay memory; small ones in MB."""
+    held_gb = run.replay_memory_gb
+    return gigabytes(held_gb) if held_gb is None or held_gb >= 0.1 else f"{1e3 * held_gb:.3g} MB"
+
+
+def _energy_cell(run: RunSummary) -> str:
+    """Return the energy; ``~`` marks a sum integrated from samples of the power."""
+    return ("~" if run.energy_source == "power" else "") + energy(run.energy_kwh)
+
+
+def _instance_cell(run: RunSummary) -> TableCell:
+    """Return the entry of the price book, and its price."""
+    return TableCell(run.instance, details=() if run.usd_per_hour is None else (f"{usd(run.usd_per_hour)} per hour",))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
     """Every figure of a run, with its denominator in the name or in the docstring below.
@@ -40,7 +160,7 @@ class RunSummary:
     """
 
     run_id: str = _figure(
-        lambda of: of.declared.run_id, Shown("run", "cohort, training seed", cells.run_cell, priority=0, align="left")
+        lambda of: of.declared.run_id, Shown("run", "cohort, training seed", _run_cell, priority=0, align="left")
     )
     """Id of the run; it names the run everywhere."""
     cohort: str | None = _figure(lambda of: of.declared.cohort)
@@ -50,7 +170,7 @@ class RunSummary:
     """Fields that forbid a comparison if they differ, as JSON: task, panel id, target, and the rules of the verdict, of
     the end and of the clock. Figures of runs that differ in one of them are never pooled."""
     rl_library: str = _figure(
-        lambda of: of.declared.rl_library, Shown("library", "", cells.library_cell, priority=6, align="left")
+        lambda of: of.declared.rl_library, Shown("library", "", library_cell, priority=6, align="left")
     )
     """The reinforcement learning library that trained the policy. The report names the algorithm if it is not PPO."""
     algorithm: str | None = _figure(lambda of: of.algorithm)
@@ -71,7 +191,7 @@ class RunSummary:
     """Hash of seed, configuration, code and machine. In a cohort, runs with the same hash count once."""
     status: str = _figure(
         lambda of: str(of.last.status if of.last else Status.LOST),
-        Shown("status", "of the last attempt", cells.status_cell, priority=1, align="left"),
+        Shown("status", "of the last attempt", status_cell, priority=1, align="left"),
     )
     """How the last attempt ended."""
     reason: str | None = _figure(lambda of: of.last.ended.reason if of.last and of.last.ended else None)
@@ -80,7 +200,7 @@ class RunSummary:
     physics: str = _figure(lambda of: of.declared.physics)
     timing: str = _figure(lambda of: of.declared.timing)
     instance: str = _figure(
-        lambda of: of.price.instance, Shown("instance", "and its price", cells.instance_cell, priority=11, align="left")
+        lambda of: of.price.instance, Shown("instance", "and its price", _instance_cell, priority=11, align="left")
     )
     """Entry of the price book that the run is priced by."""
     usd_per_hour: float | None = _figure(lambda of: of.price.usd_per_hour)
@@ -144,7 +264,7 @@ class RunSummary:
     """Update-to-data ratio: gradient steps of an iteration ÷ its environment steps, over all processes."""
     wall_to_target_s: float | None = _figure(
         lambda of: seconds_to_target(of.run, of.judged),
-        Shown("to target", "wall-clock until confirmed", cells.time_to_target_cell, priority=3),
+        Shown("to target", "wall-clock until confirmed", _time_to_target_cell, priority=3),
     )
     """Wall-clock time until a policy was confirmed to reach the target [s]: start-up, compilation, training and scoring
     of all attempts. A run that missed the target in its 2:00 minutes is shown as “> 2:00”; it always counts."""
@@ -155,7 +275,7 @@ class RunSummary:
     """Seconds in the phase ``evaluate`` ÷ wall-clock seconds of all attempts."""
     peak_gpu_memory_gb: float | None = _figure(
         lambda of: of.peak_gb("peak_gpu_memory_bytes"),
-        Shown("peak memory", "of the whole run", cells.peak_memory_cell, priority=7),
+        Shown("peak memory", "of the whole run", peak_memory_cell, priority=7),
     )
     """Peak memory on the accelerator of the process with the largest peak [GB]. The report shows the host's peak
     memory where there is none."""
@@ -163,14 +283,14 @@ class RunSummary:
     """Peak memory on the host of the process with the largest peak [GB]."""
     replay_memory_gb: float | None = _figure(
         lambda of: of.replay_gb,
-        Shown("replay memory", "on the device or the host", cells.replay_memory_cell, priority=14, if_measured=True),
+        Shown("replay memory", "on the device or the host", _replay_memory_cell, priority=14, if_measured=True),
     )
     """Memory that the replay memory of each process takes [GB]. It is a part of the peak memory of the device, or of
     the host without a GPU or with ``replay_on_host``; networks and simulation are in the rest. ``None`` without a
     replay memory."""
     energy_kwh: float | None = _figure(
         lambda of: of.energy.kwh,
-        Shown("energy", "of the accelerators", cells.energy_cell, priority=9, if_measured=True),
+        Shown("energy", "of the accelerators", _energy_cell, priority=9, if_measured=True),
     )
     """Energy of the run's accelerators in all attempts [kWh], by their own counters; “~” marks a sum integrated from
     samples of their power. There is no figure if more than a tenth of the time was not measured."""
@@ -198,7 +318,7 @@ class RunSummary:
     """Noise of its gradients in each third of its training; none for a run of one process."""
     gradient_noise_scale: float | None = _figure(
         lambda of: of.gradient_noise[-1].scale if of.gradient_noise else None,
-        Shown("noise scale", "samples, last third", cells.noise_cell, priority=15, if_measured=True),
+        Shown("noise scale", "samples, last third", _noise_cell, priority=15, if_measured=True),
     )
     """Gradient noise scale in the last third of the training [samples]: how many samples a gradient takes that has as
     much noise as signal. ``None`` for a run of one process, or if the noise hides the gradient."""
@@ -207,7 +327,7 @@ class RunSummary:
     heldout_episodes: int | None = _figure(lambda of: of.outcomes.episodes if of.outcomes else None)
     heldout_success: float | None = _figure(
         lambda of: of.success[0] if of.success else None,
-        Shown("success (95 %)", "of held-out episodes", cells.success_cell, priority=2, align="left"),
+        Shown("success (95 %)", "of held-out episodes", _success_cell, priority=2, align="left"),
     )
     """Share of held-out episodes that succeeded, each seed and cell counted once, with its 95 % interval in brackets:
     of all panels of the confirmation that proved a policy; without one, of the last checkpoint that was screened. The
@@ -236,7 +356,7 @@ class RunSummary:
     began_from: dict[str, Any] | None = _figure(lambda of: of.declared.began_from)
     """The checkpoint that the run's networks began from, and its cost, which no other figure includes."""
     billable_usd: float | None = _figure(
-        lambda of: of.cost_usd(of.price), Shown("cost", "of the whole run", cells.cost_cell, priority=4)
+        lambda of: of.cost_usd(of.price), Shown("cost", "of the whole run", _cost_cell, priority=4)
     )
     """All seconds of all attempts, failed ones included, rounded as the price entry says, × the price of the instances,
     plus energy on the user's own hardware [USD]. A run without a price is “unpriced”, never free."""
@@ -251,7 +371,7 @@ class RunSummary:
         Shown(
             "evaluation afterwards",
             "not in the cost and times",
-            cells.evaluation_afterwards_cell,
+            evaluation_afterwards_cell,
             priority=14,
             if_measured=True,
         ),
@@ -274,27 +394,15 @@ class RunSummary:
     """Seconds per phase; they sum to ``wall_s``."""
     fps_step: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.step_s))
     """Environment steps per second of ``simulate + manage``, without the held-out slots' share of this time."""
-    fps_step_wall: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.whole_step_s))
-    """The same steps per second of the whole ``env.step``, in which held-out slots advance, too."""
     fps_step_inference: float | None = _figure(
         lambda of: costs.env_steps_per_s(of.env_steps, _sum(of.step_s, of.infer_s))
     )
     """Environment steps per second of ``simulate + manage + infer``, without the held-out slots' share."""
-    fps_step_inference_wall: float | None = _figure(
-        lambda of: costs.env_steps_per_s(of.env_steps, _sum(of.whole_step_s, of.infer_s))
-    )
-    """The same steps per second of the whole ``env.step`` and ``infer``."""
-    fps_total: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.train_s))
-    """The same as ``env_steps_per_s``, named like the throughputs above."""
-    fps_total_wall: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.loop_s))
-    """The same as ``env_steps_per_wall_s``."""
     seconds_per_update: float | None = _figure(lambda of: None if of.update_s is None else of.update_s / of.updates)
     """Seconds of ``returns + learn + synchronize`` per iteration."""
     checkpoints: list[CheckpointSummary] = _figure(lambda of: of.checkpoints)
     health: list[HealthSummary] = _figure(lambda of: summarize_health(of.run))
     """Health events of the training, one entry per kind of event."""
-    saved_budget: SavedBudget | None = _figure(lambda of: saved_budget(of.run, of.price))
-    """The budget left over; ``None`` unless a health event ended the run."""
 
     @property
     def confirmed(self) -> CheckpointSummary | None:

@@ -11,22 +11,15 @@ from rich.text import Text
 
 from ledger_lab.ledger import Cohort, Status
 from ledger_lab.ledger.costs import OWNED, Price, sum_if_known
-from ledger_lab.reports.cells import (
-    shortfall,
-    status_cell,
-)
 from ledger_lab.reports.checkpoints import CheckpointSummary
-from ledger_lab.reports.cohort_summary import CohortSummary
+from ledger_lab.reports.cohort_summary import CohortSummary, by_yardstick
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
-from ledger_lab.reports.gradient_noise import noise_line
-from ledger_lab.reports.groups import by_yardstick
-from ledger_lab.reports.health_events import health_lines
-from ledger_lab.reports.ranks import rank_line
-from ledger_lab.reports.summary import RunSummary
+from ledger_lab.reports.ranks import noise_line, rank_line
+from ledger_lab.reports.summary import RunSummary, shortfall, status_cell
 from ledger_lab.units import counted, duration, energy, gigabytes, percent, quantity, target_share, usd
 
 if TYPE_CHECKING:
-    from ledger_lab.reports.bottleneck import Advice, Bottleneck
+    from ledger_lab.reports.bottleneck import Bottleneck
 
 _ASSUMED = " · intervals of confirmed policies assume that they reach the target"
 _STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
@@ -64,7 +57,7 @@ def render_report(
             Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes{rules}{_ASSUMED if any_proven else ''}"),
             *table_lines(RunSummary, members, width),
             *_reason_lines(members),
-            *(Text(line, style="yellow") for m in members for line in health_lines(m.run_id, m.health, m.saved_budget)),
+            *(line for member in members for line in _health_lines(member)),
         ]
         together = [cohort for cohort in cohorts if cohort.cohort or cohort.runs > 1]
         blocks += [cohort_line(cohort) for cohort in together if cohort.measured_by == yardstick.fields]
@@ -152,6 +145,18 @@ def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
     return [*failed, *invalid, *changed, *short]
 
 
+def _health_lines(summary: RunSummary) -> list[Text]:
+    """Return one line per kind of health event."""
+    return [
+        Text(
+            f"{summary.run_id} {each.event} at iteration {each.iteration}"
+            f"{f' ({each.times} times)' if each.times > 1 else ''}: {each.evidence}; {each.advice}",
+            style="yellow",
+        )
+        for each in summary.health
+    ]
+
+
 def _beginning_line(summary: RunSummary) -> list[Text]:
     """Return the checkpoint that a run's networks began from, and the cost of that checkpoint."""
     if (began := summary.began_from) is None:
@@ -185,18 +190,19 @@ def _advising(members: Sequence[RunSummary], bottlenecks: Mapping[str, Bottlenec
 
 
 def _bottleneck_lines(bottleneck: Bottleneck | None, *, advises: bool) -> list[Text]:
-    """Return the run's bottleneck, and the advice that would save most time, if this run is to give one."""
+    """Return what the GPU determined, and the advice that would save most time, if this run is to give one."""
     if bottleneck is None:
         return []
-    advice = [f"→ {_in_words(each)}" for each in bottleneck.advice[:1]] if advises else []
-    lines = [f"{bottleneck.name}: {bottleneck.evidence}", *advice]
+    lines = []
+    if bottleneck.device_bound is not None:
+        lines.append(f"the GPU determined {percent(bottleneck.device_bound, 0)} of {bottleneck.phase}")
+    elif bottleneck.times_launches:
+        lines.append("in its training loop, these are times of launches; --timing events measures the GPU's work")
+    if advises:
+        best = bottleneck.advice[0]
+        caveat = "" if best.caveat is None else f"; {best.caveat}"
+        lines.append(f"→ {best.action}: −{percent(best.gain, 0)} wall-clock ({best.basis}{caveat})")
     return [Text(f"  {line}", style="dim") for line in lines]
-
-
-def _in_words(advice: Advice) -> str:
-    """Return advice with its gain and the source of the gain."""
-    caveat = "" if advice.caveat is None else f"; {advice.caveat}"
-    return f"{advice.action}: −{percent(advice.gain, 0)} wall-clock ({advice.basis}{caveat})"
 
 
 def _load_line(summary: RunSummary) -> list[Text]:

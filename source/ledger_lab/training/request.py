@@ -15,8 +15,16 @@ from ledger_lab.ledger import Timing, require_cohort_name
 from ledger_lab.ledger.libraries import LIBRARIES, PPO, algorithms
 from ledger_lab.panels.panel import require_target
 from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT, EXIT_REQUEUE
-from ledger_lab.reports.terminal.flags import DEFAULT_TASK, Program
-from ledger_lab.reports.terminal.request import FlagGroup, Named, SimulationRequest, flag, flag_names, log_root_flag
+from ledger_lab.reports.terminal.request import (
+    DEFAULT_TASK,
+    FlagGroup,
+    Named,
+    Program,
+    SimulationRequest,
+    flag,
+    flag_names,
+    log_root_flag,
+)
 from ledger_lab.training.health import Event
 from ledger_lab.training.health.watch import list_health_events, parse_stop_on
 from ledger_lab.training.supervision.attempt import GRACE_S, PATIENCE

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.terminal.kernel_cache import require_kernel_cache
+from ledger_lab.reports.terminal.script import require_kernel_cache
 
 
 def test_a_home_that_cannot_be_written_ends_a_program_in_one_line() -> None:

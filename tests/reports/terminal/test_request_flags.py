@@ -10,10 +10,10 @@ from typing import Any, Literal
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.terminal.flags import Program
 from ledger_lab.reports.terminal.request import (
     FlagGroup,
     Named,
+    Program,
     Request,
     SimulationRequest,
     add_flags,
@@ -21,7 +21,6 @@ from ledger_lab.reports.terminal.request import (
     flag,
     flag_names,
     log_root_flag,
-    print_help,
 )
 
 GROUP = FlagGroup("how", "In which way.")
@@ -68,12 +67,11 @@ def test_the_type_of_a_field_says_how_its_flag_is_read(argv: list[str], fields: 
     assert given(*argv) == fields
 
 
-@pytest.mark.parametrize("text", ["9" * 19, "-" + "9" * 19, "9" * 5000])
+@pytest.mark.parametrize("text", ["9" * 19, "-" + "9" * 19, "9" * 5000, "many"])
 def test_integers_that_no_row_can_hold_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         given(f"--count={text}")
-    message = capsys.readouterr().err.splitlines()[-1]
-    assert "is not a whole number of at most 64 bits" in message and len(message) < 300
+    assert "is not a whole number of at most 64 bits" in capsys.readouterr().err.splitlines()[-1]
     assert given("--count", str(2**63 - 1)) == {"count": 2**63 - 1}
 
 
@@ -139,17 +137,11 @@ class Changed(Fixed):
     overrides: tuple[str, ...] = ()
 
 
-def test_help_explains_overrides_only_where_a_program_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = {}
-    for request in (Fixed, Changed):
-        assert print_help(request, ["--help"])
-        shown[request] = "overrides:" in capsys.readouterr().out
+def test_help_explains_overrides_only_where_a_program_takes_them() -> None:
+    shown = {request: "overrides:" in request.whole_parser().format_help() for request in (Fixed, Changed)}
     assert shown == {Fixed: False, Changed: True}
 
 
-def test_headless_is_accepted_and_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_headless_is_accepted_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Toy, "program", Program(name="toy.py", description="A toy.", examples=()), raising=False)
     assert Toy.parse(["--headless", "--count", "3"]) == Toy.parse(["--count", "3"])
-    assert capsys.readouterr().err == "--headless changes nothing: no viewer opens without --visualizer\n"

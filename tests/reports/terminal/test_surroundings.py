@@ -157,7 +157,7 @@ def test_limits_of_the_system_are_errors_of_the_user_and_other_errors_are_not() 
 def test_threads_of_openmp_soon_sleep_unless_the_user_says_otherwise(
     variables: dict[str, str], spins: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ledger_lab.reports.terminal.surroundings import accept_surroundings
+    from ledger_lab.reports.terminal.script import accept_surroundings
 
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, "")  # so that pytest restores it

@@ -134,7 +134,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 def test_runs_without_price_rate_or_target_leave_their_figures_out() -> None:
-    runs = [noisy_run(n, 8, 1, reached=False, billable_usd=None, fps_total=None) for n in (1, 2)]
+    runs = [noisy_run(n, 8, 1, reached=False, billable_usd=None, env_steps_per_s=None) for n in (1, 2)]
     (drawing,) = draw_studies(find_studies(runs))
     assert drawing.name == "ledgerlab-ant-rsl-rl-weak"
     ElementTree.fromstring(drawing.render("svg"))
@@ -153,7 +153,7 @@ def test_runs_without_price_are_counted_and_the_others_of_their_size_drawn() -> 
 
 def test_a_law_that_does_not_fit_is_named_and_not_drawn() -> None:
     rates = {1: 1e4, 2: 1e4, 4: 9e4}
-    runs = [noisy_run(n, 8, s, fps_total=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
+    runs = [noisy_run(n, 8, s, env_steps_per_s=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
     drawing = next(drawing for drawing in draw_studies(find_studies(runs)) if "weak" in drawing.title)
     assert any("not drawn: Gustafson's law does not fit the runs" in note for note in drawing.notes)
     assert "Gustafson" not in drawing.description

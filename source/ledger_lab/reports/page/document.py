@@ -14,9 +14,8 @@ from markupsafe import Markup
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger.meters import Phase
-from ledger_lab.reports.cohort_summary import CohortSummary
+from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
-from ledger_lab.reports.groups import Yardstick
 from ledger_lab.reports.page.live import LivePart, render_live
 from ledger_lab.reports.page.model import PageModel
 from ledger_lab.reports.page.parts import (

@@ -14,11 +14,10 @@ from ledger_lab.ledger.costs import FEWEST_RUNS, Price, TimeCurve, log_rank_p_va
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary
-from ledger_lab.reports.clock import attempt_starts_s
-from ledger_lab.reports.cohort_summary import CohortSummary
+from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick, by_yardstick, repeated_runs
 from ledger_lab.reports.columns import shown_columns
+from ledger_lab.reports.facts import attempt_starts_s
 from ledger_lab.reports.figures import Drawing
-from ledger_lab.reports.groups import Yardstick, by_yardstick, repeated_runs
 from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series

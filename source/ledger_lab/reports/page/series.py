@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ledger_lab.ledger import DeviceSample, Run, Telemetry
-from ledger_lab.reports.clock import attempt_starts_s, sampled
+from ledger_lab.reports.facts import attempt_starts_s, sampled
 
 _DIGITS = 5
 

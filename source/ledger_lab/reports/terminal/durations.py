@@ -10,8 +10,6 @@ from typing import Final
 _UNITS: Final = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|m|h|d)")
 _MOST_S: Final = 1e9
-_LONGEST_SHOWN: Final = 40
-"""Longest text that a message shows as a whole [characters]."""
 
 
 def parse_duration(text: str) -> float:
@@ -29,6 +27,5 @@ def parse_duration(text: str) -> float:
     parts = _PART.findall(text) if not _PART.sub("", text) else []
     seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
     if not 0 < seconds <= _MOST_S:
-        shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-        raise argparse.ArgumentTypeError(f"{shown!r} is no duration: write for example 90m, 2h or 1h30m")
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration: write for example 90m, 2h or 1h30m")
     return seconds

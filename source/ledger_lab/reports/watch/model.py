@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol, cast
 import msgspec
 
 from ledger_lab.ledger.runs import silence_limit
-from ledger_lab.reports.health_events import HealthSummary, summarize_health
+from ledger_lab.reports.facts import HealthSummary, summarize_health
 
 SCHEMA_VERSION: Final = 1
 """Version of the JSON document. It rises when a key changes its meaning or is removed."""

@@ -18,9 +18,8 @@ from typing import Final
 from ledger_lab.ledger import JournalContent, PanelResult, Run, RunDeclared, Status
 from ledger_lab.ledger.costs import Price, RunTime
 from ledger_lab.reports.checkpoints import share_of
-from ledger_lab.reports.clock import seconds_to_target
 from ledger_lab.reports.columns import summarize
-from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.facts import RunFacts, seconds_to_target
 from ledger_lab.reports.watch.estimates import seconds_to_end, time_left, time_to_end, usd_estimate, usd_per_hour
 from ledger_lab.reports.watch.model import HUNG_AFTER_S, Estimate, QueuedTraining, RunProgress, State
 

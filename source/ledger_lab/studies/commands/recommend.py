@@ -14,8 +14,7 @@ from ledger_lab.reports import render_repricing
 from ledger_lab.reports.selection import PricedRequest, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.durations import parse_duration
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import flag
+from ledger_lab.reports.terminal.request import Program, flag
 from ledger_lab.studies.recommend.recommendation import Limits, of_one_yardstick, recommend
 from ledger_lab.studies.recommend.view import recommendation_json, render_recommendation
 from ledger_lab.studies.scaling import scaled_runs

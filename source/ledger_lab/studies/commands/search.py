@@ -17,8 +17,7 @@ from ledger_lab.files import make_folder
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
+from ledger_lab.reports.terminal.request import FlagGroup, Program, Request, flag, log_root_flag
 from ledger_lab.studies.commands.study import run_study
 from ledger_lab.studies.search.declaration import load_search
 from ledger_lab.studies.search.recipe import recipe_arguments, search_folder, written

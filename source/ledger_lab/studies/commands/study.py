@@ -25,8 +25,7 @@ from ledger_lab.reports.compare import (
 )
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import FlagGroup, Request, flag, log_root_flag
+from ledger_lab.reports.terminal.request import FlagGroup, Program, Request, flag, log_root_flag
 from ledger_lab.reports.watch.words import alert_lines, spend_words
 from ledger_lab.studies.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
 from ledger_lab.studies.checks import check_machines, check_sizes, require_unchanged

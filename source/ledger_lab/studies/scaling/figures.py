@@ -208,7 +208,7 @@ def _draw_study(study: ScalingStudy) -> Drawing:
 
 def _paint_rates(axes: Axes, runs: Sequence[ScaledRun], law: RateFit | None, sizes: Sequence[int]) -> None:
     """Paint the total rate of each run that has one, and the law."""
-    measured = {run.run_id: rate for run in runs if (rate := run.summary.fps_total)}
+    measured = {run.run_id: rate for run in runs if (rate := run.summary.env_steps_per_s)}
     runs = [run for run in runs if run.run_id in measured]
     rates: dict[int, list[float]] = {}
     for run in runs:

@@ -12,8 +12,7 @@ from ledger_lab.ledger import Run, RunDeclared, Status
 from ledger_lab.ledger.costs import Price, billable_usd, sum_if_known
 from ledger_lab.ledger.libraries import replays
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
-from ledger_lab.reports.clock import Moment, target_moment, time_until
-from ledger_lab.reports.facts import RunFacts
+from ledger_lab.reports.facts import Moment, RunFacts, target_moment, time_until
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import BatchFit, Kind, Law, RateFit, Refusal, TargetRun
 
@@ -257,7 +256,7 @@ def point_of(runs: Sequence[ScaledRun]) -> ScalingPoint:
         runs=tuple(runs),
         counted=len(counted),
         reached=sum(run.reached for run in counted),
-        fps_total=_median(run.summary.fps_total for run in runs),
+        fps_total=_median(run.summary.env_steps_per_s for run in runs),
         fps_step=_median(run.summary.fps_step for run in runs),
         fps_step_inference=_median(run.summary.fps_step_inference for run in runs),
         epoch_s=_median(60 / rate if (rate := run.summary.updates_per_wall_min) else None for run in runs),
@@ -329,8 +328,8 @@ class ScalingStudy:
 def scaled_runs(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[ScaledRun]:
     """Return runs as points of scaling studies. A run without an attempt is none: it took no time and tells nothing.
 
-    As in :mod:`ledger_lab.reports.groups`, runs are marked for which another run stands, and that one has their cost;
-    but here, the two may be of different cohorts.
+    As in :mod:`ledger_lab.reports.cohort_summary`, runs are marked for which another run stands, and that one has their
+    cost; but here, the two may be of different cohorts.
 
     Args:
         runs: The runs.
@@ -495,7 +494,9 @@ def _fit_rate(kind: Kind, points: Sequence[ScalingPoint]) -> RateFit | Refusal:
             f"{repeated[0]} processes ran on different numbers of machines, and a law has one rate for each number of "
             "processes: name the runs or cohorts of one of them"
         )
-    measured = [(point.processes, rate) for point in points for run in point.runs if (rate := run.summary.fps_total)]
+    measured = [
+        (point.processes, rate) for point in points for run in point.runs if (rate := run.summary.env_steps_per_s)
+    ]
     law = Law.AMDAHL if kind is Kind.STRONG else Law.GUSTAFSON
     try:
         return RateFit(law, [size for size, _ in measured], [rate for _, rate in measured])

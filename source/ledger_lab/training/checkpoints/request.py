@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.terminal.flags import DEFAULT_TASK, Program
-from ledger_lab.reports.terminal.request import Named, SimulationRequest, flag, log_root_flag
+from ledger_lab.reports.terminal.request import DEFAULT_TASK, Named, Program, SimulationRequest, flag, log_root_flag
 from ledger_lab.tasks.pretrained import shipped_checkpoint
 
 

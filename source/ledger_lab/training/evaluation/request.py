@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.panel import require_target
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import Named, Request, flag
+from ledger_lab.reports.terminal.request import Named, Program, Request, flag
 from ledger_lab.training.checkpoints.request import PolicyRequest
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.terminal.flags import Program
-from ledger_lab.reports.terminal.request import FlagGroup, Named, flag, log_root_flag
+from ledger_lab.reports.terminal.request import FlagGroup, Named, Program, flag, log_root_flag
 from ledger_lab.training.request import TASK, TaskRequest
 
 _HOW = FlagGroup("how to measure")

@@ -1,7 +1,7 @@
 """Meters the libraries' collectives and the gradients in them, and merges statistics of all processes.
 
 The difference of a gradient's norms before and after the processes average it is the noise of the gradient
-(:mod:`ledger_lab.reports.gradient_noise`). The libraries clip only the average, so clipping changes neither norm.
+(:mod:`ledger_lab.reports.ranks`). The libraries clip only the average, so clipping changes neither norm.
 """
 
 from __future__ import annotations

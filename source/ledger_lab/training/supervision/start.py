@@ -15,7 +15,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters import Suspensions, part_started_ns
 from ledger_lab.reports.terminal.console import make_console, tell_error
 from ledger_lab.reports.terminal.exit_status import ENDING
-from ledger_lab.reports.terminal.surroundings import accept_surroundings
+from ledger_lab.reports.terminal.script import accept_surroundings
 from ledger_lab.training.supervision.attempt import GRACE_S
 from ledger_lab.training.supervision.forked import (
     become_worker,
