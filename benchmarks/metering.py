@@ -31,7 +31,7 @@ from ledger_lab.ledger.meters import Phase, PhaseClock, hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.attempt import Link
 from ledger_lab.training.supervision.start import run_supervised
 
 _ORDER = (True, False, False, True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.attempt import Link
 from ledger_lab.training.supervision.start import run_supervised
 
 
@@ -22,7 +22,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         def after_iteration(self, iterations: int) -> list[Judged]:
             """Judge at the cadence of the run."""
             found = super().after_iteration(iterations)
-            return found if self._slots.idle else [*found, *self.finish(lambda: None)]
+            return found if self._group.all(self._slots.idle) else [*found, *self.finish(lambda: None)]
 
     train_run(argv, started_ns, link, PausingJudge)
 

@@ -26,7 +26,7 @@ LIGHT = [
     "ledger_lab.training.runners",
     "ledger_lab.cli.report",
     "ledger_lab.cli.export",
-    "ledger_lab.training.launch.inline",
+    "ledger_lab.training.launch.start",
     "ledger_lab.reports.mirrors.program",
     "ledger_lab.studies.commands.study",
     "ledger_lab.training.supervision.start",

@@ -133,7 +133,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 def _serve() -> None:
     """Import the libraries, and fork a process for each script that is asked for, until nobody can ask any more."""
-    from ledger_lab.training.supervision.forked import end_with
+    from ledger_lab.training.supervision.start import end_with
 
     connection, server_pid = socket.socket(fileno=os.dup(0)), os.getpid()
     {"simulation": _import_libraries, "reading": _import_scripts}[sys.argv[1]]()
@@ -186,7 +186,7 @@ def _import_scripts() -> None:
 def _import_starts() -> None:
     """Import what a script that simulates imports to start another process, or a job."""
     import ledger_lab.cli.first_look
-    import ledger_lab.training.launch.inline
+    import ledger_lab.training.launch.start
     import ledger_lab.training.supervision.start  # noqa: F401
 
     wing_part("submission")

@@ -21,7 +21,7 @@ from typing import Any
 import warp
 
 from ledger_lab.training.runners.recorded_calls import replaced
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.attempt import Link
 from ledger_lab.training.supervision.start import run_supervised
 
 _ON_A_GPU = (32, 128)

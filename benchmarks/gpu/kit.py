@@ -28,7 +28,7 @@ from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.exit_status import ENDING
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.training.supervision.forked import handling
+from ledger_lab.training.supervision.attempt import handling
 
 BUDGET_S = 540.0
 """Time for all parts together [s]."""

@@ -22,7 +22,7 @@ import warp
 
 from benchmarks.comparison import ROOT
 from ledger_lab.training.runners.recorded_calls import replaced
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.attempt import Link
 from ledger_lab.training.supervision.start import run_supervised
 
 _WARNING = "called a synchronizing CUDA operation"

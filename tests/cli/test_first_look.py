@@ -9,8 +9,8 @@ import pytest
 
 from ledger_lab.cli.first_look import first_look
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
-from ledger_lab.training.known_names import stock_tasks
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.requested import stock_tasks
 from tests.conftest import answers_without
 from tests.fakes.ledgers import write_run
 from tests.warm import HEAVY

@@ -10,8 +10,8 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.studies.checks import configuration_of, request_of
-from ledger_lab.training.recipe import requested_dialect
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.requested import requested_dialect
 
 
 @pytest.mark.parametrize(

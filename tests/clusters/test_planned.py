@@ -19,7 +19,7 @@ from ledger_lab.clusters.submissions import Submission, new_folder
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import SchedulerJob, Status
 from ledger_lab.ledger.meters import part_started_ns, python_started_ns
-from ledger_lab.training.launch.job import job_environ, note_run, read_job
+from ledger_lab.training.launch.world import job_environ, note_run, read_job
 from tests.fakes.ledgers import write_run
 
 JOB = SchedulerJob(engine="slurm", job="17", index=0, restarts=1, nodes=["node1", "node2"], queue_s=1.5)

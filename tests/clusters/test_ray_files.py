@@ -19,7 +19,7 @@ from ledger_lab.clusters.ray import ENGINE, RaySite
 from ledger_lab.clusters.ray_job import Job, RayJob, starts_again
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError
-from ledger_lab.training.launch.elsewhere import submit_if_asked
+from ledger_lab.training.launch.start import submit_if_asked
 from tests.clusters.test_slurm_files import plan
 from tests.conftest import ROOT
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from ledger_lab.ledger import STATE_FILE, AttemptEnded, AttemptStarted, Journal, Status
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.ledger.states import StateSaved
-from ledger_lab.training.launch.job import note_run, read_job
+from ledger_lab.training.launch.world import note_run, read_job
 from tests.fakes.ledgers import SECOND, declared, window
 
 ITERATION_S = 0.1

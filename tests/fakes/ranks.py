@@ -20,8 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal
 from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.training.recording.writer import AttemptWriter
-from ledger_lab.training.supervision.attempt import attempt_life
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.attempt import Begin, Link, attempt_life
 from ledger_lab.training.supervision.start import run_supervised
 
 
@@ -51,9 +50,8 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     with joined(world, on_gpu=False), Journal(run_dir / f"journal-1-{world.rank}.jsonl") as journal:
         if world.first:
             journal.append(declared("aaaaaaaa", world_size=int(os.environ["WORLD_SIZE"])))
-        link.begin(
-            [run_dir / f"journal-1-supervisor-{world.rank}.jsonl"], ["aaaaaaaa"], 1, "cpu", run_dir / "log", world.rank
-        )
+        journals = {run_dir / f"journal-1-supervisor-{world.rank}.jsonl": "aaaaaaaa"}
+        begin = Begin(journals=journals, attempt=1, rank=world.rank, device="cpu", log=run_dir / "log")
         journal.append(
             AttemptStarted(
                 run_id="aaaaaaaa",
@@ -67,7 +65,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         )
         with (
             metered_collectives(clock),
-            attempt_life(AttemptWriter(journal.append, clock), lambda: None, link.end) as attempt,
+            attempt_life(AttemptWriter(journal.append, clock), link, begin, lambda: None) as attempt,
         ):
             clock.set_base(Phase.UNATTRIBUTED)
             attempt.begin()

@@ -38,7 +38,7 @@ from ledger_lab.studies.commands import study
 from ledger_lab.studies.commands.search import run_search
 from ledger_lab.studies.search import search as starter
 from ledger_lab.tasks.recipes.recipe_file import check_recipe
-from ledger_lab.training.launch.job import read_job
+from ledger_lab.training.launch.world import read_job
 from tests.conftest import ROOT
 from tests.fakes.ledgers import SECOND, declared, outcomes, result, sha256_of, window
 

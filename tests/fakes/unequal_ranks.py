@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ledger_lab.reports.terminal.script import compile_forward_only
-from ledger_lab.training.launch.inline import launch_processes
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.launch.start import launch_processes
+from ledger_lab.training.supervision.attempt import Link
 from ledger_lab.training.supervision.start import run_supervised
 
 

@@ -23,8 +23,7 @@ from ledger_lab.ledger import AttemptStarted, Journal, Status
 from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.training.recording.writer import AttemptWriter
 from ledger_lab.training.supervision import last_rows
-from ledger_lab.training.supervision.attempt import attempt_life
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.attempt import Begin, Link, attempt_life
 from ledger_lab.training.supervision.start import run_supervised
 
 
@@ -113,19 +112,21 @@ HOW: dict[str, Callable[[], object]] = {
     "crash_in_the_end": crash_in_the_end,
 }
 
-_BEFORE_THE_WORK: dict[str, Callable[[], object]] = {"fail_before_the_work": fail}
-"""How an attempt ends that has begun, before it works."""
-
 
 def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
     """Make an attempt of it."""
     if argv[1] == "start":
         wait()
-    run_dir, grace_s = Path(argv[0]), float(argv[4]) if len(argv) > 4 else None
-    log, clock = run_dir / "console.log", PhaseClock(started_ns, suspended_ns=link.suspensions.suspended_ns)
+    run_dir, clock = Path(argv[0]), PhaseClock(started_ns, suspended_ns=link.suspensions.suspended_ns)
+    begin = Begin(
+        journals={run_dir / "journal-1-supervisor.jsonl": "aaaaaaaa"},
+        attempt=1,
+        device="cpu",
+        log=run_dir / "console.log",
+        grace_s=float(next(iter(argv[4:] or argv[2:3]), 20)),
+    )
     with Journal(run_dir / "journal-1-0.jsonl", lambda error: print(f"trouble: {error}", flush=True)) as journal:
         journal.append(declared("aaaaaaaa"))
-        link.begin([run_dir / "journal-1-supervisor.jsonl"], ["aaaaaaaa"], 1, "cpu", log, grace_s=grace_s)
         journal.append(
             AttemptStarted(
                 run_id="aaaaaaaa",
@@ -136,9 +137,7 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
                 wall_ns=clock.wall_ns(),
             )
         )
-        if argv[1] in _BEFORE_THE_WORK:
-            _BEFORE_THE_WORK[argv[1]]()
-        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, link.end) as attempt:
+        with attempt_life(AttemptWriter(journal.append, clock), link, begin, lambda: None) as attempt:
             clock.set_base(Phase.UNATTRIBUTED)
             if argv[1] == "refuse_late":
                 attempt.begin()

@@ -254,8 +254,9 @@ def test_a_file_system_that_cannot_hold_a_ledger_is_refused_in_one_line(
     shared.a.switch(refuse=refuse)
     fields = {"seed": 3, "device": "cpu", "num_envs": 4, "horizon": 5, "max_iterations": 2}
     panel = RecordedPanel("panel", seeds=range(100), definition={})
-    with pytest.raises(UserError) as refused:
-        record_run(task="T", library="l", panel=panel, target_success=0.9, log_root=shared.a.path, **fields)  # type: ignore[arg-type]
+    run = record_run(task="T", library="l", panel=panel, target_success=0.9, log_root=shared.a.path, **fields)  # type: ignore[arg-type]
+    with pytest.raises(UserError) as refused, run:
+        pass
     assert str(refused.value) == (
         f"log_root {shared.a.path} can't hold a ledger: {complaint}: name a folder on another disk"
     )

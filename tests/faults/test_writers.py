@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ def working(disk: Disk, how: str = "wait") -> Iterator[tuple[list[str], Path]]:
         said += [str(process.returncode), *out.splitlines(), *err.splitlines()]
 
 
-def begin(log_root: Path) -> RecordedRun:
+def begin(log_root: Path) -> AbstractContextManager[RecordedRun]:
     fields = {"seed": 3, "device": "cpu", "num_envs": 4, "horizon": 5, "max_iterations": 2}
     return record_run(task="T", library="l", panel=PANEL, target_success=0.9, log_root=log_root, **fields)  # type: ignore[arg-type]
 
@@ -136,11 +136,3 @@ def test_a_read_only_disk_ends_a_supervised_program_in_time_and_without_a_traceb
     assert said[0] == "1"
     assert not any("Traceback" in line for line in said)
     assert any("Read-only file system" in line and "supervisor.jsonl" in line for line in said)
-
-
-def test_an_error_after_the_beginning_is_recorded_with_its_reason(tmp_path: Path) -> None:
-    with worker(tmp_path, "fail_before_the_work") as process:
-        assert process.wait(60) == 1
-    ended = attempt_of(tmp_path).ended
-    assert ended is not None
-    assert (ended.status, ended.reason) == (Status.CRASHED, "RuntimeError: banana")

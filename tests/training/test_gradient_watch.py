@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledger_lab.training import gradient_watch
-from ledger_lab.training.gradient_watch import GradientWatch
 from ledger_lab.training.launch import World
+from ledger_lab.training.ranks import GradientWatch
 from ledger_lab.training.runners.collectives import NormSums
 
 STEPS = 20
@@ -43,7 +42,7 @@ class Trainer:
 
 def rows(monkeypatch: pytest.MonkeyPatch, iterations: int, *, processes: int = 2) -> list[Any]:
     """Return the rows of a training of at most 180 iterations, in stretches of three."""
-    monkeypatch.setattr(gradient_watch, "GradientNorms", Norms)
+    monkeypatch.setattr("ledger_lab.training.ranks.GradientNorms", Norms)
     written: list[Any] = []
     watch = GradientWatch(World(size=processes), 180, written.append)
     with watch.measuring(Trainer()):  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity, 
 from ledger_lab.panels.verdict import Verdict
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.recording.writer import RunWriter
+from ledger_lab.training.runners.process_group import ALONE
 from tests.conftest import ROOT
 
 PANEL = load_panel("cartpole_v1")
@@ -28,7 +29,8 @@ class Slots:
     def __init__(self, successes: int | list[int]) -> None:
         self.successes, self.begun = successes, []
         self.idle = True
-        self.replayed = self.starts = None
+        self.replayed: int | None = None
+        self.started: dict[str, str] | None = None
 
     def begin(self, policies: list[Any], panel: Panel) -> None:
         self.begun.append(panel)
@@ -39,6 +41,9 @@ class Slots:
 
     def invalid(self, outcomes: Outcomes) -> None:
         return None
+
+    def starts(self, policy: int) -> dict[str, str] | None:
+        return self.started
 
 
 def outcomes(panel: Panel, successes: int) -> Outcomes:
@@ -103,7 +108,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         rows: list[PanelResult] = []
         append: Any = rows.append
         writer = RunWriter(append, PhaseClock(0), run_id="run", directory=Path(), device="cpu")
-        judge = Judge(plan, slots, writer, lambda: saved(newest), lambda _: lambda seen: seen)
+        judge = Judge(plan, slots, ALONE, writer, lambda: saved(newest), lambda _: lambda seen: seen)
         return judge, slots, rows
 
     return make
@@ -226,11 +231,11 @@ def test_runs_of_older_ledgers_keep_the_rule_that_they_declared() -> None:
 
 def test_a_screening_whose_episodes_start_differently_than_before_is_invalid_by_name(judged: Any) -> None:
     judge, slots, rows = judged("new", 100)
-    slots.starts = {"joint_position of 'robot'": "00"}
+    slots.started = {"joint_position of 'robot'": 16 * "0"}
     judge.after_iteration(10)
     judge.after_iteration(20)
-    slots.starts = {"joint_position of 'robot'": "01"}
+    slots.started = {"joint_position of 'robot'": "01"}
     judge.after_iteration(30)
     assert [row.invalid is None for row in rows] == [True, False]
     assert "start differently from earlier episodes with the same seeds: joint_position of 'robot'" in rows[-1].invalid
-    assert rows[0].starts == {"joint_position of 'robot'": "00"}
+    assert rows[0].starts == {"joint_position of 'robot'": 16 * "0"}

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,39 +81,6 @@ def test_processes_end_when_their_launcher_ends(tmp_path: Path) -> None:
         process.kill()
         assert process.stdout.read() == "", "whoever still has the pipe is still there"
     assert attempt_of(tmp_path).status is Status.PREEMPTED
-
-
-def test_the_first_process_of_a_machine_reports_an_error_and_the_others_wait(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from ledger_lab.training import ranks
-
-    waited: list[float] = []
-
-    def wait(seconds: float) -> None:
-        assert capsys.readouterr().err == "", "it leaves the word to the first one"
-        waited.append(seconds)
-
-    monkeypatch.setattr(ranks.time, "sleep", wait)
-
-    def complain(environ: dict[str, str], ending: BaseException) -> None:
-        with pytest.raises(type(ending)), ranks.errors_once_per_machine(environ):
-            print("usage", file=sys.stderr)
-            raise ending
-
-    for environ in ({"WORLD_SIZE": "16", "RANK": "8", "LOCAL_RANK": "0"}, {"RANK": "1", "LOCAL_RANK": "1"}):
-        complain(environ, UserError("no such task"))
-        assert capsys.readouterr().err == "usage\n" and not waited, (
-            "the first process of a machine, and a single process, report at once"
-        )
-    second = {"WORLD_SIZE": "16", "RANK": "1", "LOCAL_RANK": "1"}
-    complain(second, SystemExit(0))
-    assert capsys.readouterr().err == "" and not waited, "--help is no complaint"
-    for ending in (SystemExit(2), UserError("no such task")):
-        waited.clear()
-        complain(second, ending)
-        assert len(waited) == 1, "had it gone first, the launcher would have ended the one that speaks"
-        assert capsys.readouterr().err == "usage\n", "a process that its launcher did not end reports its error"
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -40,7 +40,7 @@ def changing() -> Any:
 @contextmanager
 def simulation() -> Iterator[tuple[Any, Any, Any]]:
     """Open a simulation of it, and say what takes its state."""
-    from ledger_lab.training.simulation_state import SimulationState
+    from ledger_lab.training.state import SimulationState
 
     with Trial(PANEL, still, still, changing).simulation(1, TRAINING) as (env, slots), torch.inference_mode():
         view = TrainingView(env, slots)

@@ -8,7 +8,7 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, load_panel
-from ledger_lab.training.spread_slots import merged, require_divisible, share_of
+from ledger_lab.training.ranks import merged, require_divisible, share_of
 from tests.fakes.ledgers import outcomes
 
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 
 from ledger_lab.reports.terminal.request import Request, SimulationRequest, flag_names
-from ledger_lab.training.known_names import require_known
 from ledger_lab.training.launch import requested_processes
-from ledger_lab.training.launch.elsewhere import requested_elsewhere
+from ledger_lab.training.launch.start import requested_elsewhere
+from ledger_lab.training.requested import require_known
 
 
 def first_look(request: type[Request], argv: Sequence[str]) -> None:

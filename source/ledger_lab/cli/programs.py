@@ -96,12 +96,14 @@ def _run(name: str, argv: Sequence[str]) -> Any:  # noqa: ANN401 - an exit statu
         return pkgutil.resolve_name(command.target)(argv)
     from ledger_lab.cli.first_look import first_look
     from ledger_lab.reports.terminal.script import imported_later
+    from ledger_lab.training.launch.start import launch_processes, submit_if_asked
     from ledger_lab.training.supervision.start import run_supervised, run_watched
 
     first_look(pkgutil.resolve_name(command.request), argv)  # before anything heavy is imported
     program = imported_later(command.target)
     if name == "train":
-        _start_elsewhere()
+        submit_if_asked(sys.argv[1:])
+        launch_processes()
         report = functools.partial(pkgutil.resolve_name, "ledger_lab.training.final_report:print_final_report")
         run_supervised(program, report=report)
     if name == "evaluate":
@@ -109,12 +111,3 @@ def _run(name: str, argv: Sequence[str]) -> Any:  # noqa: ANN401 - an exit statu
     if name == "profile_run" and "--into" in argv:  # Nsight Systems runs this, and does not follow forks
         return program(argv)
     return run_watched(program)
-
-
-def _start_elsewhere() -> None:
-    """Submit the training to a cluster, or become the launcher of several processes, if the command line asks so."""
-    from ledger_lab.training.launch.elsewhere import submit_if_asked
-    from ledger_lab.training.launch.inline import launch_processes
-
-    submit_if_asked(sys.argv[1:])
-    launch_processes()

@@ -25,8 +25,8 @@ from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.silence import may_still_write
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.script import run_script
-from ledger_lab.training.launch.job import job_environ
-from ledger_lab.training.launch.torchrun import torchrun_argv, torchrun_environ, torchrun_nodes_argv
+from ledger_lab.training.launch.start import torchrun_argv, torchrun_environ, torchrun_nodes_argv
+from ledger_lab.training.launch.world import job_environ
 
 _LOOK_EVERY_S = 5.0
 

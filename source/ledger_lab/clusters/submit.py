@@ -20,11 +20,10 @@ from ledger_lab.names import as_started
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
-from ledger_lab.training.known_names import require_known
 from ledger_lab.training.launch import requested_processes
-from ledger_lab.training.launch.elsewhere import Elsewhere
-from ledger_lab.training.recipe import requested_dialect
+from ledger_lab.training.launch.start import Elsewhere
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.requested import requested_dialect, require_known
 
 _SINGLE = "train.py"
 """Name of the submissions of single trainings."""

@@ -22,8 +22,8 @@ from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
-from ledger_lab.training.recipe import library_of, requested_dialect, requested_recipe, with_recipe
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.requested import library_of, requested_dialect, requested_recipe, with_recipe
 from ledger_lab.training.runners.adapter import BatchPlan
 
 

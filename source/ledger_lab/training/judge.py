@@ -12,12 +12,14 @@ from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
 from ledger_lab.panels.physics import exactness
+from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.starts import changed_starts, different_start
 from ledger_lab.panels.verdict import NextPanel, Verdict
 from ledger_lab.training.plan import TrainPlan
+from ledger_lab.training.ranks import gather_outcomes, share_of
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners import Policy
-from ledger_lab.training.spread_slots import SpreadSlots
+from ledger_lab.training.runners.process_group import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Judge:
     def __init__(
         self,
         plan: TrainPlan,
-        slots: SpreadSlots,
+        slots: HeldOutSlots,
+        group: ProcessGroup,
         writer: RunWriter,
         snapshot: Callable[[], CheckpointSaved],
         load: Callable[[CheckpointSaved], Policy],
@@ -57,12 +60,13 @@ class Judge:
 
         Args:
             plan: The run.
-            slots: The held-out slots of all processes.
+            slots: The held-out slots of this process.
+            group: The processes of the run; all of them score at the same time, each its share of the episodes.
             writer: Writes the panel results.
             snapshot: Saves the policy of the last iteration, unless it is saved already, and returns its row.
             load: Loads the policy of a checkpoint.
         """
-        self._plan, self._slots, self._writer = plan, slots, writer
+        self._plan, self._slots, self._group, self._writer = plan, slots, group, writer
         self._clock, self._snapshot, self._load = writer.clock, snapshot, load
         self._share = (slots.count, slots.first + slots.count)
         self._clock.share(*self._share)  # always: held-out slots are also simulated between two panels
@@ -144,10 +148,10 @@ class Judge:
             while self._scored is not None or self._screened != self._snapshot().iteration:
                 if self._scored is None:
                     self._screen()
-                while not self._slots.idle_here and not is_over():
+                while not self._slots.idle and not is_over():
                     self._slots.step(idle)
                     on_step()
-                if not self._slots.idle:  # of all processes: some may still have had time
+                if not self._group.all(self._slots.idle):  # of all processes: some may still have had time
                     self.cut_short = True
                     break
                 found += self._conclude()
@@ -173,7 +177,7 @@ class Judge:
         if what.purpose == "confirmation":
             panel = panel.confirmation(self._plan.declared.run_id, what.confirmation, what.extension)
         self._scored = _Scored(policy, saved, what, panel)
-        self._slots.begin([policy], panel)
+        self._slots.begin([policy], share_of(panel, self._group.world.rank, self._group.world.size))
 
     def _conclude(self) -> list[Judged]:
         """Write the result of a panel that has ended, and begin what follows from it.
@@ -182,10 +186,9 @@ class Judge:
             The result; empty while episodes are running.
         """
         scored = self._scored
-        if scored is None or not self._slots.idle:
+        if scored is None or not self._group.all(self._slots.idle):
             return []
-        (outcomes,) = self._slots.outcomes()
-        result = self._write(scored, outcomes)
+        result = self._write(scored, *gather_outcomes(self._slots, self._group, scored.panel))
         self._scored = None
         self._verdict.feed(result)
         self._note(result)
@@ -202,9 +205,11 @@ class Judge:
         if result.starts is not None:
             self._starts.setdefault((result.panel_id, str(result.changed_code)), result.starts)
 
-    def _write(self, scored: _Scored, outcomes: Outcomes) -> PanelResult:
+    def _write(
+        self, scored: _Scored, outcomes: Outcomes, invalid: str | None, starts: dict[str, str] | None
+    ) -> PanelResult:
         """Write the result of a panel."""
-        invalid, starts, panel = self._slots.invalid(outcomes), self._slots.starts, scored.panel
+        panel = scored.panel
         identity = PanelIdentity(self._plan.declared.panel_fields)
         panel_id = (identity.with_fresh_seeds(panel.seeds) if panel.fresh else identity).id
         if starts is not None:
@@ -220,6 +225,6 @@ class Judge:
             exactness=exactness(self._plan.env_cfg),
             invalid=invalid,
             changed_code=self._plan.changed_code,
-            replayed=self._slots.replayed,
+            replayed=self._slots.replayed and self._slots.replayed * self._group.world.size,
             starts=starts,
         )

@@ -14,11 +14,10 @@ from ledger_lab.ledger import CheckpointSaved, Status
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
-from ledger_lab.training.gradient_watch import GradientWatch
-from ledger_lab.training.health.watch import HealthWatch
+from ledger_lab.training.health.monitor import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
-from ledger_lab.training.ranks import Agreement, agree_on_ending, compare_learners
+from ledger_lab.training.ranks import Agreement, GradientWatch, agree_on_ending, compare_learners
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup

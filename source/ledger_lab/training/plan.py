@@ -32,9 +32,9 @@ from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.checkpoints.candidate import hash_configs
 from ledger_lab.training.launch import World, read_world
 from ledger_lab.training.minibatches import check_batch
-from ledger_lab.training.ranks import require_own_gpus, require_same
-from ledger_lab.training.recipe import requested_recipe, with_recipe
+from ledger_lab.training.ranks import require_divisible, require_own_gpus, require_same
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.requested import requested_recipe, with_recipe
 from ledger_lab.training.resume import Resumption
 from ledger_lab.training.runners import Adapter, BatchPlan, load_adapter
 from ledger_lab.training.runners.configs import require_values, resolve_configs
@@ -56,7 +56,6 @@ from ledger_lab.training.runners.session import (
     unscored_config,
 )
 from ledger_lab.training.runners.threads import Threads
-from ledger_lab.training.spread_slots import require_divisible
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg

@@ -1,52 +1,31 @@
-"""A run in several processes: comparisons and agreements between the processes."""
+"""A run in several processes: what they compare, agree on, measure, and how they share the held-out slots."""
 
 from __future__ import annotations
 
-import contextlib
-import io
+import math
 import signal
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LearnerHashed, Row
+from ledger_lab.ledger import GradientNorms as GradientRow
+from ledger_lab.ledger import LearnerHashed, Outcomes, Row
 from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.panels import Panel
+from ledger_lab.panels.starts import sum_of_starts
+from ledger_lab.training.launch import World
 from ledger_lab.training.runners import Trainer
+from ledger_lab.training.runners.collectives import GradientNorms, NormSums
 from ledger_lab.training.runners.process_group import ProcessGroup
+
+if TYPE_CHECKING:
+    from ledger_lab.panels.slots import HeldOutSlots
+
 
 _EQUAL_AT_FIRST, _EQUAL_EVERY = 2, 50
 """Learners are compared after each of the first 2 iterations of an attempt, then after every 50th iteration."""
-
-_WAIT_FOR_FIRST_S = 60.0
-"""How long the other processes of a machine wait before they report an error of their own [s]."""
-
-
-@contextmanager
-def errors_once_per_machine(environ: Mapping[str, str]) -> Iterator[None]:
-    """Let only the first process of each machine report an error in the command line that all processes share.
-
-    When a process fails, its launcher ends all others. If another process failed first, the launcher would end the
-    first process before its report. The other processes therefore wait. A process that is still running after the wait
-    reports the error, too: the first process may not have failed.
-
-    Args:
-        environ: The environment variables.
-    """
-    if environ.get("WORLD_SIZE", "1") == "1" or environ.get("LOCAL_RANK", "0") == "0":
-        yield
-        return
-    output = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            yield
-    except (UserError, SystemExit) as refused:
-        if not isinstance(refused, SystemExit) or refused.code:
-            time.sleep(_WAIT_FOR_FIRST_S)
-            print(output.getvalue(), end="", file=sys.stderr, flush=True)
-        raise
 
 
 def compare_learners(
@@ -157,3 +136,133 @@ def require_own_gpus(group: ProcessGroup, uuid: str | None) -> None:
                 f"rank {first} and rank {rank} on {group.hosts[rank]} use the same GPU ({other}): start one process "
                 "per GPU, or use --device cpu"
             )
+
+
+def require_divisible(panel: Panel, processes: int) -> None:
+    """Refuse a panel whose seeds cannot be divided equally among processes.
+
+    Args:
+        panel: The panel.
+        processes: Number of processes.
+
+    Raises:
+        UserError: If the seeds cannot be divided equally; the message names numbers of processes that work.
+    """
+    seeds = len(panel.seeds)
+    if seeds % processes:
+        fitting = [n for n in range(1, seeds + 1) if seeds % n == 0]
+        below, above = max(n for n in fitting if n < processes), min((n for n in fitting if n > processes), default=0)
+        raise UserError(
+            f"panel {panel.name}: its {seeds} seeds do not split over {processes} processes: start {below}"
+            f"{f' or {above}' if above else ''}, or train with --no_eval"
+        )
+
+
+def share_of(panel: Panel, rank: int, processes: int) -> Panel:
+    """Return the part of a panel that runs in a process: an equal part of the seeds of each cell.
+
+    Args:
+        panel: The panel; its seeds can be divided equally among the processes.
+        rank: Rank of the process.
+        processes: Number of processes.
+    """
+    per_cell = len(panel.seeds) // (len(panel.cells) if panel.fresh else 1)
+    own = per_cell // processes
+    firsts = range(rank * own, len(panel.seeds), per_cell)
+    return replace(panel, seeds=tuple(seed for first in firsts for seed in panel.seeds[first : first + own]))
+
+
+def gather_outcomes(
+    slots: HeldOutSlots, group: ProcessGroup, panel: Panel
+) -> tuple[Outcomes, str | None, dict[str, str] | None]:
+    """Return the result of a panel whose episodes have ended in all processes.
+
+    Args:
+        slots: The slots of this process, with the episodes of its share.
+        group: The processes; all of them call this.
+        panel: The whole panel.
+
+    Returns:
+        The outcomes in the order of the panel; why they prove nothing, or ``None`` if they are valid; and hashes of
+        what the episodes started with, by the name of the quantity.
+    """
+    (mine,) = slots.outcomes()
+    own = {"outcomes": asdict(mine), "invalid": slots.invalid(mine), "starts": slots.starts(0)}
+    shares = group.gather(own)
+    invalid = next((share["invalid"] for share in shares if share["invalid"] is not None), None)
+    outcomes = merged([Outcomes(**share["outcomes"]) for share in shares], panel.episodes)
+    return outcomes, invalid, sum_of_starts([share["starts"] for share in shares])
+
+
+def merged(shares: Sequence[Outcomes], episodes: Sequence[tuple[str, int]]) -> Outcomes:
+    """Merge the outcomes of several processes.
+
+    Args:
+        shares: The outcomes of each process.
+        episodes: Cell and seed of every episode, in the order of the result.
+    """
+    names = [column.name for column in fields(Outcomes)]
+    rows = {
+        (row[0], row[1]): row for share in shares for row in zip(*(getattr(share, name) for name in names), strict=True)
+    }
+    columns = zip(*(rows[episode] for episode in episodes), strict=True)
+    return Outcomes(**{name: list(column) for name, column in zip(names, columns, strict=True)})
+
+
+_MOST_ROWS = 60
+"""Largest number of rows per process and training: 20 for each third of it."""
+
+
+class GradientWatch:
+    """Measures the gradients of a training in several processes; in a single process, there is nothing to compare."""
+
+    def __init__(self, world: World, max_iterations: int, append: Callable[[Row], None]) -> None:
+        """Set it up.
+
+        Args:
+            world: The processes.
+            max_iterations: Iterations of the training.
+            append: Writes a row into the journal of this process.
+        """
+        self._world, self._max_iterations, self._append = world, max_iterations, append
+        self._every = max(1, math.ceil(max_iterations / _MOST_ROWS))
+        self._norms: GradientNorms | None = None
+        self._sums = NormSums()
+        self._iterations = 0
+
+    @contextmanager
+    def measuring(self, trainer: Trainer) -> Iterator[None]:
+        """Measure the gradients of a trainer inside the context, if its library is known to average them.
+
+        A training that ends early, ends within a stretch. The row of this shorter stretch is written at the end.
+
+        Args:
+            trainer: The trainer.
+        """
+        averaging = None if self._world.size == 1 else trainer.averaging()
+        if averaging is None:
+            yield
+            return
+        self._norms = GradientNorms(averaging)
+        with self._norms.measured():
+            yield
+        self._write()
+
+    def after_iteration(self, iterations: int) -> None:
+        """Read the norms of an iteration, and write a row at the end of a stretch.
+
+        Args:
+            iterations: Iterations completed.
+        """
+        if self._norms is None:
+            return
+        self._sums, self._iterations = self._sums + self._norms.take(), iterations
+        if iterations % self._every == 0 or iterations == self._max_iterations:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the row of the stretch that ends now, unless no step was measured."""
+        sums, self._sums = self._sums, NormSums()
+        if sums.steps:
+            means = {"own_square": sums.own / sums.steps, "average_square": sums.average / sums.steps}
+            self._append(GradientRow(iteration=self._iterations, steps=sums.steps, **means))

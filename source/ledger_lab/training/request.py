@@ -10,8 +10,9 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from ledger_lab.errors import UserError
+from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Timing, require_cohort_name
+from ledger_lab.ledger.health import Event
 from ledger_lab.ledger.libraries import LIBRARIES, PPO, algorithms
 from ledger_lab.panels.panel import require_target
 from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT, EXIT_REQUEUE
@@ -25,8 +26,6 @@ from ledger_lab.reports.terminal.request import (
     flag_names,
     log_root_flag,
 )
-from ledger_lab.training.health import Event
-from ledger_lab.training.health.watch import list_health_events, parse_stop_on
 from ledger_lab.training.supervision.attempt import GRACE_S, PATIENCE
 
 STATE_AT_LATEST_S = 300.0
@@ -36,6 +35,36 @@ _LONGEST_GRACE_S = 86_400
 
 LearningRateRule = Literal["sqrt", "linear"]
 """How a learning rate grows with the batch."""
+
+
+def parse_stop_on(text: str) -> list[str]:
+    """Read ``--stop_on``.
+
+    Args:
+        text: Names of events, separated by commas.
+
+    Returns:
+        The events that end the run. ``non_finite`` is always among them: no policy learns from NaN or infinity.
+
+    Raises:
+        UserError: If a name is not the name of an event.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known = [str(event) for event in Event]
+    for name in names:
+        if name not in known:
+            raise UserError(f"--stop_on {name!r}: no such event: {nearest(name, known)} (--help explains them)")
+    return [event for event in known if event in names or event == Event.NON_FINITE]
+
+
+def list_health_events() -> str:
+    """Return a text for ``--help`` that explains each event in a line."""
+    width = max(map(len, Event)) + 1
+    events = (f"    {f'{event}:':<{width}}  {event.meaning}" for event in Event)
+    return "\n".join(
+        ["A health event is a sign that a training goes wrong. Every event is printed and recorded.", *events]
+    )
+
 
 TASK = FlagGroup("task")
 _HEALTH = FlagGroup("health events", list_health_events())

@@ -20,7 +20,6 @@ from rich.console import Console
 from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.files import make_folder, scratch_folder, whole_file
 from ledger_lab.ledger import CheckpointSaved, Journal, Status, declare_cohort
-from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.meters import Phase, PhaseClock, git_changes
 from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
@@ -35,13 +34,13 @@ from ledger_lab.training.checkpoints.candidate import require_recorded_hash
 from ledger_lab.training.episode_endings import EpisodeEndings
 from ledger_lab.training.evaluation.score import capacity_told
 from ledger_lab.training.health import HealthMonitor, Settings
-from ledger_lab.training.health.watch import HealthWatch
+from ledger_lab.training.health.monitor import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.launch import read_world
-from ledger_lab.training.launch.job import note_run, read_job
+from ledger_lab.training.launch.world import note_run, read_job
 from ledger_lab.training.loop import TimeLimit, TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
-from ledger_lab.training.ranks import errors_once_per_machine
+from ledger_lab.training.ranks import share_of
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
@@ -66,11 +65,8 @@ from ledger_lab.training.show import (
     show_settings,
     show_trouble,
 )
-from ledger_lab.training.simulation_state import SimulationState
-from ledger_lab.training.spread_slots import SpreadSlots, share_of
-from ledger_lab.training.state import StateKeeper, remove_states
-from ledger_lab.training.supervision.attempt import Attempt, attempt_life
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.state import SimulationState, StateKeeper, remove_states
+from ledger_lab.training.supervision.attempt import Attempt, Begin, Link, attempt_life
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -96,10 +92,9 @@ def train_run(
         SystemExit: Always; with status 0 only if all work was done.
         UserError: If the request can't be carried out; no row was written then.
     """
-    with errors_once_per_machine(os.environ):
-        request = parse(TrainRequest, argv)
-        world = read_world(os.environ, distributed=request.distributed)
-        read_job(os.environ)  # refused before anything is written
+    request = parse(TrainRequest, argv)
+    world = read_world(os.environ, distributed=request.distributed)
+    read_job(os.environ)  # refused before anything is written
     terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first, recorded=True)
     try:
         on_gpu = request.device != "cpu" and torch.cuda.is_available()
@@ -157,16 +152,25 @@ def _carry_out(
     loop: type[TrainingLoop],
 ) -> NoReturn:
     """Declare the run, begin its attempt, train and judge, and end the attempt."""
-    console = terminal.console
+    console, rank = terminal.console, plan.world.rank
+    supervision = plan.run_dir / f"journal-{plan.attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
+    begin = Begin(
+        journals={supervision: plan.declared.run_id},
+        attempt=plan.attempt,
+        rank=rank,
+        device=plan.device,
+        grace_s=plan.request.grace_s,
+        log=plan.log,
+    )
     with ExitStack() as shutdown:
-        with _errors_of_beginning(plan):
-            writer = _begin(plan, group, started_ns, link, shutdown, console)
-            terminal.keep_log(plan.log)  # a log without journals shows that the journals were removed
-        shutdown.enter_context(metered_compilation(writer.clock))
-        shutdown.enter_context(metered_collectives(writer.clock))
-        peak = functools.partial(peak_gpu_memory_bytes, plan.device)
-        life = attempt_life(writer, peak, link.end, grace_s=plan.request.grace_s, resumable=plan.resumed is not None)
-        with life as attempt:
+        with ExitStack() as life:
+            with _errors_of_beginning(plan):
+                writer = _begin(plan, group, started_ns, link, shutdown, console)
+                terminal.keep_log(plan.log)  # a log without journals shows that the journals were removed
+                shutdown.enter_context(metered_compilation(writer.clock))
+                shutdown.enter_context(metered_collectives(writer.clock))
+                peak = functools.partial(peak_gpu_memory_bytes, plan.device)
+                attempt = life.enter_context(attempt_life(writer, link, begin, peak, plan.resumed is not None))
             show_settings(plan, console)
             if plan.world.first and plan.resumed is None:
                 _keep_configuration(plan)
@@ -209,7 +213,7 @@ def _keep_configuration(plan: TrainPlan) -> None:
 def _begin(
     plan: TrainPlan, group: ProcessGroup, started_ns: int, link: Link, shutdown: ExitStack, console: Console
 ) -> RunWriter:
-    """Declare the run, let the supervisor watch its attempt, and begin the attempt.
+    """Declare the run, and write that its attempt begins.
 
     Returns:
         The writer of the attempt's rows.
@@ -251,13 +255,6 @@ def _begin(
     if not plan.world.first:
         open_journal()
     (writer,) = writers
-    supervision = plan.run_dir / f"journal-{attempt}-supervisor{f'-{rank}' if rank else ''}.jsonl"
-    try:
-        link.begin([supervision], [plan.declared.run_id], attempt, plan.device, plan.log, rank, plan.request.grace_s)
-    except OSError as error:  # the supervisor cannot write the end
-        writer.start(plan.env_cfg.seed, read_job(os.environ))
-        writer.append(writer.end(status_of(error), error, lambda: None))
-        raise
     writer.start(plan.env_cfg.seed, read_job(os.environ))
     return writer
 
@@ -300,7 +297,7 @@ def _train_and_judge(
 
         judge = None
         if slots is not None:
-            judge = judge_type(plan, SpreadSlots(slots, group, plan.panel), writer, snapshot, load)
+            judge = judge_type(plan, slots, group, writer, snapshot, load)
         keeper = StateKeeper(plan, group, trainer, SimulationState(env, view), judge, writer.append, clock)
         if trainer.replay is not None:
             writer.replay_bytes = trainer.replay.nbytes

@@ -22,7 +22,7 @@ from ledger_lab.studies.commands.study import run_study
 from ledger_lab.studies.declared import load_study
 from ledger_lab.studies.study import lock_name
 from ledger_lab.studies.trainings import only_program
-from ledger_lab.training.launch.elsewhere import submit_if_asked
+from ledger_lab.training.launch.start import submit_if_asked
 from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.waiting import wait_until

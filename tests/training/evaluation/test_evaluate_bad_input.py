@@ -227,7 +227,7 @@ def test_a_supervisor_that_cannot_write_gives_a_user_error(trained: Path, tmp_pa
     from ledger_lab.ledger.meters import PhaseClock
     from ledger_lab.reports.terminal.console import Terminal
     from ledger_lab.training.evaluation.run import _carry_out
-    from ledger_lab.training.supervision.link import Link
+    from ledger_lab.training.supervision.attempt import Link
 
     class Refusing(Link):
         def __init__(self) -> None:

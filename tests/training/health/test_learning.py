@@ -187,8 +187,8 @@ def test_a_loss_that_diverges_is_an_explosion_with_a_replay_memory() -> None:
     ((when, found),) = detections(changed(healthy(100), value_loss=lambda n, _: 1.5**n), off_policy())
     assert found.event is Event.VALUE_LOSS_EXPLOSION and 10 < when < 50
     assert found.advice == (
-        f"lower rate (now {found.advice.split('now ')[1].split(')')[0]}), the share that target networks take over or "
-        "the number of updates per step, or scale the rewards down"
+        f"lower rate (now {found.advice.split('now ')[1].split(')')[0]}), polyak or updates_per_step, "
+        "or scale the rewards down"
     )
 
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Health, Status, read_ledger
 from ledger_lab.training.health import HealthMonitor
-from ledger_lab.training.health.watch import HealthWatch, parse_stop_on
+from ledger_lab.training.health.monitor import HealthWatch
+from ledger_lab.training.request import parse_stop_on
 from tests.conftest import script
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ledger_lab.training.launch import elsewhere
-from ledger_lab.training.launch.elsewhere import Elsewhere, submit_if_asked
+from ledger_lab.training.launch import start
+from ledger_lab.training.launch.start import Elsewhere, submit_if_asked
 
 
 def test_the_wing_gets_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(elsewhere, "wing_part", lambda name: lambda *submitted: asked.extend(submitted))
+    monkeypatch.setattr(
+        "ledger_lab.training.launch.start.wing_part", lambda name: lambda *submitted: asked.extend(submitted)
+    )
     submit_if_asked(["--task", "T"])
     assert asked == [], "without --on, it returns"
     with pytest.raises(SystemExit) as ended:
@@ -32,7 +34,7 @@ def test_the_wing_gets_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_request_that_cannot_be_submitted_is_refused_in_one_line(
     argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(elsewhere, "wing_part", lambda name: None)
+    monkeypatch.setattr(start, "wing_part", lambda name: None)
     with pytest.raises(SystemExit) as ended:
         submit_if_asked(argv)
     assert ended.value.code == 2 and capsys.readouterr().err == said

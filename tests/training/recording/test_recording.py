@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def outcomes(seeds: range | list[int], successes: int) -> Outcomes:
     )
 
 
-def begin(log_root: Path, **changes: object) -> RecordedRun:
+def begin(log_root: Path, **changes: object) -> AbstractContextManager[RecordedRun]:
     fields: dict[str, object] = {
         "task": "My Task/v0",
         "library": "mine",
@@ -86,8 +87,11 @@ def test_a_limit_of_file_sizes_that_a_run_would_meet_is_refused_before_anything_
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 10, former[1]))
     try:
-        with pytest.raises(UserError, match=r"may write files of at most 20,480 B: allow at least .* \(ulimit -f\)"):
-            begin(tmp_path)
+        with (
+            pytest.raises(UserError, match=r"may write files of at most 20,480 B: allow at least .* \(ulimit -f\)"),
+            begin(tmp_path),
+        ):
+            pass
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
     assert not list(tmp_path.iterdir())
@@ -221,15 +225,16 @@ def test_signals_end_a_run_with_the_right_status(tmp_path: Path, signum: signal.
 
 
 def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
-    with begin(tmp_path) as run:
-        child = os.fork()
-        if child == 0:
-            try:
-                run.__exit__(None, None, None)
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        run.iteration(1, env_steps=20)
+    parent = os.getpid()
+    try:
+        with begin(tmp_path) as run:
+            if (child := os.fork()) == 0:
+                raise KeyboardInterrupt
+            os.waitpid(child, 0)
+            run.iteration(1, env_steps=20)
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
     (attempt,) = only_run(tmp_path).attempts
     assert attempt.status is Status.COMPLETED
     assert attempt.windows[-2].iteration == 1
@@ -264,8 +269,6 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
     assert recorded.results == () and recorded.attempts[-1].status is Status.COMPLETED
     (window,) = (window for _, window in recorded.windows if window.iteration == 1)
     assert (window.env_steps, window.figures) == (20, {"kl": 0.5})
-    with pytest.raises(RuntimeError, match="'with' block"):
-        run.iteration(2, env_steps=40)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +284,8 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
 def test_an_invalid_declaration_is_refused_before_anything_is_written(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
-        begin(tmp_path, **changes)
+    with pytest.raises(UserError, match=said), begin(tmp_path, **changes):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
@@ -355,10 +358,10 @@ def test_a_cohort_may_be_declared_with_its_size(tmp_path: Path) -> None:
     with begin(tmp_path, cohort="c", cohort_size=3):
         pass
     assert [(cohort.name, cohort.size) for cohort in read_ledger(tmp_path).cohorts] == [("c", 3)]
-    with pytest.raises(UserError, match="was declared with 3 runs"):
-        begin(tmp_path, cohort="c", cohort_size=4)
-    with pytest.raises(UserError, match="name the cohort"):
-        begin(tmp_path, cohort_size=4)
+    with pytest.raises(UserError, match="was declared with 3 runs"), begin(tmp_path, cohort="c", cohort_size=4):
+        pass
+    with pytest.raises(UserError, match="name the cohort"), begin(tmp_path, cohort_size=4):
+        pass
 
 
 def test_panels_differ_in_id_if_anything_relevant_differs() -> None:

@@ -7,8 +7,10 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,12 +19,14 @@ from ledger_lab.ledger import AttemptEnded, Journal, Status, read_journal
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.training.recording.writer import AttemptWriter
-from ledger_lab.training.supervision.attempt import attempt_life
+from ledger_lab.training.supervision.attempt import Begin, attempt_life
+
+BEGIN = Begin(journals={}, attempt=1, device="cpu", log=Path())
 
 
-def into(journal: Journal) -> Callable[[AttemptEnded, int], None]:
-    """Write ends into a journal."""
-    return lambda end, exit_status: journal.append(end)
+def into(journal: Journal) -> Any:
+    """Return a link to a supervisor that writes ends into a journal."""
+    return SimpleNamespace(begin=lambda begin: None, end=lambda end, exit_status: journal.append(end))
 
 
 def written_into(journal: Journal) -> AttemptWriter:
@@ -37,7 +41,7 @@ def live(path: Path, error: BaseException | None, peak: int | Exception | None =
         return peak
 
     with Journal(path) as journal:
-        with attempt_life(written_into(journal), measured, into(journal)) as attempt:
+        with attempt_life(written_into(journal), into(journal), BEGIN, measured) as attempt:
             if error is not None:
                 raise error
         assert attempt.error is error
@@ -103,7 +107,7 @@ def test_a_second_signal_does_not_interrupt_the_end(tmp_path: Path) -> None:
 
     with (
         Journal(path) as journal,
-        attempt_life(written_into(journal), again, into(journal)) as attempt,
+        attempt_life(written_into(journal), into(journal), BEGIN, again) as attempt,
     ):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1)
@@ -124,7 +128,7 @@ def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path)
     clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
     with (
         Journal(path) as journal,
-        attempt_life(AttemptWriter(journal.append, clock), lambda: None, into(journal)) as attempt,
+        attempt_life(AttemptWriter(journal.append, clock), into(journal), BEGIN, lambda: None) as attempt,
     ):
         broken = True
         clock.set_base(Phase.UNATTRIBUTED)
@@ -135,7 +139,7 @@ def test_a_device_that_fails_while_waiting_does_not_hide_the_end(tmp_path: Path)
 
 def test_errors_that_the_user_can_fix_exit_with_2(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
+        with attempt_life(written_into(journal), into(journal), BEGIN, lambda: None) as attempt:
             raise UserError("checkpoint gone")
         assert attempt.exit_status == 2
 
@@ -149,7 +153,10 @@ def test_a_device_that_fails_at_the_end_does_not_hide_the_end(tmp_path: Path) ->
 
     path = tmp_path / "journal-1-0.jsonl"
     clock = PhaseClock(time.perf_counter_ns(), synchronize=synchronize)
-    with Journal(path) as journal, attempt_life(AttemptWriter(journal.append, clock), lambda: None, into(journal)):
+    with (
+        Journal(path) as journal,
+        attempt_life(AttemptWriter(journal.append, clock), into(journal), BEGIN, lambda: None),
+    ):
         lost = True
     (ended,) = read_journal(path).of(AttemptEnded)
     assert ended.status is Status.COMPLETED
@@ -161,7 +168,7 @@ def test_a_signal_that_was_ignored_stays_ignored(tmp_path: Path) -> None:
         path = tmp_path / "journal-1-0.jsonl"
         with (
             Journal(path) as journal,
-            attempt_life(written_into(journal), lambda: None, into(journal)),
+            attempt_life(written_into(journal), into(journal), BEGIN, lambda: None),
         ):
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -175,7 +182,7 @@ def test_a_signal_waits_for_a_good_moment(tmp_path: Path) -> None:
     path = tmp_path / "journal-1-0.jsonl"
     done = 0
     with Journal(path) as journal:
-        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
+        with attempt_life(written_into(journal), into(journal), BEGIN, lambda: None) as attempt:
             with attempt.signals_deferred():
                 os.kill(os.getpid(), signal.SIGUSR1)
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -195,8 +202,8 @@ def test_a_signal_is_raised_if_no_good_moment_comes_in_time(
     signum: signal.Signals, exit_status: int, tmp_path: Path
 ) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        clock, write_end = PhaseClock(time.perf_counter_ns()), into(journal)
-        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, write_end, grace_s=0.5) as attempt:
+        begin = replace(BEGIN, grace_s=0.5)
+        with attempt_life(written_into(journal), into(journal), begin, lambda: None) as attempt:
             with attempt.signals_deferred():
                 os.kill(os.getpid(), signum)
                 asked_s = time.monotonic()
@@ -210,7 +217,7 @@ def test_a_signal_is_raised_if_no_good_moment_comes_in_time(
 
 def test_a_signal_that_is_not_deferred_ends_the_attempt_at_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal-1-0.jsonl") as journal:
-        with attempt_life(written_into(journal), lambda: None, into(journal)) as attempt:
+        with attempt_life(written_into(journal), into(journal), BEGIN, lambda: None) as attempt:
             with attempt.signals_deferred():
                 pass
             os.kill(os.getpid(), signal.SIGTERM)
@@ -219,10 +226,22 @@ def test_a_signal_that_is_not_deferred_ends_the_attempt_at_once(tmp_path: Path) 
 
 
 def test_a_resumed_attempt_can_be_resumed_again_from_its_start(tmp_path: Path) -> None:
-    statuses = []
     with Journal(tmp_path / "journal-2-0.jsonl") as journal:
-        clock = PhaseClock(time.perf_counter_ns())
-        write_end = lambda end, status: statuses.append(status)  # noqa: E731
-        with attempt_life(AttemptWriter(journal.append, clock), lambda: None, write_end, resumable=True):
+        with attempt_life(written_into(journal), into(journal), BEGIN, lambda: None, resumable=True) as attempt:
             signal.raise_signal(signal.SIGTERM)
-    assert statuses == [75]
+        assert attempt.exit_status == 75
+
+
+def test_an_attempt_that_the_supervisor_cannot_record_ends_in_its_own_journal(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(begin: Begin) -> None:
+        raise full
+
+    with Journal(tmp_path / "journal-1-0.jsonl") as journal, pytest.raises(OSError) as raised:
+        link: Any = SimpleNamespace(begin=refuse)
+        with attempt_life(written_into(journal), link, BEGIN, lambda: None):
+            raise AssertionError("it did not begin")
+    assert raised.value is full
+    (ended,) = read_journal(tmp_path / "journal-1-0.jsonl").of(AttemptEnded)
+    assert ended.status is Status.DISK_FULL

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Status
+from ledger_lab.ledger.meters import Suspensions
 from ledger_lab.reports.terminal.exit_status import OutOfMemoryKills, status_of_exit
 from tests.fakes.limits import little_memory, tiny_disk
-from tests.fakes.supervised import attempt_of, run_of, worker
+from tests.fakes.supervised import attempt_of, worker
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_a_supervisor_looks_at_the_count_with_every_sample(tmp_path: Path) -> No
     counter.write_text("oom_kill 3\n")
     child = subprocess.Popen(["sleep", "60"])
     try:
-        supervisor = Supervisor(child.pid, Pipe()[0], 0, grace_s=1, shutdown_s=1)
+        supervisor = Supervisor(child.pid, Pipe()[0], 0, Suspensions(), grace_s=1, shutdown_s=1)
         supervisor._kills = OutOfMemoryKills(tmp_path, lambda: now_s[0])
         supervisor._heartbeat._sampler = Empty()  # type: ignore[assignment]
         counter.write_text("oom_kill 4\n")
@@ -125,7 +126,7 @@ def test_an_end_that_is_written_after_retries_is_written_once(tmp_path: Path, mo
     )
     child = subprocess.Popen(["sleep", "60"])
     try:
-        supervisor = Supervisor(child.pid, Pipe()[0], 0, grace_s=1, shutdown_s=1)
+        supervisor = Supervisor(child.pid, Pipe()[0], 0, Suspensions(), grace_s=1, shutdown_s=1)
         with Journal(tmp_path / "journal-1-supervisor.jsonl") as journal:
             supervisor._journals.append(journal)
             monkeypatch.setattr(os, "fsync", reluctant)
@@ -136,11 +137,11 @@ def test_an_end_that_is_written_after_retries_is_written_once(tmp_path: Path, mo
     assert read_journal(tmp_path / "journal-1-supervisor.jsonl").rows == (end,)
 
 
-def test_without_space_for_its_end_no_attempt_begins(tmp_path: Path) -> None:
+def test_an_attempt_without_space_for_its_end_ends_before_it_works(tmp_path: Path) -> None:
     small = tmp_path / "small"
     with worker(small, "complete", prefix=tuple(tiny_disk(small, "32k", kept=tmp_path))) as process:
         assert process.wait(60) == 1
         assert process.stderr is not None
         assert "No space left on device" in (said := process.stderr.read()) and "supervisor:" not in said
     assert not list(tmp_path.glob("*supervisor*"))
-    assert run_of(tmp_path).attempts == ()
+    assert attempt_of(tmp_path).status is Status.DISK_FULL

@@ -22,6 +22,7 @@ import pytest
 
 from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.ledger import STATE_FILE, EnergyReading, Journal, ShutdownEnded, Status, Telemetry, read_journal
+from ledger_lab.ledger.meters import Suspensions
 from ledger_lab.reports import summarize_run
 from tests.fakes.supervised import attempt_of, run_of, worker
 from tests.fakes.traced_devices import TracedDevices
@@ -43,7 +44,7 @@ def _signals_given_back() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("how", "status", "exit_status", "reason"),
     [
-        ("fail_before_the_work", Status.CRASHED, 1, "RuntimeError: banana"),
+        ("fail", Status.CRASHED, 1, "RuntimeError: banana"),
         ("kill", Status.KILLED, 137, "SIGKILL by another process, not for lack of memory"),
         ("real_time", Status.CRASHED, 1, "signal 37: a fault outside Python"),
         ("vanish", Status.CRASHED, 1, "the process ended with exit status 7 and without a word"),
@@ -231,7 +232,7 @@ def test_deadlines_are_postponed_by_suspensions(monkeypatch: pytest.MonkeyPatch)
     ours, theirs = Pipe()
     with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE, process_group=0) as child:
         monkeypatch.setattr(module, "time", Clock)
-        supervisor = module.Supervisor(child.pid, ours, 0, grace_s=60, shutdown_s=60)
+        supervisor = module.Supervisor(child.pid, ours, 0, Suspensions(), grace_s=60, shutdown_s=60)
         supervisor._deadline_s = Clock.monotonic() + 60
 
         def suspend() -> None:

@@ -42,8 +42,8 @@ from ledger_lab.studies.trainings import (
 from ledger_lab.tasks.recipes.recipe_file import check_recipe
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import cannot_split
-from ledger_lab.training.recipe import library_of, with_recipe
 from ledger_lab.training.request import TrainRequest
+from ledger_lab.training.requested import library_of, with_recipe
 
 _PATIENCE, _LEAST_PATIENCE_S = 1.5, 120.0
 """A training on this machine that runs for so many times its cap hangs, and is asked to end; but not before so many

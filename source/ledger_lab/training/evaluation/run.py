@@ -32,8 +32,7 @@ from ledger_lab.training.recording.writer import AttemptWriter
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.description import code_sha256
 from ledger_lab.training.runners.session import peak_gpu_memory_bytes, simulation_app
-from ledger_lab.training.supervision.attempt import attempt_life
-from ledger_lab.training.supervision.link import Link
+from ledger_lab.training.supervision.attempt import Begin, Link, attempt_life
 
 
 def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
@@ -61,25 +60,35 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
     """Open the journals, score the checkpoints, show the scores, and record videos."""
     name = f"journal-evaluation-{secrets.token_hex(4)}"
     console = terminal.console
-    with ExitStack() as shutdown:
+    run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
+    begin = Begin(
+        journals={(run_dir / f"{name}-supervisor.jsonl").absolute(): run_id for run_dir, run_id in run_ids.items()},
+        attempt=None,
+        device=plan.device,
+        log=(next(iter(run_ids)) / f"{name}.log").absolute(),
+    )
+    journals: dict[Path, Journal] = {}
+
+    def append_everywhere(row: Row) -> None:
+        for journal in journals.values():
+            journal.append(row)
+
+    with ExitStack() as shutdown, ExitStack() as life:
+        shutdown.enter_context(metered_compilation(clock))
+        writer = AttemptWriter(append_everywhere, clock, EvaluationEnded)
+        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - called once, at the end
         try:
-            journals = _begin(plan, name, shutdown, terminal, clock, link)
+            _begin(plan, journals, name, shutdown, clock)
+            terminal.keep_log(begin.log)
+            attempt = life.enter_context(attempt_life(writer, link, begin, peak))
         except OSError as error:
             hint = "; raise ulimit -n, or score fewer runs at once" if "Too many open files" in str(error) else ""
             raise UserError(f"cannot write to the directory of a run: {error}{hint}") from error
-
-        def append_everywhere(row: Row) -> None:
-            for journal in journals.values():
-                journal.append(row)
-
-        for candidate in {candidate.source: candidate for candidate in plan.candidates}.values():
-            print_shipped_result(candidate.source, console)
-            print_changed_code(candidate, console)
-        shutdown.enter_context(metered_compilation(clock))
         scores: list[list[PanelResult]] = []
-        peak = lambda: peak_gpu_memory_bytes(plan.device)  # noqa: E731 - called once, at the end
-        writer = AttemptWriter(append_everywhere, clock, EvaluationEnded)
-        with attempt_life(writer, peak, link.end) as attempt:
+        with life:
+            for candidate in {candidate.source: candidate for candidate in plan.candidates}.values():
+                print_shipped_result(candidate.source, console)
+                print_changed_code(candidate, console)
             for simulation in plan.simulations:
                 shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
                 clock.set_base(Phase.EVALUATE)
@@ -101,28 +110,20 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
 
 
 def _begin(
-    plan: EvaluationPlan, name: str, shutdown: ExitStack, terminal: Terminal, clock: PhaseClock, link: Link
-) -> dict[Path, Journal]:
-    """Write the rows that announce the evaluation, and let the supervisor watch it.
-
-    Returns:
-        A journal per run directory.
-    """
+    plan: EvaluationPlan, journals: dict[Path, Journal], name: str, shutdown: ExitStack, clock: PhaseClock
+) -> None:
+    """Open a journal per run directory, and write the rows that announce the evaluation."""
     require_file_size()
     for candidate in plan.candidates:
         copy_shipped_run(candidate.source, candidate.run_dir)
     for simulation in plan.simulations if plan.videos else ():
         video_folder(plan.candidates[plan.recorded], simulation, plan.panel)  # a link there is refused at once
-    run_ids = {candidate.run_dir: candidate.run_id for candidate in plan.candidates}
-    journals = {run_dir: shutdown.enter_context(Journal(run_dir / f"{name}-0.jsonl")) for run_dir in run_ids}
-    log = next(iter(journals)) / f"{name}.log"
-    terminal.keep_log(log)
+    for candidate in plan.candidates:
+        if candidate.run_dir not in journals:
+            journals[candidate.run_dir] = shutdown.enter_context(Journal(candidate.run_dir / f"{name}-0.jsonl"))
     for simulation in plan.simulations:
         for run_dir, journal in journals.items():
             journal.append(_started(plan, simulation, run_dir, clock))
-    supervisions = [run_dir / f"{name}-supervisor.jsonl" for run_dir in journals]
-    link.begin(supervisions, [*run_ids.values()], None, plan.device, log)
-    return journals
 
 
 def _compared(

@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import ClassVar
 
 from ledger_lab.ledger.health import Event
 
 _MAD_TO_SIGMA = 1.4826
 """Factor from the median absolute deviation to the standard deviation of a normal distribution (Hampel 1974, JASA
 69:383)."""
-
-_WORDS = {
-    "learning_rate": "the learning rate",
-    "schedule": "the schedule of the learning rate",
-    "kl_target": "the KL divergence that updates aim at",
-    "epochs": "the number of epochs",
-    "entropy_coef": "the weight of the entropy bonus",
-    "reward_scale": "the scale of the rewards",
-    "polyak": "the share that target networks take over",
-    "updates_per_step": "the number of updates per step",
-    "value_coef": "the weight of the value loss",
-    "max_grad_norm": "the largest gradient norm",
-    "initial_noise_std": "the noise of the actions at the start",
-}
 
 
 @dataclass(frozen=True)
@@ -43,12 +28,8 @@ class Settings:
     it aims at none."""
 
     def __getitem__(self, field_name: str) -> str:
-        """Return the override on the command line, or a description if the library has none.
-
-        Raises:
-            KeyError: If advice never uses the field.
-        """
-        return self.names.get(field_name) or _WORDS[field_name]
+        """Return the override on the command line, or the name of the field if the library has none."""
+        return self.names.get(field_name, field_name)
 
     @property
     def has_replay(self) -> bool:
@@ -98,7 +79,7 @@ class Detection:
 class Detector:
     """Reports a problem after it has lasted, and again only after it was gone for a while."""
 
-    event: ClassVar[Event]
+    event: Event
     patience: int = 1
     """Consecutive checks with the problem before it is reported."""
     calm: int = 20

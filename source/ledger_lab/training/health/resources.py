@@ -12,30 +12,6 @@ from ledger_lab.training.health.detector import Detection, Detector, Iteration, 
 _STEADY = TRAINING_PHASES - {Phase.CHECKPOINT}
 """Phases that occur in every iteration; checkpoints do not."""
 
-_PHYSICS = (
-    "look for terms that keep what they computed, and for contacts that pile up as the policy moves; with fewer "
-    "env.scene.num_envs the step is shorter"
-)
-_NETWORKS = (
-    "look for other programs on the machine (on a CPU, one thread of the learner that has to wait holds up all "
-    "others), then for a buffer that grows"
-)
-_REPLAY = (
-    "look for other programs that use the memory of the machine, so that the replay memory is swapped; if there are "
-    "none, hold fewer steps"
-)
-_ADVICE = {
-    None: "look for other programs on the machine, and for a device that throttles (nvidia-smi -q -d CLOCK)",
-    Phase.SIMULATE: _PHYSICS,
-    Phase.MANAGE: _PHYSICS,
-    Phase.INFER: _NETWORKS,
-    Phase.LEARN: _NETWORKS,
-    Phase.REPLAY_WRITE: _REPLAY,
-    Phase.REPLAY_SAMPLE: _REPLAY,
-    Phase.LOG: "look for metrics that grow with the training, and at the disk that the logs go to",
-}
-"""Advice by the phase that takes more time; ``None`` if all do."""
-
 
 class Slowdown(Detector):
     """Environment steps per second fall, and stay low.
@@ -83,21 +59,16 @@ class Slowdown(Detector):
             self._best = now
         if not self.is_due(now_ns > self._FALL * best_ns):
             return None
-        phase, cause = self._cause(now, best)
+        phase = max(now, key=lambda each: now[each] - best[each])
+        times = now[phase] / best[phase] if best[phase] > 0 else float("inf")
+        most = now[phase] - best[phase] > self._MOST * (now_ns - best_ns) and times > self._MORE * now_ns / best_ns
+        cause = f"most of it is {phase}, {times:.1f} times as long as before" if most else "all phases alike"
+        grows = f", then for what the phase {phase} keeps from one iteration to the next" if most else ""
         return self.detection(
             f"{1e9 / now_ns:.3g} environment steps per second, against {1e9 / best_ns:.3g} at best; {cause}",
-            _ADVICE.get(phase, f"look at what the phase {phase} keeps from one iteration to the next"),
+            "look for other programs on the machine, memory that is swapped, and a device that throttles "
+            f"(nvidia-smi -q -d CLOCK){grows}",
         )
-
-    def _cause(self, now: dict[Phase, float], best: dict[Phase, float]) -> tuple[Phase | None, str]:
-        """Return the phase that takes more time, also in words; ``None`` if no phase stands out."""
-        phase = max(now, key=lambda each: now[each] - best[each])
-        now_ns, best_ns = _whole(now), _whole(best)
-        times = now[phase] / best[phase] if best[phase] > 0 else float("inf")
-        most = now[phase] - best[phase] > self._MOST * (now_ns - best_ns)
-        if most and times > self._MORE * now_ns / best_ns:
-            return phase, f"most of it is {phase}, {times:.1f} times as long as before"
-        return None, "all phases alike"
 
 
 def _whole(phase_ns: dict[Phase, float]) -> float:
@@ -123,16 +94,17 @@ class MemoryGrowth(Detector):
     _LEAST_BYTES, _LEAST_SHARE = 100e6, 0.05
     """Smallest growth over all blocks that is reported [B]."""
 
-    def __init__(self, settings: Settings, max_iterations: int) -> None:
+    def __init__(self, event: Event, settings: Settings, max_iterations: int) -> None:
         """Start without data.
 
         Args:
+            event: Growth of the memory of the process, or of its memory on the device.
             settings: Names of the library's settings.
             max_iterations: Iterations of the whole training.
         """
         super().__init__(settings)
+        self.event, self._on_host = event, event is Event.HOST_MEMORY_GROWTH
         self._max_iterations = max_iterations
-        self._on_host = self.event is Event.HOST_MEMORY_GROWTH
         self._block: list[int] = []
         self._levels: list[float] = []
         """Memory in each of the shortest blocks [B], with the block that is left out."""
@@ -154,7 +126,11 @@ class MemoryGrowth(Detector):
         passed = (self._BLOCKS - 1) * length * self._BLOCK
         pace = (last - first) / passed
         end = last + pace * max(self._max_iterations - seen.iterations, 0)
-        what, where = ("host", "tracemalloc") if self._on_host else ("device", "torch.cuda.memory_snapshot")
+        what, where = (
+            ("host", "tracemalloc")
+            if self.event is Event.HOST_MEMORY_GROWTH
+            else ("device", "torch.cuda.memory_snapshot")
+        )
         return self.detection(
             f"{what} memory grew from {first / 1e9:.2f} to {last / 1e9:.2f} GB in {passed} iterations, "
             f"{pace / 1e6:.2g} MB each: {end / 1e9:.3g} GB at the end of the budget",
@@ -180,15 +156,3 @@ class MemoryGrowth(Detector):
         steady = last - middle >= self._STEADY * (middle - first)
         enough = last - first >= max(self._LEAST_BYTES, self._LEAST_SHARE * first)
         return steady and enough and all(before < after for before, after in itertools.pairwise(levels))
-
-
-class HostMemoryGrowth(MemoryGrowth):
-    """Memory of the process grows."""
-
-    event = Event.HOST_MEMORY_GROWTH
-
-
-class DeviceMemoryGrowth(MemoryGrowth):
-    """Memory on the device grows."""
-
-    event = Event.DEVICE_MEMORY_GROWTH

@@ -13,11 +13,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Literal, Self
+from types import FrameType
+from typing import Any, Literal
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import (
@@ -47,6 +47,7 @@ from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, PanelIdentity, VerdictRule
 from ledger_lab.panels.verdict import NextPanel, Verdict
 from ledger_lab.training.recording.writer import RunWriter, require_outcomes
+from ledger_lab.training.supervision.attempt import handling
 
 type Exactness = Literal["bitwise", "statistical"]
 """Whether a repetition with the same policy gives the same episodes bit for bit."""
@@ -102,6 +103,7 @@ class RecordedPanel:
         return dataclasses.replace(self, seeds=sorted(seeds), definition={**self.definition, "fresh_seeds": True})
 
 
+@contextmanager
 def record_run(
     *,
     task: str,
@@ -127,8 +129,10 @@ def record_run(
     peak_gpu_memory_bytes: Callable[[], int | None] = lambda: None,
     log_root: Path = Path("logs"),
     since_process_start: bool = True,
-) -> RecordedRun:
-    """Declare a run of one process, and return the context manager that records it.
+) -> Iterator[RecordedRun]:
+    """Declare a run of one process, and record it inside a ``with`` block.
+
+    The end of the block is the end of the run. An exception that ends it is recorded, and passed on.
 
     Args:
         task: Name of the task.
@@ -156,9 +160,13 @@ def record_run(
         since_process_start: Whether the time since Python started counts as the run's start-up. Pass ``False`` if the
             program did something else before, such as another run.
 
+    Yields:
+        The run.
+
     Raises:
         UserError: If a name can't name a folder, the price is unknown, the panel has too few episodes to prove the
             target, the cohort was declared with another size, or the directory can't hold a ledger.
+        OSError: If the end could not be written, and no other exception is under way.
     """
     started_ns = python_started_ns() if since_process_start else time.perf_counter_ns()
     experiment = experiment or re.sub(r"[^\w.+-]+", "_", task).lower()
@@ -225,98 +233,72 @@ def record_run(
     except OSError as error:
         raise UserError(f"cannot write to log_root {log_root}: {error.strerror}") from error
     require_storage(directory, f"log_root {log_root}")
-    return RecordedRun(declared, panel, directory.resolve(), rule, PhaseClock(started_ns), peak_gpu_memory_bytes)
+    journal = Journal(directory.resolve() / "journal-1-0.jsonl")
+    writer = RunWriter(
+        journal.append,
+        PhaseClock(started_ns),
+        run_id=run_id,
+        directory=directory,
+        device=device,
+        peak_gpu_memory_bytes=peak_gpu_memory_bytes,
+    )
+    writer.declare(declared)
+    writer.start()
+    writer.beat()
+    run, pid = RecordedRun(writer, run_id, panel, rule), os.getpid()
+    cause: BaseException | None = None
+    unhandled = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # a handler that the user has set stays
+    with _handling([signal.SIGTERM] if unhandled else [], _raise_terminated):
+        try:
+            yield run
+        except BaseException as raised:
+            cause = None if isinstance(raised, SystemExit) and raised.code in (None, 0) else raised
+            raise
+        finally:
+            if os.getpid() == pid:  # a forked child that leaves the block does not end the run
+                with _handling([signal.SIGINT, signal.SIGTERM], lambda signum, frame: None):
+                    try:
+                        writer.iteration = None
+                        well = Status.TARGET_REACHED if run.target_reached else Status.COMPLETED
+                        status = well if cause is None else endings.status_of(cause)
+                        journal.append(writer.end(status, cause, peak_gpu_memory_bytes))
+                        journal.close()
+                    except OSError as trouble:
+                        if cause is None:
+                            raise
+                        cause.add_note(f"and the end could not be written into the ledger: {trouble}")
+
+
+@contextmanager
+def _handling(signals: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle signals within the context, if this is the main thread: Python sets handlers there only."""
+    main = threading.current_thread() is threading.main_thread()
+    with handling(signals if main else (), handler):
+        yield
 
 
 class Terminated(endings.Terminated, SystemExit):
     """The system asked the process to end (SIGTERM); if not caught, it ends the program like a SystemExit."""
 
 
-class RecordedRun(AbstractContextManager["RecordedRun"]):
-    """A run that a trainer records into its journal, inside a ``with`` block. :func:`record_run` makes one."""
+class RecordedRun:
+    """A run that a trainer records into its journal. :func:`record_run` makes one."""
 
-    def __init__(
-        self,
-        declared: RunDeclared,
-        panel: RecordedPanel,
-        directory: Path,
-        rule: VerdictRule,
-        clock: PhaseClock,
-        peak_gpu_memory_bytes: Callable[[], int | None],
-    ) -> None:
-        """Take the run's declaration, and the panel that it declares."""
-        self.run_id = declared.run_id
-        self.directory = directory
+    def __init__(self, writer: RunWriter, run_id: str, panel: RecordedPanel, rule: VerdictRule) -> None:
+        """Take the run's writer, and what it declares."""
+        self.run_id = run_id
+        self.directory = writer.directory
         """The run's directory; save checkpoints inside it."""
-        self.rule = rule
         self.target_reached = False
         """Whether a confirmation proved a checkpoint."""
-        self._panel, self._declared, self._clock = panel, declared, clock
-        self._peak_gpu_memory_bytes = peak_gpu_memory_bytes
+        self._writer, self._clock, self._panel = writer, writer.clock, panel
         self._verdict = Verdict(rule)
-        self._journal: Journal | None = None
-        self._writer: RunWriter | None = None
-        self._pid = os.getpid()
         self._saved: set[tuple[str, str]] = set()
         """Checkpoints that the run recorded: paths and hashes."""
-        self._handles_sigterm = False
         self._seen: set[int] = set()
         """Seeds that were drawn for confirmations."""
         self._drawn: tuple[str, RecordedPanel] | None = None
         """The panel that was drawn and is not recorded yet, after the hash of its checkpoint."""
-
-    def __enter__(self) -> Self:
-        """Write the declaration before anything else happens."""
-        self._pid = os.getpid()
-        self._journal = Journal(self.directory / "journal-1-0.jsonl")
-        self._writer = RunWriter(
-            self._journal.append,
-            self._clock,
-            run_id=self.run_id,
-            directory=self.directory,
-            device=self._declared.device,
-            peak_gpu_memory_bytes=self._peak_gpu_memory_bytes,
-        )
-        self._writer.declare(self._declared)
-        self._writer.start()
-        self._writer.beat()
-        # Keep a handler that the user has set. Python sets handlers in the main thread only.
-        in_main = threading.current_thread() is threading.main_thread()
-        self._handles_sigterm = in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if self._handles_sigterm:
-            signal.signal(signal.SIGTERM, _raise_terminated)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Write how the run ended; an exception that ended it is passed on.
-
-        Raises:
-            OSError: If the end could not be written, and no other exception is under way.
-        """
-        journal, writer = self._journal, self._writer
-        if journal is None or writer is None or os.getpid() != self._pid:
-            return  # a forked child that leaves the block does not end the run
-        quiet = threading.current_thread() is threading.main_thread()
-        before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if quiet else {}
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)  # a second Ctrl-C must not interrupt this
-        try:
-            writer.iteration = None
-            ended_by = None if error is None or _left_by_choice(error) else error
-            journal.append(writer.end(self._status(ended_by), ended_by, self._peak_gpu_memory_bytes))
-            journal.close()
-        except OSError as trouble:
-            if error is None:
-                raise
-            error.add_note(f"and the end could not be written into the ledger: {trouble}")
-        finally:
-            self._journal = self._writer = None
-            for each, handler in before.items():
-                if handler is not None:  # None: not set from Python, and cannot be restored
-                    own = self._handles_sigterm and handler is _raise_terminated
-                    signal.signal(each, signal.SIG_DFL if own else handler)
 
     def phase(self, phase: Phase | str) -> AbstractContextManager[None]:
         """Count the time inside a ``with`` block for a phase. In nested blocks, the inner phase gets the time.
@@ -361,9 +343,8 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         for name in numbers.keys() - set(FIGURES):
             raise UserError(f"unknown figure {name!r}; {nearest(name, FIGURES)}")
         self._begin()
-        writer = self._open()
-        writer.iteration, writer.env_steps = counts
-        writer.beat(numbers)
+        self._writer.iteration, self._writer.env_steps = counts
+        self._writer.beat(numbers)
 
     def checkpoint(self, path: str | Path) -> CheckpointSaved:
         """Record that a policy is on disk.
@@ -377,9 +358,8 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         Raises:
             UserError: If the file doesn't exist, lies outside the directory, or held another policy before.
         """
-        writer = self._open()
         with self._clock.window(Phase.CHECKPOINT):
-            saved = writer.checkpoint(path, writer.iteration or 0, writer.env_steps)
+            saved = self._writer.checkpoint(path, self._writer.iteration or 0, self._writer.env_steps)
         self._saved.add((saved.path, saved.sha256))
         return saved
 
@@ -451,7 +431,7 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
             self._verdict.count(place, saved.sha256, outcomes.successes, outcomes.episodes)
             self._drawn = None
             self.target_reached = self.target_reached or self._verdict.proven
-        return self._open().result(
+        return self._writer.result(
             saved,
             outcomes,
             what,
@@ -465,27 +445,6 @@ class RecordedRun(AbstractContextManager["RecordedRun"]):
         """End the start-up at the first sign of training."""
         if self._clock.base is Phase.STARTUP:
             self._clock.set_base(Phase.UNATTRIBUTED)
-
-    def _open(self) -> RunWriter:
-        """Return the writer.
-
-        Raises:
-            RuntimeError: Outside the ``with`` block.
-        """
-        if self._writer is None:
-            raise RuntimeError("a run is recorded inside its 'with' block")
-        return self._writer
-
-    def _status(self, error: BaseException | None) -> Status:
-        """Return the status of a run that ended by an exception, or normally."""
-        if error is None:
-            return Status.TARGET_REACHED if self.target_reached else Status.COMPLETED
-        return endings.status_of(error)
-
-
-def _left_by_choice(error: BaseException) -> bool:
-    """Tell whether an exception is ``sys.exit()`` with status 0."""
-    return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def _raise_terminated(signum: int, frame: FrameType | None) -> None:

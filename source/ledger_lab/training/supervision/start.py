@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import faulthandler
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -16,16 +20,11 @@ from ledger_lab.ledger.meters import Suspensions, part_started_ns
 from ledger_lab.reports.terminal.console import make_console, tell_error
 from ledger_lab.reports.terminal.exit_status import ENDING
 from ledger_lab.reports.terminal.script import accept_surroundings
-from ledger_lab.training.supervision.attempt import GRACE_S
-from ledger_lab.training.supervision.forked import (
-    become_worker,
-    end_with,
-    end_worker,
-    exit_with,
-    open_standard_streams,
-)
-from ledger_lab.training.supervision.link import Link, SupervisorLostError
-from ledger_lab.training.supervision.supervisor import Supervisor
+from ledger_lab.training.supervision.attempt import GRACE_S, Link, SupervisorLostError
+from ledger_lab.training.supervision.supervisor import STACKS, Supervisor
+
+_PR_SET_PDEATHSIG = 1
+"""From prctl(2): sets the signal that a process receives when its parent dies."""
 
 _WATCHED_GRACE_S = 5.0
 """How long a program without an attempt may take to end after a signal [s]."""
@@ -80,13 +79,8 @@ def run_supervised(
         from ledger_lab.reports.terminal.script import run_script
 
         link = Link(theirs, suspensions)
-
-        def told(argv: Sequence[str]) -> Any:  # noqa: ANN401 - what the program returns
-            with link.errors_told(started_ns):
-                return program(argv, started_ns, link)
-
         try:
-            run_script(told)
+            run_script(lambda argv: program(argv, started_ns, link))
         except SupervisorLostError as error:
             make_console(sys.stderr).print(str(error), style="bold red", soft_wrap=True)
             end_worker(1)
@@ -122,3 +116,84 @@ def run_watched(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
         SystemExit: Always; with the status of the program.
     """
     run_supervised(lambda argv, started_ns, link: program(argv), grace_s=_WATCHED_GRACE_S, metered=False)
+
+
+def become_worker(supervisor_pid: int) -> None:
+    """Lead a new process group without terminal input, and receive SIGTERM when the supervisor dies.
+
+    Ending signals, which the supervisor blocked, are delivered from then on.
+
+    Args:
+        supervisor_pid: The process that forked this one.
+    """
+    with suppress(PermissionError):
+        os.setpgid(0, 0)
+    # A background group is stopped when it reads from the terminal, and with ``stty tostop`` also when it writes.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    end_with(supervisor_pid)
+    faulthandler.register(STACKS, all_threads=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
+def end_worker(status: int) -> NoReturn:
+    """End this process without taking the interpreter apart.
+
+    Python would free thousands of modules of torch, Warp and Isaac Lab one by one, which takes 2 to 4 s; the system
+    frees all memory at once. As at any exit, this waits for other threads, runs exit handlers and flushes the standard
+    streams first, the way :mod:`multiprocessing` ends its processes.
+
+    Args:
+        status: Exit status.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    _flush_standard_streams()
+    os._exit(status)
+
+
+def exit_with(status: int) -> NoReturn:
+    """Exit with a status, even if nobody reads the standard streams any more. Python alone would exit with 120 then.
+
+    Args:
+        status: Exit status.
+
+    Raises:
+        SystemExit: Always.
+    """
+    _flush_standard_streams()
+    sys.exit(status)
+
+
+def _flush_standard_streams() -> None:
+    """Write what the standard streams hold back. If nobody reads a stream any more, the rest goes nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream.closed:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            with open(os.devnull, "w") as null:
+                os.dup2(null.fileno(), stream.fileno())
+
+
+def end_with(parent_pid: int) -> None:
+    """Receive SIGTERM when the parent dies; if it is dead already, exit at once.
+
+    Args:
+        parent_pid: Process id of the parent.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def open_standard_streams() -> None:
+    """Open the null device for closed standard streams, so that no other file becomes a standard stream."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 - stays open for the whole process
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115

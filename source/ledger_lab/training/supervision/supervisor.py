@@ -14,11 +14,12 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
 from ledger_lab.ledger import (
@@ -45,11 +46,9 @@ from ledger_lab.reports.terminal.exit_status import (
     name_of,
     status_of_exit,
 )
-from ledger_lab.training.supervision.attempt import resume_command
-from ledger_lab.training.supervision.forked import STACKS, noted_signals
+from ledger_lab.training.supervision.attempt import Begin, End, resume_command
 from ledger_lab.training.supervision.heartbeat import Heartbeat
 from ledger_lab.training.supervision.last_rows import insist, reserve, withdraw
-from ledger_lab.training.supervision.link import Begin, End
 from ledger_lab.training.supervision.peers import Peers
 
 _SAME_INTERRUPT_S = 1.0
@@ -61,6 +60,8 @@ _AFTER_PEER_S = 5.0
 """How long the worker may take to end after the worker of another rank has failed [s]."""
 _WAKE_UP_TOLERANCE_S = 1.0
 """Longest delay of a wake-up that is not taken for a suspension [s]."""
+STACKS = signal.SIGRTMAX
+"""Signal after which a worker writes to standard error where each of its threads is, also while it runs native code."""
 _STACKS_S, _LOOK_S = 1.0, 0.02
 """Time in which a worker that hangs writes where it hangs, and time between two looks whether it has ended [s]."""
 
@@ -73,7 +74,7 @@ class Supervisor:
         pid: int,
         connection: Connection,
         started_ns: int,
-        suspensions: Suspensions | None = None,
+        suspensions: Suspensions,
         *,
         grace_s: float,
         shutdown_s: float,
@@ -86,14 +87,14 @@ class Supervisor:
             pid: The worker; it leads a process group of its own.
             connection: Connection to the worker.
             started_ns: When the attempt began, on the clock of :func:`time.perf_counter_ns`.
-            suspensions: Where to note when the worker is stopped; ``None`` if the worker does not read the notes.
+            suspensions: Where to note when the worker is stopped.
             grace_s: See :func:`~ledger_lab.training.supervision.start.run_supervised`.
             shutdown_s: See :func:`~ledger_lab.training.supervision.start.run_supervised`.
             metered: Whether the worker may record an attempt or an evaluation, whose energy counts from now on.
             report: Imports the report of a recorded run. An error is left to the caller, who imports it again.
         """
         self._pid, self._connection, self._started_ns = pid, connection, started_ns
-        self._suspensions = suspensions or Suspensions()
+        self._suspensions = suspensions
         self._grace_s, self._shutdown_s, self._report = grace_s, shutdown_s, report
         self._signals: list[signal.Signals] = []
         self._asked: signal.Signals | None = None
@@ -242,7 +243,7 @@ class Supervisor:
         self._attempt, self._rank = message.attempt, message.rank
         if message.attempt is None:
             self._ended_row = EvaluationEnded
-        self._grace_s = message.grace_s or self._grace_s
+        self._grace_s = message.grace_s
         self._log = message.log
         for folder, ends in Counter(path.parent for path in message.journals).items():
             self._reserved.append(reserve(folder, ends))
@@ -458,3 +459,41 @@ def _print(text: str) -> None:
     """Print one line for the user, unless standard error is closed."""
     with suppress(OSError):
         print(f"supervisor: {visible(text)}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def noted_signals(noted: list[signal.Signals], suspend: Callable[[], None]) -> Iterator[socket.socket]:
+    """Record signals, including blocked signals, instead of ending. Each signal makes the socket readable.
+
+    Afterwards, ending signals are ignored, so that the process can exit with its true status.
+
+    Args:
+        noted: List that signals are appended to.
+        suspend: Called on Ctrl-Z. It suspends the worker and this process, and returns when this process is continued.
+
+    Yields:
+        The socket.
+    """
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        noted.append(signal.Signals(signum))
+
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+    before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    handlers: dict[signal.Signals, Any] = {signum: note for signum in ENDING}
+    handlers |= {signal.SIGTSTP: lambda signum, frame: suspend(), signal.SIGCHLD: lambda signum, frame: None}
+    previous = {
+        signum: signal.signal(signum, handler)
+        for signum, handler in handlers.items()
+        if signal.getsignal(signum) is not signal.SIG_IGN  # nohup keeps its meaning
+    }
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    try:
+        yield woken
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, signal.SIG_IGN if signum in ENDING else handler)
+        signal.set_wakeup_fd(before)
+        woken.close()
+        waker.close()
