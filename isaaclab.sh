@@ -122,7 +122,10 @@ fetch_python() {
         uv=("$venv.uv/bin/python" -m uv)
     fi
     say "$missing: uv installs Python 3.12 below your home (about 30 MB to download)"
-    said=$("${uv[@]}" python install 3.12 2>&1) || die "uv cannot download Python 3.12 (${said##*$'\n'}): $way_out"
+    said=$("${uv[@]}" python install 3.12 2>&1) || {
+        read -r said <<<"${said##*$'\n'}" # without the indentation of a cause
+        die "uv cannot download Python 3.12 ($said): $way_out"
+    }
     base=$(UV_PYTHON_PREFERENCE=only-managed "${uv[@]}" python find 3.12)
     rm -rf -- "$venv.uv"
 }

@@ -262,7 +262,7 @@ def test_a_python_3_12_that_cannot_be_fetched_is_one_line_with_the_way_out(bare:
     result = bare.run("-p", "-c", "pass")
     assert (result.returncode, result.stdout) == (2, "")
     refusal = result.stderr.splitlines()[-1]
-    assert "no route" in refusal
+    assert "Python 3.12 (Caused by: no route): " in refusal
     assert "or set ISAACLAB_PATH" in refusal
     assert not (bare.root / ".venv").exists()
 
