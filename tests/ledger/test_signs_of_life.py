@@ -24,7 +24,6 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger import journal as journal_module
 from ledger_lab.ledger.liveness import identify_process, is_alive
-from ledger_lab.reports.mirrors.follow import RunFollower
 from tests.fakes.ledgers import SECOND, declared, result, window
 
 
@@ -54,13 +53,9 @@ def test_a_silent_supervised_run_is_lost_sooner(
             journal.append(SupervisionStarted(run_id="aa", attempt=1, pid=1, host="elsewhere", wall_ns=0))
     (run,) = read_ledger(tmp_path).runs
     assert run.attempts[0].status is status
-    follower = RunFollower(tmp_path)
-    follower.poll()
-    assert follower.status is status
 
 
 def test_a_run_that_ends_while_the_ledger_is_read_is_not_lost(tmp_path: Path) -> None:
-    follower = RunFollower(tmp_path)
     with (
         subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process,
         Journal(tmp_path / "journal-1-0.jsonl") as journal,
@@ -69,12 +64,8 @@ def test_a_run_that_ends_while_the_ledger_is_read_is_not_lost(tmp_path: Path) ->
         start = {"run_id": "aa", "attempt": 1, "rank": 0, "host": socket.gethostname(), "wall_ns": 0}
         journal.append(AttemptStarted(pid=process.pid, process=identify_process(process.pid), **start))  # type: ignore[arg-type]
         (before,) = read_ledger(tmp_path).runs
-        follower.poll()
         end = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
         journal.append(AttemptEnded(status=Status.COMPLETED, reason=None, wall_ns=1, **end))  # type: ignore[arg-type]
-    assert follower.status is Status.RUNNING
-    follower.poll()
-    assert follower.status is Status.COMPLETED
     assert before.attempts[0].status is Status.RUNNING  # as it was when it was read
     (after,) = read_ledger(tmp_path).runs
     assert after.attempts[0].status is Status.COMPLETED
@@ -96,10 +87,8 @@ def test_a_clock_that_is_set_back_calls_no_live_run_lost(tmp_path: Path, monkeyp
         journal.append(PhaseWindow(iteration=1, env_steps=1, phase_ns={}, wall_ns=1, figures={}, non_finite=[]))
         (run,) = read_ledger(tmp_path).runs
         assert run.attempts[0].status is Status.RUNNING
-        follower = RunFollower(tmp_path)
-        times = [entry.time for entry in follower.poll()]
-        assert times == sorted(times) and times[-1] - times[0] < timedelta(minutes=1)
-        assert follower.status is Status.RUNNING
+        times = run.attempts[0].ranks[0].times
+        assert list(times) == sorted(times) and times[-1] - times[0] < timedelta(minutes=1)
 
 
 def test_the_processes_of_another_namespaces_proc_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

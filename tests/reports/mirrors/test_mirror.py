@@ -103,7 +103,7 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
     sink.open(find_run(str(write_run(tmp_path, "aa")), tmp_path))
     monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
     with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; .*start the mirror"):
-        sink.send(Batch((), {"a": "note"}, {}))
+        sink.send(Batch((), {}))
 
 
 def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +119,7 @@ def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path, capsys:
     ("arguments", "said"),
     [
         (["nope", "--to", "tensorboard"], "no checkpoint, run directory or run id 'nope'"),
-        (["RUN", "--to", "tensorboard", "--uri", "x"], "--uri cannot be used with --to tensorboard: name the folder"),
+        (["RUN", "--to", "tensorboard", "--uri", "x"], "--uri cannot be used with --to tensorboard: it takes --dir"),
         (["RUN", "--to", "tensorboard", "--dir", "/proc/nope"], "cannot write to --dir"),
         (["RUN", "--to", "tensorboard", "--every", "0"], "--every must be above 0"),
     ],

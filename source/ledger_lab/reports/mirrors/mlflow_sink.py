@@ -24,15 +24,11 @@ from ledger_lab.reports.mirrors.sink import Batch, SinkUnavailableError
 
 _RUN_TAG, _CURSOR_TAG = "ledger_lab.run_id", "ledger_lab.cursor"
 
+_KILLED = (Status.INTERRUPTED, Status.PREEMPTED, Status.KILLED, Status.STOPPED, Status.LIMIT_REACHED)
 _STATUS = {
-    Status.COMPLETED: "FINISHED",
-    Status.TARGET_REACHED: "FINISHED",
     Status.RUNNING: "RUNNING",
-    Status.INTERRUPTED: "KILLED",
-    Status.PREEMPTED: "KILLED",
-    Status.KILLED: "KILLED",
-    Status.STOPPED: "KILLED",
-    Status.LIMIT_REACHED: "KILLED",
+    **dict.fromkeys((Status.COMPLETED, Status.TARGET_REACHED), "FINISHED"),
+    **dict.fromkeys(_KILLED, "KILLED"),
 }
 """MLflow's status for each of ours; a status missing here is FAILED. The tag ``status`` holds the ledger's own."""
 
@@ -76,7 +72,19 @@ class MlflowSink:
             raise UserError(f"MLflow: a run id can't hold a quote: {declared.run_id!r}")
         try:
             with self._errors():
-                return self._open(run)
+                experiment = self._client.get_experiment_by_name(self._experiment)
+                folder = experiment.experiment_id if experiment else self._client.create_experiment(self._experiment)
+                named = f"tags.\"{_RUN_TAG}\" = '{declared.run_id}'"
+                if found := self._client.search_runs([folder], filter_string=named, max_results=1):
+                    self._run_id: str = found[0].info.run_id
+                    self._client.update_run(self._run_id, "RUNNING")
+                    cursor = json.loads(found[0].data.tags.get(_CURSOR_TAG, "{}"))
+                    return {str(name): int(rows) for name, rows in cursor.items()}
+                began_ms, title = _milliseconds(run.declared_at), f"{declared.task} {run.run_id}"
+                created = self._client.create_run(folder, began_ms, {_RUN_TAG: declared.run_id}, run_name=title)
+                self._run_id = created.info.run_id
+                self._client.log_batch(self._run_id, params=[Param(*each) for each in _flat(declared.to_data())])
+                return {}
         except SinkUnavailableError as error:
             raise UserError(str(error)) from error
 
@@ -101,29 +109,6 @@ class MlflowSink:
                 self._client.update_run(self._run_id, theirs)
             else:
                 self._client.set_terminated(self._run_id, theirs, _milliseconds(time))
-
-    def _open(self, run: Run) -> dict[str, int]:
-        """Create or find experiment and run."""
-        declared = run.declared
-        experiment = self._client.get_experiment_by_name(self._experiment)
-        experiment_id = (
-            self._client.create_experiment(self._experiment) if experiment is None else experiment.experiment_id
-        )
-        found = self._client.search_runs(
-            [experiment_id], filter_string=f"tags.\"{_RUN_TAG}\" = '{declared.run_id}'", max_results=1
-        )
-        if found:
-            self._run_id: str = found[0].info.run_id
-            self._client.update_run(self._run_id, "RUNNING")
-            cursor = json.loads(found[0].data.tags.get(_CURSOR_TAG, "{}"))
-            return {str(name): int(rows) for name, rows in cursor.items()}
-        tags = {_RUN_TAG: declared.run_id}
-        created = self._client.create_run(
-            experiment_id, _milliseconds(run.declared_at), tags, run_name=f"{declared.task} {run.run_id}"
-        )
-        self._run_id = created.info.run_id
-        self._client.log_batch(self._run_id, params=[Param(*each) for each in _flat(declared.to_data())])
-        return {}
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

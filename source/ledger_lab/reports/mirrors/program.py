@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import functools
+import itertools
 import os
 import sys
 import time
@@ -14,15 +16,21 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run, telling_damage
+from ledger_lab.ledger.reader import read_run
 from ledger_lab.ledger.redaction import RedactedStream
-from ledger_lab.reports.mirrors.follow import JournalEntry, RunFollower
 from ledger_lab.reports.mirrors.sink import SINKS, Sink, SinkUnavailableError, load_sink
-from ledger_lab.reports.mirrors.translate import Translator
+from ledger_lab.reports.mirrors.translate import Translator, entries_of
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
 
 _LONGEST_WAIT_S = 60.0
 """Longest time between two attempts to reach a destination [s]."""
+
+_SHARE = 0.05
+"""Largest share of a core that reading takes: after a slow look at a long run, the next one waits."""
+
+_MOST_ROWS = 10_000
+"""Rows of one batch at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +69,7 @@ class MirrorRequest(Request):
     uri: str | None = flag(None, "Address of the MLflow server (default: $MLFLOW_TRACKING_URI).")
     dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the directory of the run).")
     once: bool = flag(False, "Send the data that exists now, and exit, even if the run continues.")
-    every: float = flag(2.0, "Time between two checks for new data [s] (default: 2).", metavar="S")
+    every: float = flag(2.0, "Shortest time between two checks for new data [s] (default: 2).", metavar="S")
     patience: float = flag(
         600.0,
         "If the dashboard cannot be reached: time to keep retrying after the end of the run [s] (default: 600).",
@@ -76,7 +84,7 @@ class MirrorRequest(Request):
 
 
 def mirror_run(argv: Sequence[str]) -> int:
-    """Follow a run's journals to its end, and send their rows.
+    """Follow a run to its end, and send its rows.
 
     Args:
         argv: Command line without the program's name.
@@ -98,54 +106,49 @@ def mirror_run(argv: Sequence[str]) -> int:
 
 
 def _mirror(run: Run, sink: Sink, request: MirrorRequest) -> None:
-    """Send new rows until the run is over."""
-    follower = RunFollower(run.directory)
-    entries = follower.poll()
-    has = dict(sink.open(run))
-    translator = Translator()
-    status, sent = Status.RUNNING, 0
-    newest = run.declared_at
+    """Send new rows until the run is over. Each look reads the run anew."""
+    has, sent = dict(sink.open(run)), 0
     console = make_console()
     console.print(f"mirroring run {run.run_id} to {request.to}", soft_wrap=True)
     while True:
-        came: list[JournalEntry] = []
-        if entries:
-            batch = translator.translate(entries, has)
-            newest = max(newest, entries[-1].time)
+        began_s, before = time.process_time(), sent
+        run = read_run(run.directory)
+        entries, translator = entries_of(run), Translator()
+        for some in itertools.batched(entries, _MOST_ROWS):
+            batch = translator.translate(some, has)
             if batch.cursor != has:
-                came = _until_received(lambda: sink.send(batch), follower, request)  # noqa: B023 - called before the next turn
+                _until_received(functools.partial(sink.send, batch), run, request)
                 sent += sum(batch.cursor.values()) - sum(has.values())
                 has = batch.cursor
-        elif request.once or (status := follower.status) is not Status.RUNNING:
+        status = _status(run)
+        if request.once or (status is not Status.RUNNING and sent == before):
             break
-        else:
-            time.sleep(request.every)
-        entries = came + follower.poll()
-    status = follower.status
-    _until_received(lambda: sink.close(status, newest), follower, request)
+        if status is Status.RUNNING:
+            time.sleep(max(request.every, (time.process_time() - began_s) / _SHARE))
+    newest = entries[-1].time if entries else run.declared_at
+    _until_received(lambda: sink.close(status, newest), run, request)
     console.print(f"run {run.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 
 
-def _until_received(attempt: Callable[[], None], follower: RunFollower, request: MirrorRequest) -> list[JournalEntry]:
-    """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
+def _status(run: Run) -> Status:
+    """Return the status of the newest attempt."""
+    return run.attempts[-1].status if run.attempts else Status.RUNNING
 
-    Returns:
-        Rows that were read meanwhile to find out whether the run is over.
+
+def _until_received(attempt: Callable[[], None], run: Run, request: MirrorRequest) -> None:
+    """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
 
     Raises:
         UserError: If the time of ``--patience`` is over.
     """
     wait_s, over_since = 1.0, None
-    came: list[JournalEntry] = []
     while True:
         try:
-            attempt()
-            return came
+            return attempt()
         except SinkUnavailableError as error:
             now = f"{datetime.now(UTC):%H:%M:%S}"
             make_console().print(f"{now} {error}; trying again in {wait_s:.0f} s", soft_wrap=True)
-            came += follower.poll()
-            if request.once or follower.status is not Status.RUNNING:
+            if request.once or _status(read_run(run.directory)) is not Status.RUNNING:
                 over_since = time.monotonic() if over_since is None else over_since
                 if time.monotonic() - over_since + wait_s > request.patience:
                     raise UserError(f"{error}; run the command again later: it continues where it stopped") from error

@@ -22,15 +22,19 @@ class SinkUnavailableError(Exception):
     """A destination does not answer at the moment; nothing is lost, as the journals still hold all rows."""
 
 
+Axis = Literal["iteration", "wall_s"]
+
+
 @dataclass(frozen=True)
 class Point:
-    """Figures at one time."""
+    """Figures and texts at one time."""
 
     time: datetime
-    axis: Literal["iteration", "wall_s"]
-    """What :attr:`step` counts: iterations, or seconds since the attempt began."""
+    axis: Axis
+    """What :attr:`step` counts: iterations, or seconds since the run began."""
     step: int
     values: dict[str, float]
+    notes: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,14 @@ class Batch:
     """New data since the last batch."""
 
     points: tuple[Point, ...]
-    notes: dict[str, str]
-    """Texts by name, the newest of each name."""
     cursor: dict[str, int]
     """Number of rows of each journal that the destination has after this batch. The destination stores it, so that a
     restarted mirror continues there."""
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Texts by name, the newest of each name."""
+        return {name: text for point in self.points for name, text in point.notes.items()}
 
 
 class Sink(Protocol):
@@ -95,29 +102,12 @@ class Destination:
     """The distribution that it needs."""
     options: tuple[str, ...]
     """Flags of ``mirror.py`` that it takes, which are the arguments of its sink."""
-    instead: str
-    """What to do instead of another flag."""
 
 
 SINKS = {
-    "tensorboard": Destination(
-        "ledger_lab.reports.mirrors.tensorboard_sink:TensorboardSink",
-        "tensorboard",
-        ("dir",),
-        "name the folder of the event files with --dir",
-    ),
-    "wandb": Destination(
-        "ledger_lab.reports.mirrors.wandb_sink:WandbSink",
-        "wandb",
-        ("project", "dir"),
-        "name the host with WANDB_BASE_URL",
-    ),
-    "mlflow": Destination(
-        "ledger_lab.reports.mirrors.mlflow_sink:MlflowSink",
-        "mlflow-skinny",
-        ("project", "uri"),
-        "name the server with --uri or MLFLOW_TRACKING_URI",
-    ),
+    "tensorboard": Destination(f"{__package__}.tensorboard_sink:TensorboardSink", "tensorboard", ("dir",)),
+    "wandb": Destination(f"{__package__}.wandb_sink:WandbSink", "wandb", ("project", "dir")),
+    "mlflow": Destination(f"{__package__}.mlflow_sink:MlflowSink", "mlflow-skinny", ("project", "uri")),
 }
 """Destinations by name."""
 
@@ -153,7 +143,8 @@ def load_sink(name: str, given: Mapping[str, Any]) -> Sink:
     require_mirrors([name])
     destination = SINKS[name]
     if ignored := [f"--{option}" for option in given if option not in destination.options]:
-        raise UserError(f"{' and '.join(ignored)} cannot be used with --to {name}: {destination.instead}")
+        known = " and ".join(f"--{option}" for option in destination.options)
+        raise UserError(f"{' and '.join(ignored)} cannot be used with --to {name}: it takes {known}")
     return cast(Sink, pkgutil.resolve_name(destination.sink)(**given))
 
 

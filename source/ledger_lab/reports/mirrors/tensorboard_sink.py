@@ -52,17 +52,16 @@ class TensorboardSink:
         return {}
 
     def send(self, batch: Batch) -> None:
-        """Write the figures at their steps, and the notes at the newest step."""
+        """Write the figures at their steps, and the texts at the newest step."""
         with self._told_in_one_line():
             for point in batch.points:
-                values = [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
-                event = Event(wall_time=point.time.timestamp(), step=point.step, summary=Summary(value=values))
-                self._writer.add_event(event)
                 if point.axis == "iteration":
                     self._step = max(self._step, point.step)
-            time = batch.points[-1].time if batch.points else datetime.now().astimezone()
-            for name, text in batch.notes.items():
-                self._text(name, text, time)
+                if values := [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]:
+                    summary = Summary(value=values)
+                    self._writer.add_event(Event(wall_time=point.time.timestamp(), step=point.step, summary=summary))
+                for name, text in point.notes.items():
+                    self._text(name, text, point.time)
             self._writer.flush()
 
     def close(self, status: Status, time: datetime) -> None:

@@ -1,9 +1,13 @@
-"""Translates rows into the points and notes of dashboards."""
+"""Translates the rows of a run into the points of dashboards."""
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
 
 from ledger_lab.ledger import (
     AttemptEnded,
@@ -12,11 +16,49 @@ from ledger_lab.ledger import (
     Health,
     PanelResult,
     PhaseWindow,
+    Row,
+    Run,
     Telemetry,
 )
+from ledger_lab.ledger.listing import COMPRESSED
 from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES
-from ledger_lab.reports.mirrors.follow import JournalEntry
-from ledger_lab.reports.mirrors.sink import Batch, Point
+from ledger_lab.reports.mirrors.sink import Axis, Batch, Point
+from ledger_lab.units import in_gigabytes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row, and its place in a journal."""
+
+    journal: str
+    """Name of its journal, also if the file is compressed."""
+    attempt: int
+    """The attempt that its journal belongs to."""
+    sequence: int
+    """Its place there, from 0."""
+    time: datetime
+    row: Row
+
+
+def entries_of(run: Run) -> list[Entry]:
+    """Return the rows that are mirrored: of each attempt, the first process's, its supervisor's, and its telemetry.
+
+    They are in order of time, attempt by attempt, with each journal in its own order.
+
+    Args:
+        run: The run.
+    """
+    found: list[Entry] = []
+    for attempt in run.attempts:
+        journals = [
+            [
+                Entry(journal.path.name.removesuffix(COMPRESSED), attempt.number, place, time, row)
+                for place, (row, time) in enumerate(zip(journal.rows, journal.times, strict=True))
+            ]
+            for journal in (*attempt.ranks[:1], *attempt.supervisions[:1], *attempt.telemetries[:1])
+        ]
+        found += heapq.merge(*journals, key=attrgetter("time"))
+    return found
 
 
 class Translator:
@@ -29,108 +71,98 @@ class Translator:
         self._spent_ns: Counter[str] = Counter()
         self._wall_ns: dict[int, int] = {}
         self._saved_at: dict[str, int] = {}
-        self._cursor: dict[str, int] = {}
 
-    def translate(self, entries: Sequence[JournalEntry], has: dict[str, int]) -> Batch:
-        """Return the points and notes for a destination.
+    def translate(self, entries: Sequence[Entry], has: Mapping[str, int]) -> Batch:
+        """Return the points for a destination.
 
         Args:
-            entries: Rows since the last call.
+            entries: The next rows.
             has: Number of rows of each journal that the destination has already; these are left out.
         """
-        points: list[Point] = []
-        notes: dict[str, str] = {}
+        points, cursor = [], dict(has)
         for entry in entries:
-            found, said = self._translated(entry)
-            self._cursor[entry.journal] = entry.sequence + 1
+            point = self._point(entry)
             if entry.sequence >= has.get(entry.journal, 0):
-                points += found
-                notes.update(said)
-        cursor = {**has, **{name: max(rows, has.get(name, 0)) for name, rows in self._cursor.items()}}
-        return Batch(tuple(points), notes, cursor)
+                cursor[entry.journal] = entry.sequence + 1
+                points += [] if point is None else [point]
+        return Batch(tuple(points), cursor)
 
-    def _translated(self, entry: JournalEntry) -> tuple[list[Point], dict[str, str]]:
-        """Translate one row."""
+    def _point(self, entry: Entry) -> Point | None:
+        """Translate one row; ``None`` if dashboards do not show it."""
         row = entry.row
-        if isinstance(row, AttemptStarted | PhaseWindow | Telemetry | AttemptEnded):
-            self._wall_ns[entry.attempt] = max(row.wall_ns, self._wall_ns.get(entry.attempt, 0))
+        axis: Axis = "iteration"
+        step: int | None = None
+        values: dict[str, float] = {}
+        notes: dict[str, str] = {}
         match row:
             case PhaseWindow():
-                return self._window(entry, row), {}
+                values = self._window(row, self._age_s(entry, row.wall_ns))
             case Telemetry():
-                return _telemetry(entry, row, self._age_ns(entry, row)), {}
+                axis, step, values = "wall_s", int(self._age_s(entry, row.wall_ns)), _telemetry(row)
             case PanelResult():
-                return self._result(entry, row)
+                values, notes = _score(row)
+                step = self._saved_at.get(row.checkpoint)
             case CheckpointSaved():
                 self._saved_at[row.path] = row.iteration
-                return [], {"checkpoint/last": f"{row.path} (iteration {row.iteration}, sha256 {row.sha256})"}
+                notes["checkpoint/last"] = f"{row.path} (iteration {row.iteration}, sha256 {row.sha256})"
             case Health():
-                return [], {f"health/{row.event}": f"iteration {row.iteration}: {row.evidence} Advice: {row.advice}"}
+                notes[f"health/{row.event}"] = f"iteration {row.iteration}: {row.evidence} Advice: {row.advice}"
             case AttemptStarted():
+                self._age_s(entry, row.wall_ns)
                 self._over = None  # an attempt may repeat the last iteration of the previous attempt
-                return [], {"attempt": f"{row.attempt} on {row.host}"}
+                notes["attempt"] = f"{row.attempt} on {row.host}"
             case AttemptEnded():
-                return self._end(entry, row)
-            case _:
-                return [], {}
+                values = self._totals(row, self._age_s(entry, row.wall_ns))
+                notes = {} if row.reason is None else {"reason": row.reason}
+        if not values and not notes:
+            return None
+        return Point(entry.time, axis, self._iteration if step is None else step, values, notes)
 
-    def _age_ns(self, entry: JournalEntry, row: PhaseWindow | Telemetry | AttemptEnded) -> int:
-        """Return the time that the run had taken in all attempts when a row was written [ns]."""
-        return row.wall_ns + sum(wall_ns for number, wall_ns in self._wall_ns.items() if number < entry.attempt)
+    def _age_s(self, entry: Entry, wall_ns: int) -> float:
+        """Return the time that the run had taken in all attempts when a row was written [s]."""
+        self._wall_ns[entry.attempt] = max(wall_ns, self._wall_ns.get(entry.attempt, 0))
+        return (wall_ns + sum(spent for number, spent in self._wall_ns.items() if number < entry.attempt)) / 1e9
 
-    def _window(self, entry: JournalEntry, row: PhaseWindow) -> list[Point]:
+    def _window(self, row: PhaseWindow, age_s: float) -> dict[str, float]:
         """Return figures and phases of an iteration."""
         self._spent_ns.update(row.phase_ns)
         if row.iteration is None or row.iteration == self._over:
-            return []  # outside the training loop, or after its last iteration
-        self._over = row.iteration
+            return {}  # outside the training loop, or after its last iteration
+        self._over = self._iteration = row.iteration
         steps, self._env_steps = row.env_steps - self._env_steps, row.env_steps
-        self._iteration = row.iteration
         training_s, loop_s = (
             sum(ns for phase, ns in row.phase_ns.items() if phase in phases) / 1e9
             for phases in (TRAINING_PHASES, LOOP_PHASES)
         )
         values = {f"train/{name}": value for name, value in row.figures.items()}
         values |= {f"phase/{name}_s": spent_ns / 1e9 for name, spent_ns in row.phase_ns.items()}
-        values |= {"train/env_steps": float(row.env_steps), "train/wall_s": self._age_ns(entry, row) / 1e9}
+        values |= {"train/env_steps": float(row.env_steps), "train/wall_s": age_s}
         if training_s > 0 and steps > 0:
             values["train/env_steps_per_s"] = steps / training_s
             values["train/env_steps_per_wall_s"] = steps / loop_s
-        return [Point(entry.time, "iteration", row.iteration, values)]
+        return values
 
-    def _result(self, entry: JournalEntry, row: PanelResult) -> tuple[list[Point], dict[str, str]]:
-        """Return a held-out score."""
-        successes, episodes = row.outcomes.successes, row.outcomes.episodes
-        needed = "" if row.needed is None else f", {row.needed} needed"
-        said = f"{row.checkpoint}: {successes} of {episodes}{needed}"
-        if row.invalid is not None:
-            return [], {f"heldout/{row.purpose}": f"{said}; invalid: {row.invalid}"}
-        values = {
-            f"heldout/{row.purpose}_success": successes / episodes,
-            f"heldout/{row.purpose}_wall_s": row.wall_ns / 1e9,
-        }
-        step = self._saved_at.get(row.checkpoint, self._iteration)
-        return [Point(entry.time, "iteration", step, values)], {f"heldout/{row.purpose}": said}
-
-    def _end(self, entry: JournalEntry, row: AttemptEnded) -> tuple[list[Point], dict[str, str]]:
-        """Return how an attempt ended, and the time per phase of all attempts so far."""
+    def _totals(self, row: AttemptEnded, age_s: float) -> dict[str, float]:
+        """Return the time per phase of all attempts so far, and the peaks of memory of an attempt that ended."""
+        peaks = {"host": row.peak_host_memory_bytes, "gpu": row.peak_gpu_memory_bytes}
         values = {f"total/{phase}_s": spent_ns / 1e9 for phase, spent_ns in self._spent_ns.items()}
-        values["total/wall_s"] = self._age_ns(entry, row) / 1e9
-        for name, peak in (("host", row.peak_host_memory_bytes), ("gpu", row.peak_gpu_memory_bytes)):
-            if peak is not None:
-                values[f"total/peak_{name}_memory_gb"] = peak / 1e9
-        notes = {} if row.reason is None else {"reason": row.reason}
-        return [Point(entry.time, "iteration", self._iteration, values)], notes
+        values |= {f"total/peak_{name}_memory_gb": peak / 1e9 for name, peak in peaks.items() if peak is not None}
+        return {**values, "total/wall_s": age_s}
 
 
-def _telemetry(entry: JournalEntry, row: Telemetry, age_ns: int) -> list[Point]:
-    """Return a sample, without the figures that were not measured.
+def _score(row: PanelResult) -> tuple[dict[str, float], dict[str, str]]:
+    """Return a held-out score, as figures and in words; without figures if it is invalid."""
+    successes, episodes = row.outcomes.successes, row.outcomes.episodes
+    needed = "" if row.needed is None else f", {row.needed} needed"
+    said = f"{row.checkpoint}: {successes} of {episodes}{needed}"
+    if row.invalid is not None:
+        return {}, {f"heldout/{row.purpose}": f"{said}; invalid: {row.invalid}"}
+    values = {"success": successes / episodes, "wall_s": row.wall_ns / 1e9}
+    return {f"heldout/{row.purpose}_{name}": value for name, value in values.items()}, {f"heldout/{row.purpose}": said}
 
-    Args:
-        entry: The row with its place.
-        row: The sample.
-        age_ns: Time that the run had taken in all attempts [ns].
-    """
+
+def _telemetry(row: Telemetry) -> dict[str, float]:
+    """Return the figures of a sample that were measured."""
     values: dict[str, float | None] = {}
     if (host := row.host) is not None:
         values |= {
@@ -140,13 +172,11 @@ def _telemetry(entry: JournalEntry, row: Telemetry, age_ns: int) -> list[Point]:
             "host_available_gb": host.available_bytes / 1e9,
         }
     for index, device in enumerate(row.devices):
-        used_bytes = device.memory_used_bytes
         values |= {
             f"gpu{index}_utilization": device.utilization,
-            f"gpu{index}_memory_gb": None if used_bytes is None else used_bytes / 1e9,
+            f"gpu{index}_memory_gb": in_gigabytes(device.memory_used_bytes),
             f"gpu{index}_power_w": device.power_w,
             f"gpu{index}_temperature_c": device.temperature_c,
             f"gpu{index}_sm_clock_mhz": device.sm_clock_mhz,
         }
-    known = {f"telemetry/{name}": float(value) for name, value in values.items() if value is not None}
-    return [Point(entry.time, "wall_s", age_ns // 1_000_000_000, known)] if known else []
+    return {f"telemetry/{name}": float(value) for name, value in values.items() if value is not None}

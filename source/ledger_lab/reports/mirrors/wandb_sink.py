@@ -78,7 +78,7 @@ class WandbSink:
 
     def send(self, batch: Batch) -> None:
         """Hand the batch to the client."""
-        for point in batch.points:
+        for point in filter(lambda each: each.values, batch.points):
             self._run.log({point.axis: point.step, "_timestamp": point.time.timestamp(), **point.values})
         self._run.summary.update(batch.notes)
         self._run.config.update({_CURSOR: batch.cursor}, allow_val_change=True)
