@@ -18,11 +18,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
-from ledger_lab.cli.probes import REINSTALL, Finding, check_packages, check_python, installed_version
+from ledger_lab.cli.probes import REINSTALL, Finding, check_packages, check_python, fail, installed_version, ok, warn
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.control_groups import cpu_quota
 from ledger_lab.ledger.meters import git_facts
@@ -44,14 +44,14 @@ _MIB, _GIB = 1 << 20, 1 << 30
 _LEAST_DISK, _LITTLE_DISK = 100 * _MIB, 2 * _GIB
 _LEAST_MEMORY, _LITTLE_MEMORY = int(1.5 * _GIB), 4 * _GIB
 """Memory for the smallest training, and for a training of a robot with 512 environments [B]."""
-_FEWEST_FILES, _FEW_FILES = 128, 1024
+_FEW_FILES = 1024
 _SLOW_S = 1.0
 """Time of a write that reaches the disk above which trainings wait noticeably for it [s]."""
 _MOST_AHEAD_S = 30.0
 """Largest difference between the clocks of two machines that readers of a shared ledger can do without [s]."""
 _DRIVER = "install NVIDIA's driver; start a container with --gpus all, and a batch job with a GPU (--gpus-per-node)"
-_NO_GPU = "no NVIDIA GPU: trainings run on the CPU"
 _LONGER = "run this again, or with --limit_s 300"
+_LATE = "no answer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +139,14 @@ def _examine(request: DoctorRequest) -> Generator[tuple[str, Finding]]:
             return child
 
         # The slow questions begin first, and are answered in processes of their own.
-        asked = {name: ask(name) for name in ("torch", "nvml", "egl")}
-        steps = {"cpu": ask("step", "cpu")}
+        egl, gpu, steps = ask("egl"), ask("gpu"), {"cpu": ask("step", "cpu")}
         for name, check in quick_checks(request.log_root).items():
             yield name, within(check, left_s(_ONE_CHECK_S))
-        yield "EGL", check_egl(asked["egl"].answer(left_s(_PROBE_S)))
-        driver, torch = asked["nvml"].answer(left_s(_PROBE_S)), asked["torch"].answer(left_s(request.limit_s))
-        for index in range(len((torch.found or {}).get("devices", ()))):
+        yield "EGL", check_egl(egl.answer(left_s(_PROBE_S)))
+        answer = gpu.answer(left_s(request.limit_s))
+        for index in range(len((answer.found or {}).get("devices", ()))):
             steps[f"cuda:{index}"] = ask("step", f"cuda:{index}")
-        hardware = has_gpu()
-        yield "driver", check_driver(hardware, driver)
-        yield "CUDA", check_cuda(hardware, driver, torch)
+        yield "GPU", check_gpu(has_gpu(), answer, os.environ.get("CUDA_VISIBLE_DEVICES"))
         for device, child in steps.items():
             yield f"step {device}", check_step(device, child.answer(left_s(request.limit_s)), request.limit_s)
 
@@ -161,15 +158,14 @@ def quick_checks(log_root: Path) -> Mapping[str, Callable[[], Finding]]:
         log_root: Root of the ledger.
     """
     lock = _SOURCE.parent / "tools" / "requirements" / "main.lock"
-    cores = len(os.sched_getaffinity(0))
     return {
         "Python": check_python,
         "packages": lambda: check_packages(lock.read_text("utf-8") if lock.is_file() else None),
         "LedgerLab": lambda: check_ledger_lab(installed_version("ledger_lab")),
         "git": lambda: check_git(_SOURCE.parent),
-        "cores": lambda: check_cores(cores, cpu_quota()),
+        "cores": lambda: check_cores(len(os.sched_getaffinity(0)), cpu_quota(), os.environ.get("OMP_NUM_THREADS", "")),
         "memory": lambda: check_memory(usable_bytes()),
-        "files": check_files,
+        "files": lambda: check_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         "loopback": check_loopback,
         "log root": lambda: check_log_root(log_root),
         "caches": lambda: check_caches(os.environ),
@@ -184,44 +180,29 @@ def within(check: Callable[[], Finding], limit_s: float) -> Finding:
         check: The check.
         limit_s: How long to wait for it, for example if a file server does not answer [s].
     """
-    found: list[Finding] = []
+    way_out = "find out which disk or server does not answer (dmesg)"
+    found = [fail(f"no answer in {limit_s:.0f} s", way_out)]
 
     def carry_out() -> None:
         try:
             found.append(check())
         except Exception as error:  # noqa: BLE001 - a check that breaks must not stop the others
             text = " ".join(f"cannot be checked: {type(error).__name__}: {error}".split())
-            found.append(Finding("fail", text, "see the other lines; the cause may be a missing package"))
+            found.append(fail(text, "see the other lines; the cause may be a missing package"))
 
     thread = threading.Thread(target=carry_out, daemon=True)  # a hanging one must not keep the program alive
     thread.start()
     thread.join(limit_s)
-    silent = f"no answer in {limit_s:.0f} s"
-    return found[0] if found else Finding("fail", silent, "find out which disk or server does not answer (dmesg)")
+    return found[-1]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """How a process ended."""
+class Answer(NamedTuple):
+    """What a process has found out."""
 
-    status: int | None
-    """Exit status; ``None`` if the process was not finished in time."""
-    output: str
-    """What it printed on both streams."""
-
-    @property
-    def reason(self) -> str:
-        """Why nothing was found: the last line that is not empty."""
-        lines = [line.strip() for line in self.output.splitlines() if line.strip()] or ["no output"]
-        return "no answer" if self.status is None else lines[-1]
-
-    @property
-    def found(self) -> dict[str, Any] | None:
-        """The JSON object in the last line; ``None`` if the process failed or did not answer."""
-        try:
-            return dict(json.loads(self.reason)) if self.status == 0 else None
-        except ValueError:
-            return None
+    found: dict[str, Any] | None
+    """The JSON object in its last line; ``None`` if it failed or was not finished in time."""
+    reason: str
+    """Its last line; ``no answer`` if it was not finished in time."""
 
 
 class Child:
@@ -233,7 +214,7 @@ class Child:
         Args:
             arguments: Arguments of Python.
         """
-        path = [str(_SOURCE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        path = [str(_SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.DEVNULL,
@@ -253,11 +234,14 @@ class Child:
         """
         try:
             output, _ = self._process.communicate(timeout=limit_s)
-            return Answer(self._process.returncode, output)
         except subprocess.TimeoutExpired:
-            return Answer(None, "")
+            return Answer(None, _LATE)
         finally:
             self.close()
+        last = (output.strip() or "no output").splitlines()[-1].strip()
+        with suppress(ValueError):
+            return Answer(dict(json.loads(last)) if self._process.returncode == 0 else None, last)
+        return Answer(None, last)
 
     def close(self) -> None:
         """Kill the process and its children."""
@@ -275,48 +259,46 @@ def check_ledger_lab(installed: str | None) -> Finding:
     """
     if installed is None:
         text = "not installed: scripts work from the source tree, but `isaaclab train` does not find the tasks"
-        return Finding("warn", text, "python -m pip install --no-deps -e . in the source tree")
-    return Finding("ok", f"version {installed}")
+        return warn(text, "python -m pip install --no-deps -e . in the source tree")
+    return ok(f"version {installed}")
 
 
-def check_git(root: Path, program: str | None = shutil.which("git")) -> Finding:
+def check_git(root: Path) -> Finding:
     """Check that runs can record the commit of the code.
 
     Args:
         root: Folder of the source.
-        program: Path of git; ``None`` if there is none.
     """
     facts = git_facts(root)
     if facts["commit"] is not None:
-        changed = "" if facts["changes_sha256"] is None else " with changes"
-        return Finding("ok", f"commit {facts['commit'][:7]}{changed}")
-    if program is None:
-        return Finding("warn", "git is not on PATH: runs do not record the commit of the code", "install git")
-    command = [program, "-C", str(root), "rev-parse", "HEAD"]
-    if "dubious ownership" in subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stderr:
+        return ok(f"commit {facts['commit'][:7]}{'' if facts['changes_sha256'] is None else ' with changes'}")
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stderr
+    except FileNotFoundError:
+        return warn("git is not on PATH: runs do not record the commit of the code", "install git")
+    if "dubious ownership" in said:
         text = f"git refuses {root}, because it belongs to another user: runs do not record the commit of the code"
-        return Finding("warn", text, f"git config --global --add safe.directory {root}")
-    return Finding("ok", f"{root} is not in a git repository: runs record no commit")
+        return warn(text, f"git config --global --add safe.directory {root}")
+    return ok(f"{root} is not in a git repository: runs record no commit")
 
 
-def check_cores(allowed: int, quota: float | None, environ: Mapping[str, str] = os.environ) -> Finding:
+def check_cores(allowed: int, quota: float | None, threads: str) -> Finding:
     """Check how many threads can compute at a time.
 
     Args:
         allowed: Cores that the process may use.
         quota: Limit of its control group [cores]; ``None`` without one.
-        environ: Environment variables.
+        threads: The environment variable ``OMP_NUM_THREADS``.
     """
     text, usable = counted(allowed, "core"), allowed
     if quota is not None and quota < allowed:
         text, usable = f"{text}, of which the control group allows {quota:g} at a time", max(1, int(quota))
     if quota is not None and quota < 1:
-        return Finding("warn", f"{text}: a thread has to wait even alone", "raise the limit of the container")
-    threads = environ.get("OMP_NUM_THREADS", "")
+        return warn(f"{text}: a thread has to wait even alone", "raise the limit of the container")
     if threads.isdecimal() and int(threads) > usable:
-        way_out = f"set OMP_NUM_THREADS to at most {usable}, or unset it"
-        return Finding("warn", f"{text}, but OMP_NUM_THREADS={threads}", way_out)
-    return Finding("ok", text)
+        return warn(f"{text}, but OMP_NUM_THREADS={threads}", f"set OMP_NUM_THREADS to at most {usable}, or unset it")
+    return ok(text)
 
 
 def check_memory(available_bytes: int) -> Finding:
@@ -328,25 +310,21 @@ def check_memory(available_bytes: int) -> Finding:
     text = f"{available_bytes / _GIB:.1f} GiB available"
     if available_bytes < _LEAST_MEMORY:
         way_out = "end other programs, or raise the limit of the container"
-        return Finding("fail", f"{text}: a small training needs 1.5 GiB", way_out)
+        return fail(f"{text}: a small training needs 1.5 GiB", way_out)
     if available_bytes < _LITTLE_MEMORY:
-        way_out = "use fewer environments (--num_envs)"
-        return Finding("warn", f"{text}: trainings of robots need up to 4 GiB", way_out)
-    return Finding("ok", text)
+        return warn(f"{text}: trainings of robots need up to 4 GiB", "use fewer environments (--num_envs)")
+    return ok(text)
 
 
-def check_files(limit: int | None = None) -> Finding:
+def check_files(limit: int) -> Finding:
     """Check how many files a process may open.
 
     Args:
-        limit: The limit; by default that of this process.
+        limit: The limit.
     """
-    if limit is None:
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit == resource.RLIM_INFINITY or limit >= _FEW_FILES:
-        return Finding("ok", "unlimited" if limit == resource.RLIM_INFINITY else f"up to {limit} open files")
-    level: Any = "fail" if limit < _FEWEST_FILES else "warn"
-    return Finding(level, f"a process may open {limit} files only", f"ulimit -n {4 * _FEW_FILES}")
+    if 0 <= limit < _FEW_FILES:  # no limit is -1
+        return warn(f"a process may open {limit} files only", f"ulimit -n {4 * _FEW_FILES}")
+    return ok("unlimited" if limit < 0 else f"up to {limit} open files")
 
 
 def check_loopback(address: str = "127.0.0.1") -> Finding:
@@ -362,18 +340,8 @@ def check_loopback(address: str = "127.0.0.1") -> Finding:
         socket.getaddrinfo("localhost", port)
     except OSError as error:
         text = f"processes can't connect to each other ({address}: {error}): trainings with --nproc do not work"
-        way_out = "bring the loopback interface up (ip link set lo up), and let /etc/hosts name localhost"
-        return Finding("warn", text, way_out)
-    return Finding("ok", f"port {port} of {address} could be opened and reached")
-
-
-def existing(folder: Path) -> Path:
-    """Return a folder, or the nearest parent that exists.
-
-    Args:
-        folder: The folder.
-    """
-    return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        return warn(text, "bring the loopback interface up (ip link set lo up), and let /etc/hosts name localhost")
+    return ok(f"port {port} of {address} could be opened and reached")
 
 
 def file_system(folder: Path) -> str:
@@ -398,8 +366,8 @@ def check_log_root(log_root: Path, free_bytes: int | None = None, slow_s: float 
         free_bytes: Free space; by default that of the disk [B].
         slow_s: Time above which a write is slow [s].
     """
-    folder, elsewhere = existing(log_root), "name another folder with --log_root"
-    kind = file_system(folder)
+    folder = next(each for each in (log_root.absolute(), *log_root.absolute().parents) if each.exists())
+    kind, elsewhere = file_system(folder), "name another folder with --log_root"
     try:
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=folder) as scratch:
             began_s = time.monotonic()
@@ -407,22 +375,22 @@ def check_log_root(log_root: Path, free_bytes: int | None = None, slow_s: float 
             spent_s = time.monotonic() - began_s
             ahead_s = Path(scratch).stat().st_mtime - time.time()
     except OSError as error:
-        return Finding("fail", f"{folder} ({kind}) can't hold a ledger: {error.strerror}", elsewhere)
+        return fail(f"{folder} ({kind}) can't hold a ledger: {error.strerror}", elsewhere)
     free = shutil.disk_usage(folder).free if free_bytes is None else free_bytes
     text = f"{folder} ({kind}), {free / _GIB:.1f} GiB free"
     if free < _LEAST_DISK:
-        return Finding("fail", f"{text}: a run needs 100 MiB", f"free some space, or {elsewhere}")
+        return fail(f"{text}: a run needs 100 MiB", f"free some space, or {elsewhere}")
     if free < _LITTLE_DISK:
-        return Finding("warn", f"{text}: checkpoints of many runs need more", f"free some space, or {elsewhere}")
+        return warn(f"{text}: checkpoints of many runs need more", f"free some space, or {elsewhere}")
     if kind in ("tmpfs", "ramfs"):
-        return Finding("warn", f"{text}: it is in memory, and lost when the machine goes down", elsewhere)
+        return warn(f"{text}: it is in memory, and lost when the machine goes down", elsewhere)
     if spent_s > slow_s:
-        return Finding("warn", f"{text}: a durable write takes {spent_s:.1f} s", f"{elsewhere}, on a faster disk")
+        return warn(f"{text}: a durable write takes {spent_s:.1f} s", f"{elsewhere}, on a faster disk")
     if abs(ahead_s) > _MOST_AHEAD_S:
-        differs = f"its clock is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine's"
+        differs = f"its clock and this machine's differ by {abs(ahead_s):.0f} s"
         way_out = "synchronize the clocks of all machines, for example with chrony"
-        return Finding("warn", f"{text}: {differs}: other machines may take a live run for a lost one", way_out)
-    return Finding("ok", f"{text}, durable write in {1e3 * spent_s:.0f} ms")
+        return warn(f"{text}: {differs}: other machines may take a live run for a lost one", way_out)
+    return ok(f"{text}, durable write in {1e3 * spent_s:.0f} ms")
 
 
 def check_caches(environ: Mapping[str, str]) -> Finding:
@@ -435,10 +403,10 @@ def check_caches(environ: Mapping[str, str]) -> Finding:
         kernels = require_kernel_cache(environ)
     except UserError as error:
         text, _, way_out = str(error).rpartition(": ")
-        return Finding("fail", text, way_out)
+        return fail(text, way_out)
     if os.access(kernels, os.W_OK):
-        return Finding("ok", str(kernels))
-    return Finding("warn", f"{kernels} can't be written: start-ups take longer", "set WARP_CACHE_PATH")
+        return ok(str(kernels))
+    return warn(f"{kernels} can't be written: start-ups take longer", "set WARP_CACHE_PATH")
 
 
 def check_temporary(memory: Path = Path("/dev/shm")) -> Finding:
@@ -450,11 +418,11 @@ def check_temporary(memory: Path = Path("/dev/shm")) -> Finding:
     try:
         usual = tempfile.gettempdir()
     except FileNotFoundError:
-        return Finding("fail", "no folder for temporary files can be written", "set TMPDIR to a writable folder")
+        return fail("no folder for temporary files can be written", "set TMPDIR to a writable folder")
     if not os.access(memory, os.W_OK):
         text = f"{memory} can't be written: trainings with --nproc on several GPUs may not start"
-        return Finding("warn", text, "start the container with --shm-size 1g or --ipc host")
-    return Finding("ok", f"{usual} and {memory}")
+        return warn(text, "start the container with --shm-size 1g or --ipc host")
+    return ok(f"{usual} and {memory}")
 
 
 def has_gpu(root: Path = Path("/")) -> bool:
@@ -473,58 +441,30 @@ def has_gpu(root: Path = Path("/")) -> bool:
     return False
 
 
-def check_driver(hardware: bool, driver: Answer) -> Finding:
-    """Check that the driver can be used, and power, energy and memory of GPUs be measured.
+def check_gpu(hardware: bool, gpu: Answer, visible: str | None) -> Finding:
+    """Check that torch can use the GPUs, and that the driver measures them. Without an answer, no GPU is stepped.
 
     Args:
         hardware: Whether there is NVIDIA hardware.
-        driver: Answer of the probe ``nvml``.
+        gpu: Answer of the probe ``gpu``.
+        visible: The environment variable ``CUDA_VISIBLE_DEVICES``.
     """
-    if (found := driver.found) is not None:
-        names = ", ".join(found["names"]) or "no GPU"
-        return Finding("ok", f"{found['driver']} with CUDA {_dotted(found['cuda'])}, {names}")
-    if not hardware:
-        return Finding("ok", _NO_GPU)
-    return Finding("warn", f"there is an NVIDIA GPU, but its driver can't be used: {driver.reason}", _DRIVER)
-
-
-def check_cuda(hardware: bool, driver: Answer, torch: Answer, environ: Mapping[str, str] = os.environ) -> Finding:
-    """Check that torch can be imported, and can use the GPUs. Without its answer, no GPU is stepped.
-
-    Args:
-        hardware: Whether there is NVIDIA hardware.
-        driver: Answer of the probe ``nvml``.
-        torch: Answer of the probe ``torch``.
-        environ: Environment variables.
-    """
-    found, known = torch.found, driver.found
-    if torch.status is None:
-        unseen = "; so no simulation was stepped on a GPU" if hardware else ""
-        return Finding("warn", f"torch was not imported in time{unseen}", _LONGER)
-    if found is None:
-        return Finding("fail", f"torch can't be used: {torch.reason}", REINSTALL)
-    text, visible = f"torch {found['version']}", environ.get("CUDA_VISIBLE_DEVICES")
-    if found["available"]:
-        return Finding("ok", f"{text}, {', '.join(found['devices'])}")
-    if not hardware and known is None:
-        return Finding("ok", f"{text}; {_NO_GPU}")
+    if (found := gpu.found) is None:
+        if gpu.reason == _LATE:
+            return warn(f"torch was not imported in time{'; no GPU was tried' if hardware else ''}", _LONGER)
+        return fail(f"torch can't be used: {gpu.reason}", REINSTALL)
+    torch, driver = f"torch {found['torch']}", found["driver"]
+    if found["devices"] and driver is not None:
+        return ok(f"{torch}, {driver}, {', '.join(found['devices'])}")
+    if found["devices"]:
+        return warn(f"{torch} sees GPUs that can't be measured: {found['reason']}", _DRIVER)
+    if not hardware and driver is None:
+        return ok(f"{torch}; no NVIDIA GPU: trainings run on the CPU")
     if visible in ("", "-1"):
-        return Finding("ok", f"{text}; CUDA_VISIBLE_DEVICES hides all GPUs")
-    if found["cuda"] is None:
-        return Finding("warn", f"{text} was built without CUDA", "install the torch of tools/requirements/main.lock")
-    text = f"{text} needs CUDA {found['cuda']}"
-    if known is None:
-        return Finding("warn", f"{text}, but there is no usable driver", _DRIVER)
-    if known["cuda"] // 1000 < int(found["cuda"].partition(".")[0]):
-        older = f"{text}, but the driver supports CUDA {_dotted(known['cuda'])} only"
-        return Finding("warn", older, "install a newer driver")
-    named = "" if visible is None else f" with CUDA_VISIBLE_DEVICES={visible}"
-    return Finding("warn", f"{text}, and sees no GPU{named}", "check CUDA_VISIBLE_DEVICES, and nvidia-smi -L")
-
-
-def _dotted(version: int) -> str:
-    """Return CUDA's number of a version, such as 12040, as text."""
-    return f"{version // 1000}.{version % 1000 // 10}"
+        return ok(f"{torch}; CUDA_VISIBLE_DEVICES hides all GPUs")
+    named = "" if visible is None else f", and CUDA_VISIBLE_DEVICES={visible}"
+    text = f"{torch} for CUDA {found['cuda']} sees no GPU; there is {driver or found['reason']}{named}"
+    return warn(text, f"{_DRIVER}; the driver must support the CUDA of torch")
 
 
 def check_egl(egl: Answer) -> Finding:
@@ -533,14 +473,13 @@ def check_egl(egl: Answer) -> Finding:
     Args:
         egl: Answer of the probe ``egl``.
     """
-    if (found := egl.found) is not None:
-        return Finding("ok", f"{found['renderer']}: videos can be recorded without a screen")
-    return Finding(
-        "warn",
-        f"no videos without a screen: {egl.reason}",
+    if egl.found is not None:
+        return ok(f"{egl.found['renderer']}: videos can be recorded without a screen")
+    way_out = (
         "install libegl1, libgl1 and libegl-mesa0 (Debian, Ubuntu), or the graphics part of NVIDIA's driver "
-        "(NVIDIA_DRIVER_CAPABILITIES=all in a container)",
+        "(NVIDIA_DRIVER_CAPABILITIES=all in a container)"
     )
+    return warn(f"no videos without a screen: {egl.reason}", way_out)
 
 
 def check_step(device: str, step: Answer, limit_s: float) -> Finding:
@@ -552,9 +491,9 @@ def check_step(device: str, step: Answer, limit_s: float) -> Finding:
         limit_s: How long was waited [s].
     """
     what = f"16 cart-poles on {device} were"
-    if step.status is None:
-        return Finding("warn", f"{what} not stepped in {limit_s:.0f} s; the first start compiles kernels", _LONGER)
-    if step.status != 0:
-        way_out = f"see all of its output: python -m ledger_lab.cli.probes step {shlex.quote(device)}"
-        return Finding("fail", f"a simulation on {device} fails: {step.reason}", way_out)
-    return Finding("ok", f"{what} stepped")
+    if step.found is not None:
+        return ok(f"{what} stepped")
+    if step.reason == _LATE:
+        return warn(f"{what} not stepped in {limit_s:.0f} s; the first start compiles kernels", _LONGER)
+    way_out = f"see all of its output: python -m ledger_lab.cli.probes step {shlex.quote(device)}"
+    return fail(f"a simulation on {device} fails: {step.reason}", way_out)

@@ -47,6 +47,21 @@ class Finding:
         return f"{self.level:4}  {name:12}  {self.text}{way_out}"
 
 
+def ok(text: str) -> Finding:
+    """Return a finding that needs nothing to be done."""
+    return Finding("ok", text)
+
+
+def warn(text: str, way_out: str) -> Finding:
+    """Return a finding with which trainings still work."""
+    return Finding("warn", text, way_out)
+
+
+def fail(text: str, way_out: str) -> Finding:
+    """Return a finding with which trainings do not work."""
+    return Finding("fail", text, way_out)
+
+
 def check_python(found: tuple[int, ...] = sys.version_info[:3], executable: str = sys.executable) -> Finding:
     """Check the version of Python.
 
@@ -56,8 +71,8 @@ def check_python(found: tuple[int, ...] = sys.version_info[:3], executable: str 
     """
     text = f"{'.'.join(map(str, found))}, {executable}"
     if found[:2] != (3, 12):
-        return Finding("fail", f"{text}: Isaac Lab 3.0 needs Python 3.12", "use ./isaaclab.sh -p, which installs it")
-    return Finding("ok", text)
+        return fail(f"{text}: Isaac Lab 3.0 needs Python 3.12", "use ./isaaclab.sh -p, which installs it")
+    return ok(text)
 
 
 def installed_version(name: str) -> str | None:
@@ -82,10 +97,9 @@ def check_packages(lock: str | None, installed: Callable[[str], str | None] = in
     locked: Mapping[str, str] = dict(re.findall(r"^([\w.-]+)==([\w.!+-]+)", lock or "", re.M))
     found = {name: installed(name) for name in {*NEEDED, *OPTIONAL, *locked}}
     if missing := [name for name in NEEDED if found[name] is None]:
-        return Finding("fail", f"missing: {_some(missing)}", REINSTALL)
+        return fail(f"missing: {_some(missing)}", REINSTALL)
     if missing := [name for name in OPTIONAL if found[name] is None]:
-        text = f"missing: {_some(missing)}; some RL libraries, reports or videos do not work"
-        return Finding("warn", text, REINSTALL)
+        return warn(f"missing: {_some(missing)}; some RL libraries, reports or videos do not work", REINSTALL)
     present = {name: each.partition("+")[0] for name, each in found.items() if each is not None}  # without +cu130
     other = [
         f"{name} {present[name]} instead of {wanted}"
@@ -93,10 +107,9 @@ def check_packages(lock: str | None, installed: Callable[[str], str | None] = in
         if name in present and present[name] != wanted.partition("+")[0]
     ]
     if other:
-        text = f"other versions: {_some(other)}; recorded scores may not be comparable"
-        return Finding("warn", text, REINSTALL)
+        return warn(f"other versions: {_some(other)}; recorded scores may not be comparable", REINSTALL)
     known = "in the locked versions" if locked else "and no lock file to compare their versions with"
-    return Finding("ok", f"{len(present)} packages, {known}")
+    return ok(f"{len(present)} packages, {known}")
 
 
 def _some(names: list[str]) -> str:
@@ -112,7 +125,7 @@ def broken_installation(error: ImportError) -> str:
         error: Why the import failed.
     """
     found = {"Python": check_python(), "packages": check_packages(None)}
-    found["imports"] = Finding("fail", f"{type(error).__name__}: {error}", REINSTALL)
+    found["imports"] = fail(f"{type(error).__name__}: {error}", REINSTALL)
     lines = [each.line(name) for name, each in found.items()]
     text = "\n".join([*lines, f"this machine is not fit for trainings: {REINSTALL}"])
     return text.replace("→", "->")  # what shows other characters to an ASCII terminal may be what is broken
@@ -130,27 +143,21 @@ def egl() -> dict[str, Any]:
     return {"renderer": gl_info.get_renderer()}
 
 
-def nvml() -> dict[str, Any]:
-    """Return the driver's version, the newest CUDA version that it supports, and the GPUs, by the meters' library."""
-    import pynvml
+def gpu() -> dict[str, Any]:
+    """Return what torch says about CUDA, and what the driver says by the meters' library, or why it says nothing."""
+    import torch
 
-    pynvml.nvmlInit()
-    handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-    return {
-        "driver": pynvml.nvmlSystemGetDriverVersion(),
-        "cuda": pynvml.nvmlSystemGetCudaDriverVersion_v2(),
-        "names": [pynvml.nvmlDeviceGetName(handle) for handle in handles],
-    }
+    devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    found = {"torch": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
+    try:
+        import pynvml
 
-
-def torch() -> dict[str, Any]:
-    """Return what torch says about CUDA."""
-    import torch as library
-
-    found: dict[str, Any] = {"version": library.__version__, "cuda": library.version.cuda}
-    found["devices"] = [library.cuda.get_device_name(index) for index in range(library.cuda.device_count())]
-    found["available"] = library.cuda.is_available()
-    return found
+        pynvml.nvmlInit()
+        version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        supported = f"{version // 1000}.{version % 1000 // 10}"
+        return {**found, "driver": f"driver {pynvml.nvmlSystemGetDriverVersion()} with CUDA {supported}"}
+    except Exception as error:  # noqa: BLE001 - whatever a driver or its library lacks
+        return {**found, "driver": None, "reason": f"{type(error).__name__}: {error}"}
 
 
 def step(device: str) -> dict[str, Any]:
@@ -162,7 +169,7 @@ def step(device: str) -> dict[str, Any]:
     Raises:
         FloatingPointError: If observations are not finite.
     """
-    import torch as library
+    import torch
 
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
@@ -177,7 +184,7 @@ def step(device: str) -> dict[str, Any]:
     require_runtime(cfg, launcher)
     with simulation_app(cfg, launcher), environment(task, cfg) as env, recorded_physics(env):
         env.reset()
-        actions = library.zeros(16, env.unwrapped.action_manager.total_action_dim, device=device)
+        actions = torch.zeros(16, env.unwrapped.action_manager.total_action_dim, device=device)
         for _ in range(4):
             observations, *_ = env.step(actions)
         if not bool(observations["policy"].isfinite().all()):
@@ -185,7 +192,7 @@ def step(device: str) -> dict[str, Any]:
     return {"steps": 4}
 
 
-PROBES: dict[str, Callable[..., dict[str, Any]]] = {"egl": egl, "nvml": nvml, "torch": torch, "step": step}
+PROBES: dict[str, Callable[..., dict[str, Any]]] = {"egl": egl, "gpu": gpu, "step": step}
 
 
 if __name__ == "__main__":
