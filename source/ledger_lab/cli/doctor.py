@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +27,7 @@ from ledger_lab.ledger.meters import git_facts
 from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.ledger.storage import try_storage
 from ledger_lab.reports.terminal.console import make_console, write_json
+from ledger_lab.reports.terminal.durations import parse_period
 from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
 from ledger_lab.reports.terminal.script import require_kernel_cache
 from ledger_lab.units import counted
@@ -44,7 +43,6 @@ _MIB, _GIB = 1 << 20, 1 << 30
 _LEAST_DISK, _LITTLE_DISK = 100 * _MIB, 2 * _GIB
 _LEAST_MEMORY, _LITTLE_MEMORY = int(1.5 * _GIB), 4 * _GIB
 """Memory for the smallest training, and for a training of a robot with 512 environments [B]."""
-_FEW_FILES = 1024
 _SLOW_S = 1.0
 """Time of a write that reaches the disk above which trainings wait noticeably for it [s]."""
 _MOST_AHEAD_S = 30.0
@@ -62,10 +60,9 @@ class DoctorRequest(Request):
         name="doctor.py",
         description=(
             "Check whether this machine is fit for trainings, and say for each problem what to do. The checks cover "
-            "Python, packages, GPU driver, rendering without a screen, caches, the disk of the ledger, connections "
-            "between processes, cores, memory and limits. At the end, a few cart-poles are simulated on "
-            "the CPU and on each GPU. Nothing is left on the disk, except for compiled kernels in their cache. The "
-            "exit status is 0 if trainings work (there may be warnings), otherwise 1."
+            "Python, packages, GPU driver, rendering without a screen, caches, the disk of the ledger, cores and "
+            "memory. At the end, a few cart-poles are simulated on the CPU and on each GPU. Only compiled kernels stay "
+            "on the disk, in their cache. The exit status is 0 if trainings work, even with warnings, otherwise 1."
         ),
         terms=("ledger",),
         examples=("doctor.py", "doctor.py --log_root /data/logs --json"),
@@ -77,17 +74,9 @@ class DoctorRequest(Request):
         "Longest time of all checks [s] (default: 60). On a new machine, the first simulation compiles kernels, which "
         "can take longer.",
         metavar="S",
+        parse=parse_period,
     )
     json: bool = flag(False, "Print one JSON object instead of lines.")
-
-    def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            UserError: If the time is not positive.
-        """
-        if not 0 < self.limit_s < float("inf"):
-            raise UserError(f"--limit_s {self.limit_s:g}: must be above 0")
 
 
 def examine_machine(argv: Sequence[str]) -> int:
@@ -165,8 +154,6 @@ def quick_checks(log_root: Path) -> Mapping[str, Callable[[], Finding]]:
         "git": lambda: check_git(_SOURCE.parent),
         "cores": lambda: check_cores(len(os.sched_getaffinity(0)), cpu_quota(), os.environ.get("OMP_NUM_THREADS", "")),
         "memory": lambda: check_memory(usable_bytes()),
-        "files": lambda: check_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        "loopback": check_loopback,
         "log root": lambda: check_log_root(log_root),
         "caches": lambda: check_caches(os.environ),
         "temporary": check_temporary,
@@ -314,34 +301,6 @@ def check_memory(available_bytes: int) -> Finding:
     if available_bytes < _LITTLE_MEMORY:
         return warn(f"{text}: trainings of robots need up to 4 GiB", "use fewer environments (--num_envs)")
     return ok(text)
-
-
-def check_files(limit: int) -> Finding:
-    """Check how many files a process may open.
-
-    Args:
-        limit: The limit.
-    """
-    if 0 <= limit < _FEW_FILES:  # no limit is -1
-        return warn(f"a process may open {limit} files only", f"ulimit -n {4 * _FEW_FILES}")
-    return ok("unlimited" if limit < 0 else f"up to {limit} open files")
-
-
-def check_loopback(address: str = "127.0.0.1") -> Finding:
-    """Check that processes of this machine can talk to each other, as several ranks and rendezvous do.
-
-    Args:
-        address: Address of the loopback interface.
-    """
-    try:
-        with socket.create_server((address, 0)) as server:
-            port = server.getsockname()[1]
-            socket.create_connection((address, port), timeout=5).close()
-        socket.getaddrinfo("localhost", port)
-    except OSError as error:
-        text = f"processes can't connect to each other ({address}: {error}): trainings with --nproc do not work"
-        return warn(text, "bring the loopback interface up (ip link set lo up), and let /etc/hosts name localhost")
-    return ok(f"port {port} of {address} could be opened and reached")
 
 
 def file_system(folder: Path) -> str:

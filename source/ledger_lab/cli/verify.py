@@ -24,18 +24,14 @@ class VerifyRequest(Request):
     program = Program(
         name="verify_ledger.py",
         description=(
-            "Check that no journal of a ledger was damaged or changed after it was written. Every journal is read "
-            "completely. In each journal, the program checks the hash chain, and the type and range of every "
-            "field. It also checks that every journal is in the directory of its "
-            "own run, and that no journal is missing or cut short, by what later rows, console outputs and saved "
-            "states show. It also finds two journals of one process, two directories of one run, and two different "
-            "sizes of one cohort. The program prints the file "
-            "and line of each damage. It also applies the rule of the verdict that each run declared, and prints every "
-            "screening and confirmation whose needed successes differ from the rule. It prints contradictions: two "
-            "bitwise scores of one checkpoint on the same seeds of one panel id that differ. The exit status is 0, or "
-            "1 if there is damage, a wrong verdict or a contradiction. A contradiction between scores that were made "
-            "by different code, missing telemetry and an unfinished last line are printed, but do not change the exit "
-            "status. A process that is killed while it writes leaves an unfinished last line."
+            "Check that no journal of a ledger was damaged or changed after it was written: the hash chain and every "
+            "field of each journal, that no journal of a run is missing or cut short, and that nothing is there twice. "
+            "The program prints the file and line of each damage. It also applies the rule of the verdict that each "
+            "run declared, and prints screenings and confirmations that differ from the rule, and contradictions: two "
+            "bitwise scores of one checkpoint on the same seeds of one panel id that differ. The exit status is 1 if "
+            "there is damage, a wrong verdict or a contradiction, else 0. Contradictions between scores that were made "
+            "by different code, missing telemetry and an unfinished last line, which a killed process leaves, do not "
+            "change it."
         ),
         terms=("journal", "ledger", "run", "cohort", "telemetry"),
         examples=("verify_ledger.py --log_root records/cartpole-cpu",),
@@ -64,37 +60,25 @@ def verify_ledger(argv: Sequence[str]) -> int:
         if ledger.damage:
             raise ledger.damage[0]  # nothing could be read
         raise UserError(f"no journals under {request.log_root}: name the root of a ledger with --log_root")
-    console = make_console()
     damaged = [*ledger.damage, *(each for run in ledger.runs for each in leftovers(run))]
     damaged += leftover_runs(request.log_root)
-    for damage in damaged:
-        console.print(f"damaged: {damage}", soft_wrap=True)
-    journals = ledger.journals
-    torn = [journal for journal in journals if journal.torn_bytes]
-    for journal in torn:
-        console.print(
-            f"torn: {journal.path}:{journal.count + 1}: the writer was stopped within this line, or the rest has not "
-            "arrived on this host; nothing from here on is counted",
-            soft_wrap=True,
-        )
-    if left_out := without_telemetry(journals):
-        first = left_out[0].path
-        console.print(
-            f"telemetry left out: of {len(left_out)} supervised processes; the first: {first}", soft_wrap=True
-        )
-    wrong = [f"wrong verdict: {line}" for line in broken_verdicts(ledger)]
+    torn = [journal for journal in ledger.journals if journal.torn_bytes]
     notes = [
-        f"not checked: the verdict of run {run_id}, which follows a newer rule" for run_id in unknown_rules(ledger)
+        f"torn: {journal.path}:{journal.count + 1}: the writer was stopped within this line, or the rest has not "
+        "arrived on this host; nothing from here on is counted"
+        for journal in torn
     ]
+    if left_out := without_telemetry(ledger.journals):
+        notes.append(f"telemetry left out: of {len(left_out)} supervised processes; the first: {left_out[0].path}")
+    notes += [f"not checked: the verdict of run {each}, which follows a newer rule" for each in unknown_rules(ledger)]
+    wrong = [f"wrong verdict: {line}" for line in broken_verdicts(ledger)]
     for pair in contradictions(ledger):
         if pair.explained_by is None:
             wrong.append(f"contradiction: {pair.text}")
         else:
             notes.append(f"other code, other score: {pair.text}. Between them, these differ: {pair.explained_by}")
-    for line in (*wrong, *notes):
-        console.print(line, markup=False, soft_wrap=True)
-    rows = sum(journal.count for journal in journals)
-    console.print(
-        f"{ledger.found} journals, {rows} rows, {len(torn)} torn, {len(damaged)} damaged, {len(wrong)} wrong scores"
-    )
+    rows = sum(journal.count for journal in ledger.journals)
+    total = f"{ledger.found} journals, {rows} rows, {len(torn)} torn, {len(damaged)} damaged, {len(wrong)} wrong scores"
+    for line in (*(f"damaged: {each}" for each in damaged), *wrong, *notes, total):
+        make_console().print(line, markup=False, soft_wrap=True)
     return 1 if damaged or wrong else 0

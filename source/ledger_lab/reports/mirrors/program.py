@@ -40,14 +40,12 @@ class MirrorRequest(Request):
     program = Program(
         name="mirror.py",
         description=(
-            "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow. The dashboard gets training "
-            "metrics, times of phases, held-out scores, telemetry, health events, and how the run ended. You can start "
-            "the program during the run or later. It only reads the journals of the run, so it cannot disturb the "
-            "training. If you start it again, it sends only the missing data to MLflow and W&B. For TensorBoard, and "
-            "for W&B with WANDB_MODE=offline, it writes all data again. For W&B, set the environment variable "
-            "WANDB_API_KEY. For MLflow, set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD. With WANDB_MODE=offline, the files of W&B stay in the directory of the run, and "
-            "`wandb sync` sends them later."
+            "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow, during the run or later. The "
+            "dashboard gets training metrics, times of phases, held-out scores, telemetry, health events, and how the "
+            "run ended. If you start the program again, it sends only the missing data to MLflow and W&B; for "
+            "TensorBoard, and for W&B with WANDB_MODE=offline, it writes all data again. For W&B, set the environment "
+            "variable WANDB_API_KEY. For MLflow, set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD."
         ),
         terms=("run", "phase", "held-out", "telemetry", "journal", "ledger"),
         examples=(
