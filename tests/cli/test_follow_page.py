@@ -45,15 +45,15 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def reader(root: Path, *runs: str) -> PageReader:
-    return PageReader(root, mode="file", every_s=1.0, address=lambda run, kind, path: path, runs=runs)
+    return PageReader(log_root=root, every_s=1.0, address=lambda run, kind, path: path, runs=runs)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["p.html", "--follow", "0.5"], "--follow 0.5: give at least 1 s"),
-        (["p.html", "--follow", "nan"], "--follow nan: give at least 1 s"),
-        (["p.html", "--follow", "inf"], "--follow inf: give at least 1 s"),
+        (["p.html", "--follow", "0.5"], "--follow: '0.5': give at least 1 s"),
+        (["p.html", "--follow", "nan"], "--follow: 'nan': give at least 1 s"),
+        (["p.html", "--follow", "inf"], "--follow: 'inf': give at least 1 s"),
     ],
 )
 def test_flags_that_cannot_work_are_refused(arguments: list[str], words: str) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.ledger import Ledger, Run, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.cohort_summary import CohortSummary
+from ledger_lab.reports.cohort_summary import CohortSummary, Contents
 from ledger_lab.reports.columns import Shown, columns_of, figure, shown_columns, shown_table, sql_columns, summarize
 from ledger_lab.reports.ledger_tables import TABLES
-from ledger_lab.reports.page import build_model, render_page
+from ledger_lab.reports.page.document import render_page
+from ledger_lab.reports.page.model import build_model
+from ledger_lab.reports.selection import Selection
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.terminal_table import render_report
 from tests.fakes.ledgers import write_run
@@ -76,7 +78,7 @@ def test_every_report_column_is_in_terminal_page_sql_json_and_reference(tmp_path
     cohorts = summarize_cohorts([summary])
     terminal = StringIO()
     Console(file=terminal, width=400).print(render_report([summary], cohorts, 400))
-    page = render_page(build_model([run], [summary], cohorts, source="logs", created_at="today"))
+    page = render_page(build_model(Selection(Ledger(tmp_path, (run,)), (), Contents([run], [summary], cohorts), None)))
     reference = _tables_page()
     for kind, table in ((RunSummary, "runs"), (CohortSummary, "cohorts")):
         in_sql = {column.name for column in TABLES[table].columns}

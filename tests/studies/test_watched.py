@@ -17,7 +17,6 @@ from ledger_lab.clusters.plans import Plan, PlannedTraining
 from ledger_lab.clusters.submissions import Submission, new_folder
 from ledger_lab.clusters.submit import hand_over
 from ledger_lab.errors import UserError
-from ledger_lab.reports.watch import AlertKind
 from ledger_lab.studies.declared import load_study
 from ledger_lab.studies.watched import watch_study
 from tests.conftest import script
@@ -72,7 +71,7 @@ def test_engines_are_asked_about_trainings_without_a_run(
     )
     assert watch(["--log_root", root, "--no-ask", "--quiet"]) == 0
     found = watch_study(load_study(str(tmp_path / "s.toml")), tmp_path / "ledger", ask=True)
-    assert [alert.kind for alert in found.alerts] == [AlertKind.SILENT]
+    assert [alert.kind for alert in found.alerts] == ["silent"]
 
 
 def test_the_study_and_the_report_tell_alerts_too(tmp_path: Path) -> None:
@@ -81,7 +80,7 @@ def test_the_study_and_the_report_tell_alerts_too(tmp_path: Path) -> None:
     finished = script("study", tmp_path / "s.toml", "--log_root", tmp_path / "ledger", "--dry_run")
     assert finished.returncode == 0, finished.stderr
     assert "study s: 1 run, 0 live, 1 of 1 trainings still to start" in finished.stdout
-    assert "!! over budget: study s: 0.2 h are spent of a budget of 0.1 h" in finished.stdout
+    assert "!! over budget: study s: 0.167 h of a budget of 0.1 h are spent, forecast " in finished.stdout
     assert "! lost: run bb: no row for " in finished.stdout
     reported = script("report", "--log_root", tmp_path / "ledger")
     assert "! lost: run bb: no row for " in reported.stdout, reported.stderr

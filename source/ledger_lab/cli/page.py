@@ -13,36 +13,26 @@ from dataclasses import MISSING, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 from urllib.parse import quote
 
 from ledger_lab.cli.watch import Plans, known_plans
 from ledger_lab.errors import UserError, first_line
-from ledger_lab.ledger import Ledger, Run, read_ledger
+from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import require_ledger
 from ledger_lab.ledger.reader import OnProgress
-from ledger_lab.reports.page import (
-    Address,
-    LivePage,
-    LivePart,
-    Mode,
-    PageModel,
-    build_model,
-    render_page,
-    run_links,
-    save_page,
-)
-from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, Selection, runs_flag, select, select_in
+from ledger_lab.reports.page.document import LivePage, render_page, save_page
+from ledger_lab.reports.page.live import Address, LivePart, run_links
+from ledger_lab.reports.page.model import build_model
+from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, runs_flag, select, select_in
 from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.durations import parse_period
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import Program, flag
-from ledger_lab.reports.watch import watch_ledger
-
-_LEAST_FOLLOW_S = 1.0
-"""Shortest time between two looks at the ledger [s]."""
+from ledger_lab.reports.watch.view import watch_ledger
 
 _SHARE = 0.2
 """Largest share of a core that readings take on average: after a slow one, the next one waits."""
@@ -79,17 +69,8 @@ class PageRequest(PricedRequest):
         "Keep running, and read the ledger and rewrite the page after each of these periods. A browser that shows the "
         "file loads it again by itself. Ctrl-C ends. No server is needed, so the page can lie on shared storage [s].",
         metavar="SECONDS",
+        parse=parse_period,
     )
-
-    def __post_init__(self) -> None:
-        """Check the period.
-
-        Raises:
-            UserError: If it is too short, or a price file would be ignored.
-        """
-        super().__post_init__()
-        if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow < math.inf:
-            raise UserError(f"--follow {self.follow:g}: give at least {_LEAST_FOLLOW_S:g} s")
 
 
 @no_collection()
@@ -109,62 +90,38 @@ def draw_page(argv: Sequence[str]) -> int:
     if request.follow is not None:
         _follow(request, request.follow)
     found = select(request, request.runs, most=SHOWN_RUNS)
-    with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=2) as progress:
+    with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=1) as progress:
         created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        model = _model(found, on_progress=progress.show, created_at=created_at)
+        model = build_model(found, on_progress=progress.show, created_at=created_at)
         save_page(request.file, render_page(model).encode(errors="replace"))
     count = len(found.contents.runs)
     make_console().print(f"wrote {request.file}: {count} run{'' if count == 1 else 's'}", soft_wrap=True)
     return found.status
 
 
-def _model(found: Selection, **more: Any) -> PageModel:
-    """Return the page of some runs, without its live part."""
-    ledger, contents = found.ledger, found.contents
-    return build_model(
-        contents.runs,
-        contents.summaries,
-        contents.cohorts,
-        source=str(ledger.root),
-        asked=found.price,
-        absent=[] if found.names else [cohort for cohort in ledger.cohorts if not cohort.run_ids],
-        left_out_runs=len(ledger.runs) - len(contents.runs),
-        **more,
-    )
-
-
+@dataclass(kw_only=True)
 class PageReader:
     """Reads a ledger repeatedly, and makes its page anew each time."""
 
-    def __init__(
-        self,
-        log_root: Path,
-        *,
-        mode: Mode,
-        every_s: float,
-        address: Address,
-        runs: Sequence[str] = (),
-        price: Price | None = None,
-    ) -> None:
-        """Read nothing yet.
-
-        Args:
-            log_root: Root of the ledger.
-            mode: How the page lives.
-            every_s: Time between two readings [s].
-            address: Returns the addresses of files of runs.
-            runs: Run ids, their beginnings, or names of cohorts; empty for all runs.
-            price: Price that replaces the declared prices.
-        """
-        self._log_root, self._mode, self._every_s, self._address = log_root, mode, every_s, address
-        self._asked, self._price = runs, price
-        self._plans: Plans = ([], [], [])
-        self._plans_s = float("-inf")
-        self.pause_s = every_s
-        """Time until the next reading [s]."""
+    log_root: Path
+    every_s: float
+    """Time between two readings [s]."""
+    address: Address
+    """Returns the addresses of files of runs."""
+    runs: Sequence[str] = ()
+    """Run ids, their beginnings, or names of cohorts; empty for all runs."""
+    price: Price | None = None
+    """Price that replaces the declared prices."""
+    pause_s: float = 0.0
+    """Time until the next reading [s]."""
+    file: Path | None = None
+    """The file that each page is written to; ``None`` for a page that a server sends."""
+    _plans: Plans = ([], [], [])
+    _plans_s: float = -math.inf
+    _trouble: str = ""
 
     def read(self, on_progress: OnProgress | None = None) -> LivePage:
-        """Read the ledger, and return its page.
+        """Read the ledger, and return its page; with a file, write it.
 
         Args:
             on_progress: Called with the bytes of journals that were read, and the bytes to read in all.
@@ -173,35 +130,48 @@ class PageReader:
             UserError: If there is no ledger, a requested run does not exist, or a journal can't be read.
         """
         began_s = time.thread_time()
-        require_ledger(self._log_root)
-        ledger = read_ledger(self._log_root, on_progress=on_progress, tolerate_damage=True)
-        found = select_in(ledger, self._asked if ledger.runs else (), self._price, SHOWN_RUNS)
-        model = _model(found, links=lambda run: run_links(run, self._address))
-        page = LivePage(model, self._live(found.ledger), self._mode)
-        self.pause_s = max(self._every_s, (time.thread_time() - began_s) * (1 / _SHARE - 1))
-        return page
-
-    def _live(self, ledger: Ledger) -> LivePart:
-        """Return the live part."""
+        require_ledger(self.log_root)
+        ledger = read_ledger(self.log_root, on_progress=on_progress, tolerate_damage=True)
+        found = select_in(ledger, self.runs if ledger.runs else (), self.price, SHOWN_RUNS)
         if time.monotonic() - self._plans_s >= _ASK_EVERY_S:
-            self._plans, self._plans_s = known_plans(self._log_root), time.monotonic()
+            self._plans, self._plans_s = known_plans(self.log_root), time.monotonic()
         studies, queues, notes = self._plans
         watch = watch_ledger(
-            ledger,
+            found.ledger,
             now=datetime.now(UTC),
             studies=studies,
             queues=queues,
-            price=self._price,
-            notes=[*notes, *(f"left out: {damage}" for damage in ledger.damage)],
+            price=self.price,
+            notes=[*notes, *(f"left out: {damage}" for damage in found.ledger.damage)],
         )
-        return LivePart(
+        model = build_model(found, links=lambda run: run_links(run, self.address))
+        self.pause_s = max(self.every_s, (time.thread_time() - began_s) * (1 / _SHARE - 1))
+        live = LivePart(
             watch=watch,
-            runs={run.run_id: run for run in ledger.runs},
-            address=self._address,
+            runs={run.run_id: run for run in found.ledger.runs},
+            address=self.address,
             written_at=round(time.time(), 1),
-            every_s=self._every_s,
+            every_s=self.every_s,
             due_s=_LATE_S + 2 * self.pause_s,
         )
+        page = LivePage(model, live, "served" if self.file is None else "file")
+        if self.file is not None:
+            save_page(self.file, page.whole)
+        return page
+
+    def again(self, page: LivePage) -> LivePage:
+        """Read the ledger again, and return its page; if this fails, the page stays, and each trouble is told once.
+
+        Args:
+            page: The page before.
+        """
+        try:
+            page, trouble = self.read(), ""
+        except (UserError, OSError) as error:  # a journal was moved, a disk is full, or a server does not answer
+            if (trouble := first_line(error)) != self._trouble:
+                make_console(sys.stderr).print(f"{trouble}; the page stays as it is", soft_wrap=True)
+        self._trouble = trouble
+        return page
 
 
 def _follow(request: PageRequest, every_s: float) -> NoReturn:
@@ -213,7 +183,7 @@ def _follow(request: PageRequest, every_s: float) -> NoReturn:
         UserError: If there is no ledger, or the first page can't be written.
     """
     signal.signal(signal.SIGTERM, _terminate)
-    errors, file = make_console(sys.stderr), request.file
+    file = request.file
     folder = file.absolute().parent
 
     def address(run: Run, kind: str, path: str) -> str:
@@ -222,24 +192,21 @@ def _follow(request: PageRequest, every_s: float) -> NoReturn:
         return quote(os.fsencode(os.path.relpath(run.directory.absolute() / path, folder)))
 
     reader = PageReader(
-        request.log_root, mode="file", every_s=every_s, address=address, runs=request.runs, price=request.price()
+        log_root=request.log_root,
+        every_s=every_s,
+        address=address,
+        runs=request.runs,
+        price=request.price(),
+        file=file,
     )
-    with ReadingProgress(errors, "reading journals, MB") as progress:
+    with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         page = reader.read(progress.show)
-    save_page(file, page.whole)
     make_console().print(f"wrote {file}; it follows the ledger until Ctrl-C", soft_wrap=True)
     sys.stdout.flush()
-    trouble = ""
     try:
         while True:
             time.sleep(reader.pause_s)
-            try:
-                page = reader.read()
-                save_page(file, page.whole)
-                trouble = ""
-            except (UserError, OSError) as error:  # a journal was moved, a disk is full, or a server does not answer
-                if trouble != (trouble := first_line(error)):
-                    errors.print(f"{trouble}; the page stays as it is", soft_wrap=True)
+            page = reader.again(page)
     finally:
         with suppress(UserError):  # a page that does not say that it ended, tells its age
             save_page(file, replace(page, live=replace(page.live, ended=True)).whole)

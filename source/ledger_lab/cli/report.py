@@ -161,11 +161,11 @@ def _alert_lines(found: Selection) -> list[Text]:
     going = {each.run_id for each in found.contents.summaries if each.status in _WATCHED}
     if not going:
         return []
-    from ledger_lab.reports.watch import AlertKind, watch_ledger
+    from ledger_lab.reports.watch.view import watch_ledger
     from ledger_lab.reports.watch.words import alert_lines
 
     alerts = watch_ledger(found.ledger, now=datetime.datetime.now(datetime.UTC), price=found.price).alerts
-    return alert_lines(each for each in alerts if each.subject in going and each.kind is not AlertKind.HEALTH)
+    return alert_lines(each for each in alerts if each.subject in going and each.kind != "health")
 
 
 def _bottlenecks(found: Selection) -> dict[str, Bottleneck]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import sys
@@ -13,17 +14,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ledger_lab.cli.page import PageReader
-from ledger_lab.errors import UserError, first_line
+from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.reports.page import LivePage
+from ledger_lab.reports.page.document import LivePage
 from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.durations import parse_period
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import Program, Request, flag
 
 LOOPBACK = "127.0.0.1"
 _PORT, _LARGEST_PORT = 8765, 65535
-_LEAST_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +36,8 @@ class ServeRequest(Request):
         description=(
             "Show the page of report.py page in a browser, and update it in place while trainings run. At its top, "
             "the page shows the trainings that wait or run, alerts, the time and the cost that are left, spend and "
-            "forecasts, and the console of each run. The program listens on "
-            "127.0.0.1 only, and prints an address with a secret token. From another computer, "
-            "use a tunnel: ssh -N -L 8765:127.0.0.1:8765 HOST. Nobody can change anything through the page."
+            "forecasts, and the console of each run. The program listens on 127.0.0.1 only, and prints an address with "
+            "a secret token. From another computer, use a tunnel: ssh -N -L 8765:127.0.0.1:8765 HOST."
         ),
         terms=("run", "cohort", "journal", "ledger"),
         examples=("serve.py logs", "serve.py /shared/logs --port 0"),
@@ -45,18 +45,21 @@ class ServeRequest(Request):
 
     log_root: Path = flag(MISSING, "Root folder of the ledger, such as logs.", metavar="LOG_ROOT", positional=True)
     port: int = flag(_PORT, f"Port to listen on; 0 for a free one (default: {_PORT}).", metavar="PORT")
-    every: float = flag(5.0, "How often to look at the ledger: every SECONDS seconds (default: 5).", metavar="SECONDS")
+    every: float = flag(
+        5.0,
+        "How often to look at the ledger: every SECONDS (default: 5).",
+        metavar="SECONDS",
+        parse=parse_period,
+    )
 
     def __post_init__(self) -> None:
-        """Check the numbers.
+        """Check the port.
 
         Raises:
-            UserError: If one is out of range.
+            UserError: If it is out of range.
         """
         if not 0 <= self.port <= _LARGEST_PORT:
             raise UserError(f"--port {self.port}: give a number from 0 to {_LARGEST_PORT}")
-        if not _LEAST_EVERY_S <= self.every < float("inf"):
-            raise UserError(f"--every {self.every:g}: give at least {_LEAST_EVERY_S:g} s")
 
 
 def serve(argv: Sequence[str]) -> int:
@@ -80,40 +83,28 @@ def serve(argv: Sequence[str]) -> int:
         raise UserError(f"serve.py needs the package {error.name}: pip install starlette uvicorn") from error
     listener = _listen(request.port)
     port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
-    reader = PageReader(request.log_root, mode="served", every_s=request.every, address=_address)
+    reader = PageReader(log_root=request.log_root, every_s=request.every, address=_address)
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress, no_collection():
-        shared = _SharedPage(reader, reader.read(progress.show))
+        page = reader.read(progress.show)
+    reading, due_s = threading.Lock(), time.monotonic() + reader.pause_s
+
+    def latest() -> LivePage:
+        """Return the page for all viewers: the first request after a while reads the ledger, others get the last."""
+        nonlocal page, due_s
+        if time.monotonic() >= due_s and reading.acquire(blocking=False):
+            try:
+                page = reader.again(page)
+            finally:
+                due_s = time.monotonic() + reader.pause_s
+                reading.release()
+        return page
+
     console = make_console()
     console.print(f"http://{LOOPBACK}:{port}/#{token}", soft_wrap=True)
     console.print("open this address in a browser; Ctrl-C ends", soft_wrap=True)
     sys.stdout.flush()
-    make_server(make_app(shared.page, token)).run(sockets=[listener])
+    make_server(make_app(latest, token)).run(sockets=[listener])
     return 0
-
-
-class _SharedPage:
-    """The page for all viewers: the first request after a while reads the ledger; others get the one before."""
-
-    def __init__(self, reader: PageReader, page: LivePage) -> None:
-        """Begin with a page."""
-        self._reader, self._page = reader, page
-        self._reading = threading.Lock()
-        self._due_s = time.monotonic() + reader.pause_s
-        self._trouble = ""
-
-    def page(self) -> LivePage:
-        """Return the page."""
-        if time.monotonic() >= self._due_s and self._reading.acquire(blocking=False):
-            try:
-                self._page, self._trouble = self._reader.read(), ""
-            except (UserError, OSError) as error:  # a journal was moved, or the file server does not answer
-                if self._trouble != (trouble := first_line(error)):
-                    make_console(sys.stderr).print(f"{trouble}; the page stays as it is", soft_wrap=True)
-                    self._trouble = trouble
-            finally:
-                self._due_s = time.monotonic() + self._reader.pause_s
-                self._reading.release()
-        return self._page
 
 
 def _listen(port: int) -> socket.socket:
@@ -122,15 +113,11 @@ def _listen(port: int) -> socket.socket:
     Raises:
         UserError: If the port can't be used.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((LOOPBACK, port))
-        listener.listen()
+        return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        listener.close()
-        raise UserError(f"--port {port}: {error.strerror}: give another port, or 0 for a free one") from error
-    return listener
+        reason = os.strerror(error.errno or 0)
+        raise UserError(f"--port {port}: {reason}: give another port, or 0 for a free one") from error
 
 
 def _address(run: Run, kind: str, path: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from rich.console import Console
 
@@ -18,21 +18,16 @@ from ledger_lab.ledger import Ledger, read_ledger
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.ledger.find import require_ledger, tell_damage
 from ledger_lab.reports.terminal.console import make_console, tell_error, write_output
+from ledger_lab.reports.terminal.durations import parse_period
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
-from ledger_lab.reports.watch import PlannedStudy, QueuedTraining, Severity, Watch, watch_ledger
+from ledger_lab.reports.watch.model import AlertKind, PlannedStudy, QueuedTraining, Watch
+from ledger_lab.reports.watch.view import watch_ledger
 from ledger_lab.reports.watch.words import alert_lines, render_watch
-from ledger_lab.wings import wing_part
+from ledger_lab.wings import required_part, wing_part
 
 EXIT_ALERTS = 3
 """Exit status if there is an alert that is more than a notice."""
-
-_LEAST_FOLLOW_S, _MOST_FOLLOW_S = 1.0, 86_400.0
-
-_Kind = Literal[
-    "hung", "silent", "lost", "over_budget", "budget_at_risk", "idle", "stuck_queue", "health", "overdue"
-]  # the values of AlertKind
-
 
 type Plans = tuple[list[PlannedStudy], list[QueuedTraining], list[str]]
 """Known studies, trainings that wait or run by their schedulers, and in words, what could not be found out."""
@@ -47,11 +42,9 @@ class WatchRequest(Request):
         description=(
             "Show the runs that go on or wait, their progress, and the time and the cost that they probably have left. "
             "Alerts name what wastes money: runs without a sign of life, studies that can't finish in their budgets, "
-            "idle machines, and queues that do not move. The command looks once, unless you give --follow, so that "
-            "cron, systemd or a script can call it. The exit status is 0 if there is no alert, "
+            "idle machines, and queues that do not move. The exit status is 0 if there is no alert, "
             f"{EXIT_ALERTS} if there is one, 2 if the request is wrong, and 1 if there is no alert, but a damaged "
-            "journal was left out. Alerts that are only notices do not count: for them, the ledger can't tell whether "
-            "something is wrong."
+            "journal was left out. Notices, of which the ledger can't tell whether something is wrong, do not count."
         ),
         terms=("run", "cohort", "target", "ledger"),
         examples=(
@@ -73,7 +66,9 @@ class WatchRequest(Request):
         True,
         "Ask the schedulers, such as Slurm, about submitted trainings (default). --no-ask reads only the ledger.",
     )
-    follow: float | None = flag(None, "Look again every SECONDS seconds, until Ctrl-C.", metavar="SECONDS")
+    follow: float | None = flag(
+        None, "Look again every SECONDS seconds, until Ctrl-C.", metavar="SECONDS", parse=parse_period
+    )
     json: str | None = flag(
         None,
         "Write everything to a JSON file; - means standard output. With --follow, standard output gets one document "
@@ -81,24 +76,20 @@ class WatchRequest(Request):
         metavar="FILE",
     )
     quiet: bool = flag(False, "Print only alerts, and nothing if there are none.")
-    kind: tuple[_Kind, ...] = flag(
+    kind: tuple[AlertKind, ...] = flag(
         (),
-        f"Print only these kinds of alerts: {', '.join(get_args(_Kind))}. Others do not change the exit status.",
+        f"Print only these kinds of alerts: {', '.join(get_args(AlertKind))}. Others do not change the exit status.",
         metavar="KIND",
     )
 
     def __post_init__(self) -> None:
-        """Check the values.
+        """Refuse flags that contradict each other.
 
         Raises:
-            UserError: If a number is out of range, or two flags contradict each other.
+            UserError: If nothing but alerts is asked for, and a document in the same place.
         """
-        if self.follow is not None and not _LEAST_FOLLOW_S <= self.follow <= _MOST_FOLLOW_S:
-            raise UserError(
-                f"--follow {self.follow:g}: must be at least {_LEAST_FOLLOW_S:g} s, and at most {_MOST_FOLLOW_S:g} s"
-            )
-        if self.quiet and self.json == "-":
-            raise UserError("--quiet and --json - cannot be used together: give one of them")
+        if self.json == "-":
+            self.require_at_most_one("quiet", "json")
 
 
 def watch(argv: Sequence[str]) -> int:
@@ -128,7 +119,7 @@ def watch(argv: Sequence[str]) -> int:
         if request.follow is None:
             break
         time.sleep(request.follow)
-    if any(alert.severity is not Severity.NOTICE for alert in found.alerts):
+    if any(alert.severity != "notice" for alert in found.alerts):
         return EXIT_ALERTS
     return 1 if ledger.damage else 0
 
@@ -137,7 +128,7 @@ def watch(argv: Sequence[str]) -> int:
 def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     """Look once."""
     require_ledger(request.log_root)
-    own = list(map(_load_study, request.study))
+    own = [required_part("load study")(name) for name in request.study]
     studies, queues, notes = known_plans(request.log_root, ask=request.ask)
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)
@@ -170,15 +161,6 @@ def known_plans(log_root: Path, *, ask: bool = True) -> Plans:
     studies, unread = ([], []) if find_studies is None else find_studies()
     queues, unasked = ([], []) if ask_queues is None else ask_queues(log_root)
     return studies, queues, [*unread, *unasked]
-
-
-def _load_study(name: str) -> PlannedStudy:
-    """Return a study that the user names."""
-    load_study = wing_part("load study")
-    if load_study is None:
-        raise UserError(f"--study {name}: this installation has no studies")
-    study: PlannedStudy = load_study(name)
-    return study
 
 
 def _tell(request: WatchRequest, found: Watch, console: Console) -> None:

@@ -13,7 +13,7 @@ from ledger_lab.clusters.plans import read_run_dir
 from ledger_lab.clusters.submissions import Submission, read_submissions, submission_names
 from ledger_lab.errors import UserError
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.reports.watch import QueuedTraining
+from ledger_lab.reports.watch.model import QueuedTraining
 
 _FORGET_AFTER_S = 24 * 3600.0
 """How long after the end of a training its engine is asked whether the job still runs [s]."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.paths import config_root
-from ledger_lab.reports.watch import Watch, watch_ledger
+from ledger_lab.reports.watch.model import Watch
+from ledger_lab.reports.watch.view import watch_ledger
 from ledger_lab.studies.declared import Study, load_study
 from ledger_lab.wings import wing_part
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -16,9 +17,10 @@ from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.meters import Phase
-from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.page import build_model, render_page
+from ledger_lab.reports.page.document import render_page
+from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.page.parts import embedded_json
+from ledger_lab.reports.selection import select_in
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
 
@@ -57,10 +59,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
         root, "aa", confirmation=9, cohort=HOSTILE, task=HOSTILE, rl_library="x", panel=HOSTILE, panel_id=HOSTILE,
         physics=HOSTILE, device=HOSTILE, hardware={"accelerator": HOSTILE},
     )  # fmt: skip
-    runs = read_ledger(root).runs
-    summaries = [summarize_run(run) for run in runs]
-    model = build_model(runs, summaries, summarize_cohorts(summaries), source=HOSTILE, created_at=HOSTILE)
-    return render_page(model)
+    model = build_model(select_in(read_ledger(root)), created_at=HOSTILE)
+    return render_page(dataclasses.replace(model, source=HOSTILE))
 
 
 def test_a_hostile_ledger_cannot_add_elements(hostile: str) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import Run, read_ledger
+from ledger_lab.ledger import Ledger, Run, read_ledger
 from ledger_lab.reports import CohortSummary, RunSummary, render_report, summarize_cohorts, summarize_run
-from ledger_lab.reports.page import build_model, render_page
+from ledger_lab.reports.cohort_summary import Contents
+from ledger_lab.reports.page.document import render_page
+from ledger_lab.reports.page.model import build_model
+from ledger_lab.reports.selection import Selection
 from tests.fakes.browser import open_browser, visit
 from tests.fakes.hostile import HostileField, write_hostile_runs
 
@@ -31,7 +34,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
             summary = summarize_run(run)
             cohorts = summarize_cohorts([summary], ledger.cohorts)
             render_report([summary], cohorts, 200)
-            build_model([run], [summary], cohorts, source="logs", created_at="today")
+            build_model(Selection(ledger, (), Contents([run], [summary], cohorts), None), created_at="today")
         except Exception as error:
             assert str(error) or isinstance(error, MemoryError)
             continue
@@ -61,7 +64,8 @@ def test_every_field_of_text_reaches_the_report(shown: list[Shown]) -> None:
 @pytest.mark.thorough  # test_in_browser.py opens a page with hostile names
 def test_no_field_starts_a_script_or_leaves_the_page(shown: list[Shown], tmp_path: Path) -> None:
     _, runs, summaries, cohorts = zip(*shown, strict=True)
-    model = build_model(runs, summaries, [*itertools.chain(*cohorts)], source=TEXT, created_at=TEXT, absent=[])
+    contents = Contents(runs, summaries, [*itertools.chain(*cohorts)])
+    model = build_model(Selection(Ledger(Path(TEXT), runs), (), contents, None), created_at=TEXT)
     path = tmp_path / "page.html"
     path.write_text(render_page(model), encoding="utf-8")
     with open_browser() as browser:

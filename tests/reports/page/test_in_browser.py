@@ -12,7 +12,10 @@ from playwright.sync_api import Browser, Page, expect
 from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import Health, Status, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.page import build_model, render_page
+from ledger_lab.reports.cohort_summary import Contents
+from ledger_lab.reports.page.document import render_page
+from ledger_lab.reports.page.model import build_model
+from ledger_lab.reports.selection import Selection, select_in
 from tests.fakes.browser import Visit, draw_all, open_browser, show, visit
 from tests.fakes.demo import Plan, demo_plans, write_demo, write_plan
 from tests.fakes.ledgers import write_run
@@ -31,9 +34,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the demo, in which a run of a cohort is missing."""
     root = tmp_path_factory.mktemp("demo")
     write_demo(root / "logs")
-    runs = read_ledger(root / "logs").runs
-    summaries = [summarize_run(run) for run in runs]
-    model = build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
+    model = build_model(select_in(read_ledger(root / "logs")), created_at="today")
     cohorts = [
         dataclasses.replace(
             cohort,
@@ -250,12 +251,14 @@ def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
 def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
     (plan, *_) = demo_plans()
     write_plan(tmp_path / "logs", dataclasses.replace(plan, telemetry=False))
-    (run,) = read_ledger(tmp_path / "logs").runs
+    ledger = read_ledger(tmp_path / "logs")
+    (run,) = ledger.runs
     summary = summarize_run(run)
     named = [{"run_id": f"r{n:04d}", "cohort": f"c{n % 40}"} for n in range(1000)]
     runs = [dataclasses.replace(run, declared=dataclasses.replace(run.declared, **each)) for each in named]
     summaries = [dataclasses.replace(summary, **each) for each in named]
-    model = build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
+    contents = Contents(runs, summaries, summarize_cohorts(summaries))
+    model = build_model(Selection(ledger, (), contents, None), created_at="today")
     path = tmp_path / "page.html"
     path.write_text(render_page(model), encoding="utf-8")
     assert path.stat().st_size < 20_000_000

@@ -11,9 +11,8 @@ from pathlib import Path
 from markupsafe import escape
 
 from ledger_lab.ledger import read_ledger
-from ledger_lab.reports.page import LivePart, render_live
-from ledger_lab.reports.page.live import LOOKS
-from ledger_lab.reports.watch import Alert, AlertKind, Estimate, RunProgress, Severity, Spend, State, Watch
+from ledger_lab.reports.page.live import LOOKS, LivePart, render_live
+from ledger_lab.reports.watch.model import Alert, Estimate, RunProgress, Spend, State, Watch
 from tests.fakes.live import LiveTraining
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -34,7 +33,7 @@ SPEND = Spend(
     forecast_h=None, budget_usd=10.0, budget_h=None, unknown=None,
 )  # fmt: skip
 ALERT = Alert(
-    kind=AlertKind.HUNG, severity=Severity.CRITICAL, subject_kind="run", subject="aa", since=AT, usd_per_hour=1.0,
+    kind="hung", severity="critical", subject_kind="run", subject="aa", since=AT, usd_per_hour=1.0,
     sentence=HOSTILE, way_out=f"kill {HOSTILE}",
 )  # fmt: skip
 

@@ -24,17 +24,15 @@ from ledger_lab.ledger import (
     declare_cohort,
     read_ledger,
 )
-from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.page import PageModel, build_model
 from ledger_lab.reports.page.episodes import SHORT, SUCCESS, collect_outcomes
+from ledger_lab.reports.page.model import PageModel, build_model
 from ledger_lab.reports.page.series import return_curve, telemetry_series
+from ledger_lab.reports.selection import select_in
 from tests.fakes.ledgers import SECOND, declared, device_sample, result, write_run
 
 
 def model_of(root: Path) -> PageModel:
-    runs = read_ledger(root).runs
-    summaries = [summarize_run(run) for run in runs]
-    return build_model(runs, summaries, summarize_cohorts(summaries), source="logs", created_at="today")
+    return build_model(select_in(read_ledger(root)), created_at="today")
 
 
 def two_attempts(root: Path, returns: int = 10) -> Run:
@@ -73,7 +71,7 @@ def test_time_runs_on_over_attempts(tmp_path: Path) -> None:
     curve = return_curve(run, 100)
     assert curve is not None
     assert curve.t == [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20]
-    assert [event.at_s for event in model_of(tmp_path).runs[0].health_events] == [2, 12]
+    assert [at_s for at_s, _ in model_of(tmp_path).runs[0].health_events] == [2, 12]
 
 
 def test_curves_are_thinned_by_means_and_the_samples_are_counted(tmp_path: Path) -> None:

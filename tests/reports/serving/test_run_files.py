@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Run, read_ledger
-from ledger_lab.reports.serving.run_files import console, console_tail, open_below, policies, videos
+from ledger_lab.reports.serving.run_files import console_end, open_below, policies, videos
 from tests.fakes.live import LiveTraining
 
 
@@ -66,10 +66,9 @@ def test_nothing_else_can_be_opened(tmp_path: Path, path: str) -> None:
 
 def test_the_console_of_the_newest_attempt_is_shown_as_on_a_terminal(tmp_path: Path) -> None:
     run = run_with(tmp_path)
-    assert console(run) is None
+    assert console_end(run, 100) is None
     (run.directory / "console.log").write_text("first\n")
     text = "x" * 5000 + "\n10 %\r20 %\r\n\x1b[31mred\x1b[0m\tbell \x07 \u202e end\n\n"
     (run.directory / "console-2.log").write_text(text)
     (run.directory / "console-3.log").symlink_to(tmp_path / "secret")
-    assert console(run) == "console-2.log"
-    assert console_tail(run, "console-2.log", 100) == "20 %\nred    bell \\x07 \\u202e end"
+    assert console_end(run, 100) == ("console-2.log", "20 %\nred    bell \\x07 \\u202e end")

@@ -14,8 +14,6 @@ from benchmarks.time_left import ForecastScenario, Scenario, cover, cover_foreca
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.ledger.costs import RunTime
 from ledger_lab.reports.watch.estimates import (
-    LAST_ITERATION,
-    TIME_LIMIT,
     seconds_to_end,
     seconds_to_last_iteration,
     time_left,
@@ -48,7 +46,7 @@ def test_earlier_runs_that_were_faster_say_nothing_about_a_run_that_came_further
     later = time_left(nine, 650.0, None)
     assert later is not None
     assert (later.low, later.expected, later.high) == (0.0, 150.0, None), "three runs can't give 80 %"
-    assert later.basis.startswith("3 of 9 earlier runs with the same settings reached the target later than 10:50")
+    assert later.basis == "3 of 9 earlier runs with the same settings reached the target later"
     bounded = time_left(nine, 650.0, 300.0)
     assert bounded is not None and bounded.high == 300.0, "a run ends at its last iteration"
 
@@ -64,7 +62,7 @@ def test_without_a_slower_earlier_run_there_is_only_a_bound(earlier: list[RunTim
     found = time_left(earlier, 60.0, 240.0)
     assert found is not None
     assert (found.expected, found.low, found.high) == (None, None, 240.0)
-    assert found.basis.startswith(f"at most until {LAST_ITERATION}")
+    assert found.basis.startswith("at most until its last iteration")
     assert time_left(earlier, 60.0, None) is None, "unknown, and not 0"
 
 
@@ -73,18 +71,14 @@ def test_a_time_limit_bounds_the_forecast(tmp_path: Path) -> None:
     make_run(tmp_path, "aa", took_s=60, iterations=25, ago_s=1.0, supervised_ago_s=1.0, **limited)
     make_run(tmp_path, "bb", took_s=60, iterations=25, ago_s=1.0, supervised_ago_s=1.0, max_iterations=26)
     runs = {run.run_id: run for run in read_ledger(tmp_path).runs}
-    left_s, end = seconds_to_end(runs["aa"])
-    assert (left_s, end) == (pytest.approx(100.0 - sum(each.wall_ns for each in runs["aa"].attempts) / 1e9), TIME_LIMIT)
+    left_s = seconds_to_end(runs["aa"])
+    assert left_s == pytest.approx(100.0 - sum(each.wall_ns for each in runs["aa"].attempts) / 1e9)
     assert left_s is not None and 0.0 < left_s <= 40.0
-    assert seconds_to_end(runs["bb"]) == (pytest.approx(2.0), LAST_ITERATION)
+    assert seconds_to_end(runs["bb"]) == pytest.approx(2.0)
     make_run(tmp_path, "cc", iterations=0, ago_s=1.0, stop_at_target=False, **limited)
     waiting = next(run for run in read_ledger(tmp_path).runs if run.run_id == "cc")
     unknown = time_to_end(waiting)
     assert unknown is not None and unknown.expected is None and unknown.high is not None, "it may end sooner"
-    found = time_left([], 60.0, left_s, end)
-    assert found is not None and found.basis.startswith("at most until its time limit: there is no earlier run")
-    curve = time_left(reached(100.0, 200.0), 60.0, 40.0, end)
-    assert curve is not None and curve.basis.endswith("its time limit is 0:40 away")
 
 
 def test_the_speed_of_a_run_is_that_of_its_training_loop(tmp_path: Path) -> None:

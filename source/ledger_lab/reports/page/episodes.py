@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_letters, digits
@@ -53,9 +53,7 @@ class OutcomeCollection:
     """Sheets left out, to keep the page small."""
 
 
-def collect_outcomes(
-    runs: Sequence[Run], episodes: int = EPISODES, on_run: Callable[[int], None] = lambda place: None
-) -> OutcomeCollection:
+def collect_outcomes(runs: Sequence[Run], episodes: int = EPISODES) -> OutcomeCollection:
     """Return the outcomes of every policy that was screened or evaluated.
 
     Confirmations are left out, as their seeds are fresh each time and do not show which seeds are hard. Invalid results
@@ -64,14 +62,12 @@ def collect_outcomes(
     Args:
         runs: The runs.
         episodes: Largest number of episodes of all sheets together.
-        on_run: Called with the index of the run that is read.
     """
     places: dict[tuple[str, tuple[str, ...], tuple[int, ...]], int] = {}
     panels: list[PanelEpisodes] = []
     letters = {SUCCESS: _LETTERS[0], SHORT: _LETTERS[1]}
     sheets: list[list[PolicyOutcomes]] = []
-    for place, run in enumerate(runs):
-        on_run(place)
+    for run in runs:
         own = []
         for row in _scored(run):
             outcomes = row.outcomes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,8 +11,9 @@ from typing import Literal
 
 from ledger_lab.ledger import Run
 from ledger_lab.reports.page.parts import page_template
-from ledger_lab.reports.serving.run_files import console, console_tail, policies, videos
-from ledger_lab.reports.watch import RunProgress, Severity, State, Watch, words
+from ledger_lab.reports.serving.run_files import console_end, policies, videos
+from ledger_lab.reports.watch import words
+from ledger_lab.reports.watch.model import RunProgress, State, Watch
 from ledger_lab.units import usd
 
 Address = Callable[[Run, Literal["policies", "videos"], str], str]
@@ -29,9 +29,6 @@ LOOKS = {
     State.ENDED: ("–", "word"),
 }
 """Sign and class of the style sheet of each state, those that need attention first."""
-
-_STYLES = {Severity.CRITICAL: "bad", Severity.WARNING: "short", Severity.NOTICE: "word"}
-_ORDER = list(LOOKS)
 
 _MOST_RUNS = 200
 """Trainings on the live part; with more, those that need attention come first."""
@@ -69,21 +66,6 @@ class Link:
     """Relative address, percent-encoded."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    """A training that waits, runs, or was preempted or lost lately, with its files."""
-
-    progress: RunProgress
-    said: str
-    """More about its state."""
-    share: float | None
-    """Share of the way to its end, in [0, 1]; ``None`` if unknown."""
-    log_name: str = ""
-    log: str = ""
-    """Last lines of its console."""
-    links: tuple[Link, ...] = ()
-
-
 def render_live(live: LivePart) -> str:
     """Return the live part of a page as HTML.
 
@@ -92,7 +74,13 @@ def render_live(live: LivePart) -> str:
     """
     watch = live.watch
     states = Counter(progress.state for progress in watch.runs)
-    rows = list(_rows(live))
+    ordered = sorted(watch.runs, key=lambda progress: [*LOOKS].index(progress.state))[:_MOST_RUNS]
+    rows = []
+    for place, progress in enumerate(ordered):
+        run = live.runs.get(progress.run_id or "")
+        log = None if run is None or place >= _MOST_LOGS else console_end(run, _LOG_BYTES)
+        links = () if run is None else run_links(run, live.address, _MOST_POLICIES, _MOST_VIDEOS)
+        rows.append((progress, _said(progress), _share(progress), log, links))
     return page_template("live.html").render(
         live=live,
         watch=watch,
@@ -100,8 +88,7 @@ def render_live(live: LivePart) -> str:
         rows=rows,
         left_out=len(watch.runs) - len(rows),
         looks=LOOKS,
-        styles=_STYLES,
-        alert_style=_alert_style(watch),
+        styles={"critical": "bad", "warning": "short", "notice": "word"},
         words=words,
         usd=usd,
         written=datetime.fromtimestamp(live.written_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
@@ -126,31 +113,6 @@ def run_links(run: Run, address: Address, most_policies: int = 1, most_videos: i
         for path in videos(run)[:most_videos]
     ]
     return (*saved, *films)
-
-
-def _alert_style(watch: Watch) -> str:
-    """Return the class of the number of alerts; the most severe alert comes first."""
-    if not watch.alerts:
-        return "good"
-    return "bad" if watch.alerts[0].severity is Severity.CRITICAL else "short"
-
-
-def _rows(live: LivePart) -> Iterator[_Row]:
-    """Yield the trainings that are shown, those that need attention first."""
-    ordered = sorted(live.watch.runs, key=lambda progress: _ORDER.index(progress.state))
-    for place, progress in enumerate(ordered[:_MOST_RUNS]):
-        run = None if progress.run_id is None else live.runs.get(progress.run_id)
-        if run is None:
-            yield _Row(progress=progress, said=_said(progress), share=_share(progress))
-            continue
-        log_name, log = "", ""
-        if place < _MOST_LOGS and (name := console(run)) is not None:
-            with suppress(OSError):  # it was removed meanwhile
-                log_name, log = name, console_tail(run, name, _LOG_BYTES)
-        links = run_links(run, live.address, _MOST_POLICIES, _MOST_VIDEOS)
-        yield _Row(
-            progress=progress, said=_said(progress), share=_share(progress), log_name=log_name, log=log, links=links
-        )
 
 
 def _said(progress: RunProgress) -> str:

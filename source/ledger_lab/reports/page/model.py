@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledger_lab.ledger import Cohort, Health, Run, Status
+from ledger_lab.ledger import Health, Run, Status
 from ledger_lab.ledger.comparability import refused_differences
-from ledger_lab.ledger.costs import FEWEST_RUNS, Price, TimeCurve, log_rank_p_value, time_curve
+from ledger_lab.ledger.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary
@@ -21,17 +21,14 @@ from ledger_lab.reports.figures import Drawing
 from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
+from ledger_lab.reports.selection import Selection
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.reports.terminal_table import repricing_lines
 from ledger_lab.wings import wing_part
 
-METERED_RUNS = 1000
-"""The page has the telemetry of this many newest runs; telemetry is as large as all other data of a run."""
-CURVE_POINTS = 120_000
-"""Points of all curves of a kind together."""
+_MOST_POINTS, _ALL_POINTS = 300, 120_000
+"""Largest number of points of one curve, and of all curves of a kind together."""
 _CSS_PIXELS_PER_INCH = 96
-POINTS = (300, 200, 150, 100, 70, 40)
-"""Possible limits on the points of one curve; few, so that one more run seldom changes the curves of all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,18 +73,6 @@ class CheckpointScore(CheckpointSummary):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealthEvent:
-    """A health event."""
-
-    at_s: float
-    event: str
-    iteration: int
-    evidence: str
-    advice: str
-    stops: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class PageRun:
     """A run on the page: its summary, and its curves and scores."""
 
@@ -105,7 +90,8 @@ class PageRun:
     telemetry: list[TelemetrySeries]
     telemetry_left_out: bool
     """Whether telemetry of this run was written, and left out of the ledger that is kept."""
-    health_events: list[HealthEvent]
+    health_events: list[tuple[float, Health]]
+    """Times of health events after the start of the run [s], and the events."""
     sheets: list[PolicyOutcomes]
     links: tuple[Link, ...] = ()
     """Links to its files; none on a page that is done, because it is sent to people who lack these files."""
@@ -149,8 +135,6 @@ class PageModel:
     """Ways in which episodes end; each letter of a sheet is an index into this list."""
     most_points: int
     """Points that a curve is thinned out to, each the mean of consecutive samples."""
-    metered_runs: int
-    """Number of newest runs whose telemetry is on the page."""
     left_out_sheets: int
     """Scored checkpoints whose single episodes are left out to keep the page small; their totals are shown."""
     scaling: ScalingPart = field(default_factory=ScalingPart)
@@ -164,49 +148,34 @@ class PageModel:
 
 
 def build_model(
-    runs: Sequence[Run],
-    summaries: Sequence[RunSummary],
-    cohorts: Sequence[CohortSummary],
+    found: Selection,
     *,
-    source: str,
     created_at: str = "",
-    asked: Price | None = None,
-    absent: Sequence[Cohort] = (),
-    left_out_runs: int = 0,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = lambda drawn, runs: None,
     links: Callable[[Run], tuple[Link, ...]] = lambda run: (),
 ) -> PageModel:
     """Compute everything that the page shows.
 
     Args:
-        runs: The runs.
-        summaries: Their figures, in the same order.
-        cohorts: Figures of their cohorts.
-        source: Name of the ledger, shown to the reader.
+        found: A ledger, its runs on the page, and their figures.
         created_at: Time of creation, shown to the reader; empty for a page that lives.
-        asked: Price that replaces the declared prices.
-        absent: Declared cohorts without a run.
-        left_out_runs: Runs of the ledger that are not among these.
-        on_progress: Called with the number of runs read and the total; each run is read twice.
+        on_progress: Called with the number of runs that were drawn, and their total.
         links: Returns the links of a run.
 
     Returns:
         The model.
     """
+    runs, summaries, cohorts = found.contents.runs, found.contents.summaries, found.contents.cohorts
+    absent = [] if found.names else [cohort for cohort in found.ledger.cohorts if not cohort.run_ids]
     groups = by_yardstick(summaries)
     places = {member.run_id: place for place, (_, members) in enumerate(groups) for member in members}
-    points = next((limit for limit in POINTS if limit * len(runs) <= CURVE_POINTS), POINTS[-1])
-
-    def tell(runs_read: int) -> None:
-        if on_progress is not None:
-            on_progress(runs_read, 2 * len(runs))
+    points = min(_MOST_POINTS, _ALL_POINTS // max(1, len(runs)))
 
     repeated = repeated_runs(summaries)
-    collection = collect_outcomes(runs, on_run=tell)
+    collection = collect_outcomes(runs)
     page_runs = []
     for place, (run, summary, sheets) in enumerate(zip(runs, summaries, collection.sheets, strict=True)):
-        tell(len(runs) + place)
-        metered = len(runs) - place <= METERED_RUNS
+        on_progress(place, len(runs))
         page_runs.append(
             PageRun(
                 summary=dataclasses.replace(summary, checkpoints=[], health=[]),
@@ -215,7 +184,7 @@ def build_model(
                 repeated=summary.run_id in repeated,
                 scores=_scores(summary, _seeds(collection.panels, summary.panel_id)),
                 returns=return_curve(run, points),
-                telemetry=telemetry_series(run, points) if metered else [],
+                telemetry=telemetry_series(run, points),
                 telemetry_left_out=any(without_telemetry(attempt.journals) for attempt in run.attempts),
                 health_events=_health_events(run),
                 sheets=sheets,
@@ -224,10 +193,10 @@ def build_model(
         )
     scaling_part = wing_part("scaling of the page")
     return PageModel(
-        source=source,
+        source=str(found.ledger.root),
         created_at=created_at,
-        left_out_runs=left_out_runs,
-        repricing=[] if asked is None else repricing_lines(asked, summaries),
+        left_out_runs=len(found.ledger.runs) - len(runs),
+        repricing=[] if found.price is None else repricing_lines(found.price, summaries),
         yardsticks=[yardstick for yardstick, _ in groups],
         runs=page_runs,
         cohorts=list(cohorts),
@@ -237,9 +206,8 @@ def build_model(
         panels=collection.panels,
         ends=collection.ends,
         most_points=points,
-        metered_runs=min(len(runs), METERED_RUNS),
         left_out_sheets=collection.left_out,
-        scaling=ScalingPart() if scaling_part is None else scaling_part(runs, summaries, asked),
+        scaling=ScalingPart() if scaling_part is None else scaling_part(runs, summaries, found.price),
     )
 
 
@@ -265,18 +233,11 @@ def _scores(summary: RunSummary, seeds: int | None) -> list[CheckpointScore]:
     return scores
 
 
-def _health_events(run: Run) -> list[HealthEvent]:
-    """Return the health events of a run, in order."""
+def _health_events(run: Run) -> list[tuple[float, Health]]:
+    """Return the health events of a run, in order, with their times [s]."""
     starts = attempt_starts_s(run)
     return [
-        HealthEvent(
-            at_s=round(starts[attempt.number] + row.wall_ns / 1e9, 3),
-            event=row.event,
-            iteration=row.iteration,
-            evidence=row.evidence,
-            advice=row.advice,
-            stops=row.stops,
-        )
+        (round(starts[attempt.number] + row.wall_ns / 1e9, 3), row)
         for attempt in run.attempts
         for row in attempt.of(Health)
     ]

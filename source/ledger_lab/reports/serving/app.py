@@ -16,12 +16,19 @@ from starlette.types import Receive, Scope, Send
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
-from ledger_lab.reports.page import LivePage, page_policy, render_live
+from ledger_lab.reports.page.document import LivePage, page_policy
+from ledger_lab.reports.page.live import render_live
 from ledger_lab.reports.serving.gate import Gate
-from ledger_lab.reports.serving.run_files import console, console_tail, open_below, policies, videos
+from ledger_lab.reports.serving.run_files import console_end, open_below, policies, videos
 
 _LOG_BYTES = 1 << 20
 """Size of the tail of a console that is shown [B]."""
+
+_KINDS: dict[str, tuple[Callable[[Run], Iterable[str]], str, str]] = {
+    "policies": (policies, "application/octet-stream", "attachment"),
+    "videos": (videos, "video/mp4", "inline"),
+}
+"""Kinds of files: those of a run, their type, and what a browser does with them."""
 
 
 def make_app(page: Callable[[], LivePage], token: str) -> Gate:
@@ -37,8 +44,7 @@ def make_app(page: Callable[[], LivePage], token: str) -> Gate:
         Route("/live", pages.live),
         Route("/parts", pages.parts),
         Route("/runs/{run_id}/console", pages.console),
-        Route("/runs/{run_id}/policies/{path:path}", pages.policy),
-        Route("/runs/{run_id}/videos/{path:path}", pages.video),
+        Route("/runs/{run_id}/{kind}/{path:path}", pages.file),
     ]
     return Gate(Starlette(routes=routes), token)
 
@@ -68,23 +74,20 @@ class _Pages:
 
     def console(self, request: Request) -> Response:
         """Return the end of the console of a run."""
-        run = self._run(request)
-        name = console(run)
-        if name is None:
+        found = console_end(self._run(request), _LOG_BYTES)
+        if found is None:
             raise HTTPException(404)
+        return PlainTextResponse(found[1])
+
+    def file(self, request: Request) -> Response:
+        """Return a saved policy or a video of a run, if it is one of the known ones."""
+        run, kind, path = self._run(request), request.path_params["kind"], request.path_params["path"]
         try:
-            text = console_tail(run, name, _LOG_BYTES)
-        except OSError as error:
+            if kind not in _KINDS or path not in _KINDS[kind][0](run):
+                raise HTTPException(404)
+            return _OpenFile(open_below(run.directory, path), os.path.basename(path), *_KINDS[kind][1:])
+        except (OSError, UserError) as error:  # it was removed, or the run was damaged since
             raise HTTPException(404) from error
-        return PlainTextResponse(text)
-
-    def policy(self, request: Request) -> Response:
-        """Return a saved policy."""
-        return self._file(request, policies, "application/octet-stream", "attachment")
-
-    def video(self, request: Request) -> Response:
-        """Return a video."""
-        return self._file(request, videos, "video/mp4", "inline")
 
     def _run(self, request: Request) -> Run:
         """Return the run that a request names."""
@@ -92,18 +95,6 @@ class _Pages:
         if run is None:
             raise HTTPException(404)
         return run
-
-    def _file(
-        self, request: Request, known: Callable[[Run], Iterable[str]], media_type: str, disposition: str
-    ) -> Response:
-        """Return the file of a run that a request names, if it is one of the known ones."""
-        run, path = self._run(request), request.path_params["path"]
-        try:
-            if path not in known(run):
-                raise HTTPException(404)
-            return _OpenFile(open_below(run.directory, path), os.path.basename(path), media_type, disposition)
-        except (OSError, UserError) as error:  # it was removed, or the run was damaged since
-            raise HTTPException(404) from error
 
 
 class _OpenFile(FileResponse):

@@ -6,12 +6,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from ledger_lab.ledger import Run
 from ledger_lab.names import visible
 
-_VIDEOS, _VIDEO = "videos", ".mp4"
 _CONSOLE = re.compile(r"console(?:-(\d{1,9}))?\.log")
 
 _MOST_VIDEOS = 1000
@@ -27,7 +27,7 @@ def policies(run: Run) -> Iterator[str]:
     Args:
         run: The run.
     """
-    return (saved.path for saved in reversed(run.checkpoints) if _is_file(run.directory, saved.path))
+    return (saved.path for saved in reversed(run.checkpoints) if _status(run.directory, saved.path) is not None)
 
 
 def videos(run: Run) -> list[str]:
@@ -37,49 +37,35 @@ def videos(run: Run) -> list[str]:
         run: The run.
     """
     found = []
-    for seen, (path, name) in enumerate(_files(run.directory / _VIDEOS)):
-        if seen >= _MOST_VIDEOS:
-            break
-        if name.endswith(_VIDEO):
-            below = os.path.relpath(path, run.directory)
-            if (status := _status(run.directory, below)) is not None:
-                found.append((status.st_mtime_ns, below))
+    for path in islice((run.directory / "videos").rglob("*"), _MOST_VIDEOS):  # which follows no link to a folder
+        below = str(path.relative_to(run.directory))
+        if below.endswith(".mp4") and (status := _status(run.directory, below)) is not None:
+            found.append((status.st_mtime_ns, below))
     return [below for _, below in sorted(found, reverse=True)]
 
 
-def console(run: Run) -> str | None:
-    """Return the newest file with console output in the directory of a run; ``None`` if there is none.
+def console_end(run: Run, most_bytes: int) -> tuple[str, str] | None:
+    """Return the newest console file of a run, and its last lines; ``None`` if there is none that can be read.
+
+    The lines have no colours, and control characters are escape sequences.
 
     Args:
         run: The run.
+        most_bytes: Size of the tail [B].
     """
     try:
         names = os.listdir(run.directory)
-    except OSError:
+        numbered = [(int(match[1] or 1), name) for name in names if (match := _CONSOLE.fullmatch(name))]
+        _, name = max(each for each in numbered if _status(run.directory, each[1]) is not None)
+        with os.fdopen(open_below(run.directory, name), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - most_bytes))
+            text = file.read(most_bytes).decode("utf-8", errors="replace")
+    except (OSError, ValueError):  # there is none, or it was removed meanwhile
         return None
-    numbered = [(int(match[1] or 1), name) for name in names if (match := _CONSOLE.fullmatch(name))]
-    return max((each for each in numbered if _is_file(run.directory, each[1])), default=(0, None))[1]
-
-
-def console_tail(run: Run, name: str, most_bytes: int) -> str:
-    """Return the last lines of a console file, without colours, and with control characters as escape sequences.
-
-    Args:
-        run: The run.
-        name: Name of the file, see :func:`console`.
-        most_bytes: Size of the tail [B].
-
-    Raises:
-        OSError: If it can't be read.
-    """
-    with os.fdopen(open_below(run.directory, name), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - most_bytes))
-        text = file.read(most_bytes).decode("utf-8", errors="replace")
     if size > most_bytes:
         text = text.partition("\n")[2] or text
-    lines = _COLOURS.sub("", text).split("\n")
-    return "\n".join(map(_shown, lines)).rstrip("\n")
+    return name, "\n".join(map(_shown, _COLOURS.sub("", text).split("\n"))).rstrip("\n")
 
 
 def _shown(line: str) -> str:
@@ -117,18 +103,6 @@ def open_below(folder: Path, path: str) -> int:
         os.close(opened)
         raise FileNotFoundError(path)
     return opened
-
-
-def _files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files below a folder as paths and names; links to folders are not followed."""
-    for directory, _, names in os.walk(folder):
-        for name in names:
-            yield os.path.join(directory, name), name
-
-
-def _is_file(folder: Path, path: str) -> bool:
-    """Tell whether there is such a file, and no link on the way."""
-    return _status(folder, path) is not None
 
 
 def _status(folder: Path, path: str) -> os.stat_result | None:

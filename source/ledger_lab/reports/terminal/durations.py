@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from contextlib import suppress
 from typing import Final
 
 _UNITS: Final = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -29,3 +30,21 @@ def parse_duration(text: str) -> float:
     if not 0 < seconds <= _MOST_S:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration: write for example 90m, 2h or 1h30m")
     return seconds
+
+
+def parse_period(text: str) -> float:
+    """Read a number of seconds, at least 1.
+
+    Args:
+        text: The number.
+
+    Returns:
+        The period [s].
+
+    Raises:
+        ArgumentTypeError: If it is something else, or not finite.
+    """
+    with suppress(ValueError):
+        if 1 <= (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text[:_LONGEST_SHOWN]!r}: give at least 1 s")

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import get_args
 
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, EvaluationStarted, Health, SupervisionStarted
 from ledger_lab.ledger.costs import FEWEST_RUNS, OWNED
@@ -33,6 +34,7 @@ from ledger_lab.reports.watch.model import (
     State,
 )
 from ledger_lab.reports.watch.progress import WatchedRun, trainer_row_at
+from ledger_lab.reports.watch.words import estimated, hours
 from ledger_lab.units import counted, duration, usd
 
 _OWN_ENGINES = (None, "local")
@@ -69,31 +71,24 @@ def run_alerts(watched: WatchedRun, look: Look) -> Iterator[Alert]:
         look: The watch.
     """
     state, job, run = watched.state, watched.job, watched.run
-    last, here = watched.last_row_at, watched.host in (None, socket.gethostname())
+    last, host = watched.last_row_at, watched.host or "its machine"
+    here = watched.host in (None, socket.gethostname())
     resume = look.command("train", "--resume", run.run_id)
-    end = (
-        job.cancel if job is not None else f"kill {_pid(watched)}{'' if here else f' on {watched.host}'}, then {resume}"
-    )
+    end = f"kill {_pid(watched)}{'' if here else f' on {host}'}, then {resume}" if job is None else job.cancel
     if state is State.HUNG:
         since = trainer_row_at(run)
-        sentence = (
-            f"its supervisor writes rows, and the training has written none for {look.ago(since)}: it does no work"
-        )
-        yield _of_run(watched, AlertKind.HUNG, Severity.CRITICAL, since, sentence, end)
+        said = f"its supervisor writes rows, and the training has written none for {look.ago(since)}: it does no work"
+        yield _of_run(watched, "hung", "critical", since, said, end)
     elif state is State.SILENT:
-        where = watched.host or "this machine"
-        sentence = (
-            f"its process exists on {where}, but has written no row for {look.ago(last)}: it is suspended, or stuck"
-        )
+        said = f"its process exists on {host}, but has written no row for {look.ago(last)}: it is suspended, or stuck"
         way_out = f"kill -CONT {_pid(watched)} continues a suspended run; otherwise {end}"
-        yield _of_run(watched, AlertKind.SILENT, Severity.CRITICAL, last, sentence, way_out)
+        yield _of_run(watched, "silent", "critical", last, said, way_out)
     elif state is State.LOST and (job is None or (job.runs and job.started_at is None)):
-        host = watched.host or "its machine"
         where = "it was on this machine" if here else f"the ledger can't see whether {host} is still paid for"
-        sentence = f"no row for {look.ago(last)}, and none that says how it ended; {where}"
-        way_out = f"look at {host}, give it back if nothing runs there, and start the training again"
-        can_resume = (run.directory / STATE_FILE).is_file()
-        yield _of_run(watched, AlertKind.LOST, Severity.WARNING, last, sentence, resume if can_resume else way_out)
+        said = f"no row for {look.ago(last)}, and none that says how it ended; {where}"
+        again = f"look at {host}, give it back if nothing runs there, and start the training again"
+        way_out = resume if (run.directory / STATE_FILE).is_file() else again
+        yield _of_run(watched, "lost", "warning", last, said, way_out)
     elif state in (State.LOST, State.PREEMPTED) and job is not None:
         yield from silent_jobs([job], look, watched)
     if watched.is_live and run.attempts:
@@ -124,9 +119,9 @@ def _health(watched: WatchedRun) -> Iterator[Alert]:
     events = (timed for journal in attempt.journals for timed in journal.timed(Health) if timed[0].wall_ns > passed_ns)
     for row, time in {row.event: (row, time) for row, time in events}.values():
         # Others may pass by themselves, so they are notices.
-        severity = Severity.WARNING if row.event == Event.NO_CONVERGENCE else Severity.NOTICE
+        severity: Severity = "warning" if row.event == Event.NO_CONVERGENCE else "notice"
         sentence = f"{row.event} at iteration {row.iteration}: {row.evidence}"
-        yield _of_run(watched, AlertKind.HEALTH, severity, time, sentence, row.advice)
+        yield _of_run(watched, "health", severity, time, sentence, row.advice)
 
 
 def _overdue(watched: WatchedRun, look: Look) -> Iterator[Alert]:
@@ -144,7 +139,7 @@ def _overdue(watched: WatchedRun, look: Look) -> Iterator[Alert]:
         f"same settings needed {duration(slowest_s)}; by chance alone, 1 of {len(reached) + 1} runs takes longer"
     )
     way_out = look.command("report", watched.run.run_id, "--checkpoints")
-    yield _of_run(watched, AlertKind.OVERDUE, Severity.WARNING, since, sentence, way_out)
+    yield _of_run(watched, "overdue", "warning", since, sentence, way_out)
 
 
 def silent_jobs(jobs: Iterable[QueuedTraining], look: Look, watched: WatchedRun | None = None) -> Iterator[Alert]:
@@ -164,17 +159,22 @@ def silent_jobs(jobs: Iterable[QueuedTraining], look: Look, watched: WatchedRun 
         rate = None if watched is None else watched.usd_per_hour
         sentence = f"its job runs ({job.said}), and {job.name} has written no row for {look.ago(since)}"
         way_out = f"read what it printed in {job.output}, or end it: {job.cancel}"
-        yield Alert(AlertKind.SILENT, Severity.CRITICAL, "queue", job.id, since, rate, sentence, way_out)
+        yield Alert("silent", "critical", "queue", job.id, since, rate, sentence, way_out)
 
 
-def queue_alerts(queues: Iterable[QueuedTraining], ended_at: Mapping[str, datetime], look: Look) -> Iterator[Alert]:
+def queue_alerts(queues: Iterable[QueuedTraining], runs: Iterable[WatchedRun], look: Look) -> Iterator[Alert]:
     """Yield an alert for each job of which no training has run for long, although some wait.
 
     Args:
         queues: Trainings that wait or run.
-        ended_at: When a run of a job last wrote a row, by job.
+        runs: Runs that changed lately.
         look: The watch.
     """
+    ended_at: dict[str, datetime] = {}
+    for run in runs:
+        start = run.run.attempts[-1].first_start if run.run.attempts else None
+        if start is not None and start.job is not None:
+            ended_at[start.job.job] = max(run.last_row_at, ended_at.get(start.job.job, run.last_row_at))
     by_job: dict[str, list[QueuedTraining]] = {}
     for each in queues:
         by_job.setdefault(each.job, []).append(each)
@@ -187,7 +187,7 @@ def queue_alerts(queues: Iterable[QueuedTraining], ended_at: Mapping[str, dateti
         waiting = f"{counted(len(members), 'training')} of {first.plan} wait"
         sentence = f"{waiting}, and none has run for {look.ago(since)}: {said}"
         way_out = f"correct the reason, or {first.cancel}"
-        yield Alert(AlertKind.STUCK_QUEUE, Severity.WARNING, "queue", job, since, 0.0, sentence, way_out)
+        yield Alert("stuck_queue", "warning", "queue", job, since, 0.0, sentence, way_out)
 
 
 def idle_alerts(runs: Iterable[WatchedRun], look: Look) -> Iterator[Alert]:
@@ -219,7 +219,7 @@ def _idle_job(watched: WatchedRun, look: Look) -> Iterator[Alert]:
     if look.seconds(since) > IDLE_AFTER_S:
         rate = watched.usd_per_hour
         sentence = f"its job still runs ({job.said}), and run {watched.run.run_id} in it ended {look.ago(since)} ago"
-        yield Alert(AlertKind.IDLE, Severity.CRITICAL, "queue", job.id, since, rate, sentence, job.cancel)
+        yield Alert("idle", "critical", "queue", job.id, since, rate, sentence, job.cancel)
 
 
 def _uses(watched: WatchedRun) -> Iterator[tuple[str, datetime, bool]]:
@@ -249,9 +249,9 @@ def _idle_machine(host: str, last: datetime, watched: WatchedRun, look: Look) ->
             f"{host} ({price.instance}) ended its last work, for run {watched.run.run_id}, {look.ago(last)} ago, and "
             f"has started nothing since; {unknown}"
         )
-        severity = Severity.WARNING if here else Severity.NOTICE
+        severity: Severity = "warning" if here else "notice"
         way_out = "give the machine back, or start the next training"
-        yield Alert(AlertKind.IDLE, severity, "machine", host, last, watched.usd_per_hour, sentence, way_out)
+        yield Alert("idle", severity, "machine", host, last, watched.usd_per_hour, sentence, way_out)
 
 
 def budget_alerts(study: Spend) -> Iterator[Alert]:
@@ -262,51 +262,37 @@ def budget_alerts(study: Spend) -> Iterator[Alert]:
     """
     if not (study.live_runs or study.missing):
         return
-    for key, judged in (
-        ("budget_usd", _judge(study.budget_usd, study.spent_usd, study.forecast_usd, usd)),
-        ("budget_h", _judge(study.budget_h, study.spent_h, study.forecast_h, lambda amount: f"{amount:.1f} h")),
+    for key, budget, spent, forecast, show in (
+        ("budget_usd", study.budget_usd, study.spent_usd, study.forecast_usd, usd),
+        ("budget_h", study.budget_h, study.spent_h, study.forecast_h, hours),
     ):
-        if judged is not None:
-            kind, severity, words = judged
-            sentence = f"{words}; {study.live_runs} live, {study.missing} still to start"
+        found = None if budget is None else _risk(budget, spent, forecast)
+        if found is not None:
+            sentence = (
+                f"{show(spent)} of a budget of {show(budget)} are spent, forecast {estimated(forecast, show)}; "
+                f"{study.live_runs} live, {study.missing} still to start"
+            )
             way_out = (
                 f"end it (study.py {shlex.quote(study.name)} --on CLUSTER --cancel, or Ctrl-C), plan fewer seeds, or "
                 f"raise {key} in its file"
             )
-            yield Alert(kind, severity, "study", study.name, None, study.usd_per_hour, sentence, way_out)
+            yield Alert(*found, "study", study.name, None, study.usd_per_hour, sentence, way_out)
 
 
-def _judge(
-    budget: float | None, spent: float | None, forecast: Estimate | None, show: Callable[[float], str]
-) -> tuple[AlertKind, Severity, str] | None:
-    """Compare a budget with the spend and its forecast."""
-    if budget is None:
+def _risk(budget: float, spent: float | None, forecast: Estimate | None) -> tuple[AlertKind, Severity] | None:
+    """Tell whether a budget is spent, can't suffice, or may not suffice; ``None`` if it will probably suffice."""
+    expected, low, high = (None,) * 3 if forecast is None else (forecast.expected, forecast.low, forecast.high)
+    if any(least is not None and least > budget for least in (spent, low)):
+        return "over_budget", "critical"
+    most = high if high is not None else expected
+    if most is None or most <= budget:
         return None
-    of = f"of a budget of {show(budget)}"
-    over, risk = (AlertKind.OVER_BUDGET, Severity.CRITICAL), (AlertKind.BUDGET_AT_RISK, Severity.WARNING)
-    if spent is not None and spent > budget:
-        return *over, f"{show(spent)} are spent {of}"
-    if forecast is None:
-        return None
-    expected, low, high = forecast.expected, forecast.low, forecast.high
-    if expected is None:  # only bounds are known
-        if low is not None and low > budget:
-            return *over, f"it will take at least {show(low)} {of}"
-        words = "" if high is None else f"it may take up to {show(high)} {of}; the ledger has too few runs to tell more"
-        is_safe = high is None or high <= budget
-        return None if is_safe else (AlertKind.BUDGET_AT_RISK, Severity.NOTICE, words)
-    words = f"it will probably take {show(expected)}"
-    if low is None or high is None:
-        return (*risk, f"{words} {of}; there are too few runs for an interval") if expected > budget else None
-    words = f"{words} [{show(low)}, {show(high)}] {of}"
-    if low > budget:
-        return *over, f"{words}: the remaining trainings can't finish in it"
-    return (*risk, f"{words}: it may not be enough") if high > budget else None
+    return "budget_at_risk", "notice" if expected is None else "warning"  # only bounds are known
 
 
 def most_severe_first(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
     """Return alerts by severity, then by what they cost, then by their age."""
-    order = [*Severity]
+    order = get_args(Severity)
 
     def key(alert: Alert) -> tuple[int, float, float, str]:
         since_s = alert.since.timestamp() if alert.since else 0.0

@@ -29,15 +29,13 @@ from ledger_lab.ledger.costs.time_to_target import kaplan_meier
 from ledger_lab.ledger.meters import LOOP_PHASES
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.watch.model import CONFIDENCE, Estimate
-from ledger_lab.units import duration
-
-LAST_ITERATION: Final = "its last iteration, at its own speed"
-TIME_LIMIT: Final = "its time limit"
+from ledger_lab.units import counted
 
 _TAIL: Final = (1 - CONFIDENCE) / 2
 _Z: Final = statistics.NormalDist().inv_cdf(1 - _TAIL)
 _ROUNDING: Final = 1e-9
 _HOUR_S: Final = 3600.0
+_END: Final = "its last iteration, at its own speed, or its time limit"
 
 
 def seconds_to_last_iteration(run: Run) -> float | None:
@@ -62,8 +60,8 @@ def seconds_to_last_iteration(run: Run) -> float | None:
     return max(run.declared.max_iterations - attempt.sums.iterations, 0) * loop_s / done
 
 
-def seconds_to_end(run: Run) -> tuple[float | None, str]:
-    """Return the time until a run ends short of its target [s], and in words, what then ends it.
+def seconds_to_end(run: Run) -> float | None:
+    """Return the time until a run ends short of its target, at its last iteration or its time limit [s].
 
     Args:
         run: The run.
@@ -71,14 +69,11 @@ def seconds_to_end(run: Run) -> tuple[float | None, str]:
     Returns:
         ``None`` if the time is unknown.
     """
-    ends = [(seconds_to_last_iteration(run), LAST_ITERATION), (run.limit_left_s, TIME_LIMIT)]
-    known = [(max(left_s, 0.0), end) for left_s, end in ends if left_s is not None]
-    return min(known, default=(None, LAST_ITERATION))
+    known = [left_s for left_s in (seconds_to_last_iteration(run), run.limit_left_s) if left_s is not None]
+    return max(min(known), 0.0) if known else None
 
 
-def time_left(
-    earlier: Sequence[RunTime], spent_s: float, bound_s: float | None, end: str = LAST_ITERATION
-) -> Estimate | None:
+def time_left(earlier: Sequence[RunTime], spent_s: float, bound_s: float | None) -> Estimate | None:
     """Estimate the time until a run is confirmed to reach its target, or ends short of it.
 
     Args:
@@ -86,21 +81,17 @@ def time_left(
             gone on like the others.
         spent_s: Wall-clock time of the run so far [s].
         bound_s: Time until it ends short of its target [s]; ``None`` if unknown.
-        end: What then ends it, see :func:`seconds_to_end`.
 
     Returns:
         The estimate [s]; ``None`` if nothing is known.
     """
-    words = f"{len(earlier)} earlier run{'' if len(earlier) == 1 else 's'} with the same settings"
     beyond = [run for run in earlier if run.observed_s > spent_s]
     later = sum(run.to_target_s is not None for run in beyond)
+    basis = f"{later} of {counted(len(earlier), 'earlier run')} with the same settings reached the target later"
     if not later:
         if bound_s is None:
             return None
-        why = (
-            f"none of {words} reached the target later" if earlier else "there is no earlier run with the same settings"
-        )
-        return Estimate(expected=None, low=None, high=bound_s, basis=f"at most until {end}: {why}")
+        return Estimate(expected=None, low=None, high=bound_s, basis=f"at most until {_END}: {basis}")
     endless = RunTime(wall_s=2 * max(run.observed_s for run in beyond) + 1, to_target_s=None)
     curve = kaplan_meier([*beyond, endless]).sf  # the run itself, which comes after all of them
     steps = [(float(t), float(above)) for t, above in zip(curve.quantiles, curve.probabilities, strict=True)]
@@ -110,13 +101,7 @@ def time_left(
     def first_below(share: float) -> float | None:
         return min([*[t - spent_s for t, above in steps if above <= share + _ROUNDING], *bounds], default=None)
 
-    basis = f"{later} of {words} reached the target later than {duration(spent_s)} after the start"
-    return Estimate(
-        expected=first_below(0.5),
-        low=min(low_s, *bounds) if bounds else low_s,
-        high=first_below(_TAIL),
-        basis=basis if bound_s is None else f"{basis}; {end} is {duration(bound_s)} away",
-    )
+    return Estimate(expected=first_below(0.5), low=min([low_s, *bounds]), high=first_below(_TAIL), basis=basis)
 
 
 def time_to_end(run: Run) -> Estimate | None:
@@ -128,73 +113,36 @@ def time_to_end(run: Run) -> Estimate | None:
     Returns:
         The estimate; only a bound before its first iteration, and ``None`` if nothing is known.
     """
-    bound_s, end = seconds_to_end(run)
-    if bound_s is None:
+    if (bound_s := seconds_to_end(run)) is None:
         return None
     is_known = seconds_to_last_iteration(run) is not None
-    basis = f"until {end}, because it does not stop at its target"
+    basis = f"until {_END}, because it does not stop at its target"
     return Estimate(expected=bound_s if is_known else None, low=None, high=None if is_known else bound_s, basis=basis)
 
 
-def usd_of_more(facts: RunFacts, more_s: float) -> float | None:
-    """Return the cost of the time by which a run's last attempt becomes longer [USD].
+def usd_per_hour(facts: RunFacts) -> float | None:
+    """Return what a run costs per hour while it goes on [USD/h].
 
-    It is billed as the house bills attempts (:func:`~ledger_lab.ledger.costs.billable_usd`). The power of hardware that
-    the user owns is taken to stay the same.
+    The power of hardware that the user owns is taken to stay that of the last attempt.
 
     Args:
         facts: The run.
-        more_s: The time [s].
 
     Returns:
         The cost; ``None`` if the run has no price, or the energy that it needs is unknown.
     """
     if not facts.run.attempts:
         return None
-    walls_s = [attempt.wall_ns / 1e9 for attempt in facts.run.attempts]
-    kwh = [*facts.energy.attempt_kwh]
-    longer_s = [*walls_s[:-1], walls_s[-1] + more_s]
-    last_kwh = kwh[-1]
-    longer_kwh = [*kwh[:-1], None if last_kwh is None or not walls_s[-1] else last_kwh * longer_s[-1] / walls_s[-1]]
-
-    def billed(attempt_s: list[float], attempt_kwh: list[float | None]) -> float | None:
-        return billable_usd(
-            attempt_s,
-            facts.price,
-            devices=facts.declared.devices,
-            machines=facts.declared.machines,
-            attempt_kwh=attempt_kwh,
-        )
-
-    now, later = billed(walls_s, kwh), billed(longer_s, longer_kwh)
-    return None if now is None or later is None else max(later - now, 0.0)
-
-
-def usd_per_hour(facts: RunFacts) -> float | None:
-    """Return what a run costs per hour while it goes on [USD/h]; ``None`` without a price.
-
-    Args:
-        facts: The run.
-    """
-    # Over whole billed units, because a price may be rounded up to hours.
-    units = max(1.0, facts.price.billing_granularity_s / _HOUR_S)
-    cost = usd_of_more(facts, units * _HOUR_S)
-    return None if cost is None else cost / units
-
-
-def usd_estimate(facts: RunFacts, left_s: Estimate | None) -> Estimate | None:
-    """Return the cost of the time that a run has left [USD]; ``None`` if it is unknown.
-
-    Args:
-        facts: The run.
-        left_s: The time [s].
-    """
-    if left_s is None or facts.price.usd_per_hour is None:
-        return None
-    found = left_s.converted(
-        lambda more_s: usd_of_more(facts, more_s), f"{left_s.basis}; at {facts.price.instance}'s price"
+    wall_h, kwh = facts.run.attempts[-1].wall_ns / (1e9 * _HOUR_S), [*facts.energy.attempt_kwh][-1]
+    hours = max(1.0, facts.price.billing_granularity_s / _HOUR_S)  # because a price may be rounded up to days
+    cost = billable_usd(
+        [hours * _HOUR_S],
+        facts.price,
+        devices=facts.declared.devices,
+        machines=facts.declared.machines,
+        attempt_kwh=[None if kwh is None or not wall_h else hours * kwh / wall_h],
     )
-    return None if found.expected is None and found.high is None else found
+    return None if cost is None else cost / hours
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,29 +118,14 @@ class State(StrEnum):
     """Its last attempt has ended for good."""
 
 
-class AlertKind(StrEnum):
-    """What can waste money."""
+AlertKind = Literal[
+    "hung", "silent", "lost", "over_budget", "budget_at_risk", "idle", "stuck_queue", "health", "overdue"
+]
+"""What can waste money."""
 
-    HUNG = "hung"
-    SILENT = "silent"
-    LOST = "lost"
-    OVER_BUDGET = "over_budget"
-    BUDGET_AT_RISK = "budget_at_risk"
-    IDLE = "idle"
-    STUCK_QUEUE = "stuck_queue"
-    HEALTH = "health"
-    OVERDUE = "overdue"
-
-
-class Severity(StrEnum):
-    """How sure it is that something must be done. Only notices leave the exit status at 0."""
-
-    CRITICAL = "critical"
-    """Money is being wasted, or a study can't finish."""
-    WARNING = "warning"
-    """Something is probably wrong."""
-    NOTICE = "notice"
-    """The ledger can't tell whether something is wrong."""
+Severity = Literal["critical", "warning", "notice"]
+"""How sure it is that something must be done. ``critical``: money is being wasted, or a study can't finish.
+``warning``: something is probably wrong. ``notice``: the ledger can't tell; the exit status stays 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,16 +143,14 @@ class Estimate:
     basis: str
     """Where the estimate comes from, in words."""
 
-    def converted(self, convert: Callable[[float], float | None], basis: str | None = None) -> Estimate:
+    def times(self, factor: float) -> Estimate:
         """Return the estimate in another unit.
 
         Args:
-            convert: Converts an amount.
-            basis: Where the result comes from; by default, the same.
+            factor: Size of the present unit in the other one.
         """
-        amounts = (None if each is None else convert(each) for each in (self.expected, self.low, self.high))
-        expected, low, high = amounts
-        return Estimate(expected=expected, low=low, high=high, basis=basis or self.basis)
+        amounts = (None if each is None else factor * each for each in (self.expected, self.low, self.high))
+        return Estimate(**dict(zip(("expected", "low", "high"), amounts, strict=True)), basis=self.basis)
 
 
 def _of_run[Value](read: Callable[[Any], Value], missing: Any = MISSING) -> Value:
@@ -184,7 +167,7 @@ def _of_run[Value](read: Callable[[Any], Value], missing: Any = MISSING) -> Valu
 class RunProgress:
     """Where a run stands on its way to a verdict. A training that waits in a queue has no run yet."""
 
-    run_id: str | None = _of_run(lambda of: of.run.run_id)
+    run_id: str | None = _of_run(lambda of: of.run.run_id, None)
     """``None`` for a training that has not started."""
     name: str = _of_run(lambda of: of.run.run_id)
     """Id of the run, or the name of the training in its plan."""

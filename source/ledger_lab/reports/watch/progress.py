@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,10 +18,9 @@ from typing import Final
 from ledger_lab.ledger import JournalContent, PanelResult, Run, RunDeclared, Status
 from ledger_lab.ledger.costs import Price, RunTime
 from ledger_lab.reports.checkpoints import share_of
-from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.facts import RunFacts, seconds_to_target
-from ledger_lab.reports.watch.estimates import seconds_to_end, time_left, time_to_end, usd_estimate, usd_per_hour
-from ledger_lab.reports.watch.model import HUNG_AFTER_S, Estimate, QueuedTraining, RunProgress, State
+from ledger_lab.reports.watch.estimates import seconds_to_end, time_left, time_to_end, usd_per_hour
+from ledger_lab.reports.watch.model import HUNG_AFTER_S, Estimate, QueuedTraining, State
 
 _ITERATIONS_OF_SILENCE: Final = 3.0
 """A training whose iterations take long is hung after so many times of its mean iteration, if that is longer than the
@@ -37,8 +36,8 @@ class WatchedRun:
 
     run: Run
     state: State
-    earlier: tuple[RunTime, ...] = ()
-    """Times of the other runs with the same settings; empty for a run that has ended."""
+    near: Callable[[], Iterable[WatchedRun]]
+    """Returns runs that may have the same settings."""
     job: QueuedTraining | None = None
     """Its job, if it waits or runs."""
     study: str | None = None
@@ -55,6 +54,18 @@ class WatchedRun:
     def declared(self) -> RunDeclared:
         """Its declaration."""
         return self.run.declared
+
+    @cached_property
+    def time(self) -> RunTime:
+        """Its time to the target, and its whole time."""
+        wall_s = sum(attempt.wall_ns for attempt in self.run.attempts) / 1e9
+        return RunTime(wall_s=wall_s, to_target_s=seconds_to_target(self.run, self.run.judged))
+
+    @cached_property
+    def earlier(self) -> list[RunTime]:
+        """Times of the other runs with the same settings. They may still go on."""
+        own = settings_of(self.declared)
+        return [each.time for each in self.near() if each.run.attempts and settings_of(each.declared) == own]
 
     @cached_property
     def last_row_at(self) -> datetime:
@@ -96,12 +107,14 @@ class WatchedRun:
             return None
         if not self.declared.stop_at_target:
             return time_to_end(self.run)
-        return time_left(self.earlier, self.facts.wall_s, *seconds_to_end(self.run))
+        return time_left(self.earlier, self.facts.wall_s, seconds_to_end(self.run))
 
-    @cached_property
+    @property
     def left_usd(self) -> Estimate | None:
         """Cost of the time that it has left [USD]."""
-        return usd_estimate(self.facts, self.left_s)
+        if self.left_s is None or self.usd_per_hour is None:
+            return None
+        return self.left_s.times(self.usd_per_hour / 3600.0)
 
     def scores(self, purpose: str) -> list[PanelResult]:
         """Return its valid screenings or confirmations."""
@@ -114,11 +127,6 @@ class WatchedRun:
             return proof.share(self.declared.target_success).share
         own = [row for row in self.scores("screening") if row.panel_id == self.declared.panel_id]
         return max((share_of(row.outcomes)[0] for row in self.scores("confirmation") or own), default=None)
-
-    @cached_property
-    def progress(self) -> RunProgress:
-        """Its progress."""
-        return summarize(RunProgress, self)
 
 
 def state_of(run: Run, now: datetime) -> State:
@@ -226,13 +234,3 @@ def near_runs(run: Run, ledger_runs: Sequence[Run]) -> list[Run]:
         and ((run.cohort is not None and other.cohort == run.cohort) or other.directory.parent == folder)
     )
     return [*islice(near, _MOST_EARLIER_RUNS)][::-1]
-
-
-def run_time(run: Run) -> RunTime:
-    """Return the time of a run to its target, and its whole time.
-
-    Args:
-        run: The run.
-    """
-    wall_s = sum(attempt.wall_ns for attempt in run.attempts) / 1e9
-    return RunTime(wall_s=wall_s, to_target_s=seconds_to_target(run, run.judged))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -31,7 +31,7 @@ class _Unit:
 _USD = _Unit(lambda run: run.usd, lambda run: run.left_usd)
 _HOURS = _Unit(
     lambda run: run.facts.wall_s / _HOUR_S,
-    lambda run: None if run.left_s is None else run.left_s.converted(lambda left_s: left_s / _HOUR_S),
+    lambda run: None if run.left_s is None else run.left_s.times(1 / _HOUR_S),
 )
 
 
@@ -162,30 +162,29 @@ def spend(
     spent_usd = sum_if_known([each.usd for each in runs])
     spent_h = math.fsum(each.facts.wall_s for each in runs) / _HOUR_S
     evaluated = [each.facts for each in runs if each.facts.evaluation_afterwards_s is not None]
+    is_planned = all(arm.planned is not None for arm in arms)
+    forecast_usd, unknown = None if spent_usd is None else _forecast(arms, _USD, spent_usd), None
+    if unpriced := [each.run.run_id for each in runs if each.usd is None]:
+        unknown = f"run {unpriced[0]} has no price"
+    elif forecast_usd is None:
+        unknown = "no training has ended, or a live one has not completed an iteration yet"
     return Spend(
         kind=kind,
         name=name,
         runs=len(runs),
         live_runs=len(live),
-        planned=_sum(arm.planned for arm in arms),
-        missing=_sum(arm.missing for arm in arms),
+        planned=sum(arm.planned or 0 for arm in arms) if is_planned else None,
+        missing=sum(arm.missing or 0 for arm in arms) if is_planned else None,
         spent_usd=spent_usd,
         spent_h=spent_h,
         evaluation_usd=sum_if_known([each.evaluation_afterwards_usd for each in evaluated]) if evaluated else None,
         usd_per_hour=sum_if_known([each.usd_per_hour for each in live]),
-        forecast_usd=None if spent_usd is None else _forecast(arms, _USD, spent_usd),
+        forecast_usd=forecast_usd,
         forecast_h=_forecast(arms, _HOURS, spent_h),
         budget_usd=budget_usd,
         budget_h=budget_h,
-        unknown=_unknown(arms, runs),
+        unknown=unknown,
     )
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    """Add up numbers; ``None`` if one is unknown."""
-    found = [*counts]
-    known = [count for count in found if count is not None]
-    return sum(known) if len(known) == len(found) else None
 
 
 def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None:
@@ -199,17 +198,3 @@ def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None
     missing = sum(arm.missing or 0 for arm in arms)
     words = f"{live} live and {counted(missing, 'missing training')}"
     return add_up(spent, parts, f"{words}, by {ended} that have ended and by the speed of live ones")
-
-
-def _unknown(arms: Sequence[Arm], runs: Sequence[WatchedRun]) -> str | None:
-    """Return why there is no forecast of the cost; ``None`` if there is one."""
-    for each in runs:
-        if each.usd is None:
-            return f"run {each.run.run_id} has no price"
-    for arm in arms:
-        if arm.parts(_USD) is not None:
-            continue
-        if (arm.missing or 0) > len(arm.resumable) and not arm.ended:
-            return f"no training of {arm.cohort} has ended, and no live one tells what it takes at most"
-        return f"a run of {arm.cohort} has not completed an iteration yet"
-    return None

@@ -6,15 +6,12 @@ with the same settings as a live run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import Ledger, Run
-from ledger_lab.ledger.costs import Price, RunTime
+from ledger_lab.ledger.costs import Price
+from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.watch.alerts import (
     Look,
     budget_alerts,
@@ -25,7 +22,7 @@ from ledger_lab.reports.watch.alerts import (
     silent_jobs,
 )
 from ledger_lab.reports.watch.model import FORGET_AFTER_S, PlannedStudy, QueuedTraining, RunProgress, State, Watch
-from ledger_lab.reports.watch.progress import WatchedRun, has_changed, near_runs, run_time, settings_of, state_of
+from ledger_lab.reports.watch.progress import WatchedRun, has_changed, near_runs, state_of
 from ledger_lab.reports.watch.spend import Arm, spend, study_spend
 
 
@@ -51,16 +48,37 @@ def watch_ledger(
         notes: What could not be found out, to pass on.
     """
     look = Look(log_root=str(ledger.root), now=now)
-    runs = _Runs(ledger, look, price, studies, queues)
     since = now - timedelta(seconds=FORGET_AFTER_S)
-    recent = runs.watched(run for run in ledger.runs if has_changed(run, since) or runs.job(run) is not None)
-    told = [each for each in recent if runs.is_told(each)]
-    known = {run.directory.resolve() for run in ledger.runs} if queues else set()
-    waiting = [job for job in queues if job.run_directory is None or job.run_directory not in known]
+    jobs = {job.run_directory: job for job in queues}
+    study_of = {arm.cohort: study.name for study in studies for arm in study.arms}
+    known: dict[str, WatchedRun] = {}
+
+    def watch(run: Run) -> WatchedRun:
+        if run.run_id not in known:
+            known[run.run_id] = WatchedRun(
+                run=run,
+                state=state_of(run, now),
+                near=lambda: map(watch, near_runs(run, ledger.runs)),
+                job=jobs.get(run.directory.resolve()) if jobs else None,
+                study=None if run.cohort is None else study_of.get(run.cohort),
+                asked_price=price,
+            )
+        return known[run.run_id]
+
+    def of_cohort(cohort: str) -> list[WatchedRun]:
+        own = [watch(run) for run in ledger.runs if run.cohort == cohort]
+        return [each for each in own if each.run.attempts]
+
+    recent = [
+        watch(run) for run in ledger.runs if has_changed(run, since) or (jobs and run.directory.resolve() in jobs)
+    ]
+    told = [each for each in recent if _is_told(each, since, ledger.runs)]
+    directories = {run.directory.resolve() for run in ledger.runs} if queues else set()
+    waiting = [job for job in queues if job.run_directory is None or job.run_directory not in directories]
 
     active = {each.study for each in recent} | {job.plan for job in queues} | set(asked)
     spends = [
-        study_spend(study, {arm.cohort: runs.of_cohort(arm.cohort) for arm in study.arms})
+        study_spend(study, {arm.cohort: of_cohort(arm.cohort) for arm in study.arms})
         for study in sorted(studies, key=lambda each: each.name)
         if study.name in active
     ]
@@ -70,123 +88,44 @@ def watch_ledger(
         *(alert for each in told for alert in run_alerts(each, look)),
         *idle_alerts(recent, look),
         *silent_jobs(waiting, look),
-        *queue_alerts(queues, _last_rows(recent), look),
+        *queue_alerts(queues, recent, look),
         *(alert for study in spends for alert in budget_alerts(study)),
     ]
+    planned = {study.name for study in studies}
     return Watch(
         at=now,
         log_root=look.log_root,
-        runs=(*(each.progress for each in told), *(_waiting_training(job, studies) for job in waiting)),
+        runs=(
+            *(summarize(RunProgress, each) for each in told),
+            *(
+                RunProgress(
+                    name=job.name,
+                    state=State.QUEUED,
+                    said=job.said,
+                    since=job.submitted_at,
+                    study=job.plan if job.plan in planned else None,
+                )
+                for job in waiting
+            ),
+        ),
         cohorts=tuple(
-            spend("cohort", name, [Arm(cohort=name, planned=sizes.get(name), runs=tuple(runs.of_cohort(name)))])
+            spend("cohort", name, [Arm(cohort=name, planned=sizes.get(name), runs=tuple(of_cohort(name)))])
             for name in names
         ),
         studies=tuple(spends),
         alerts=most_severe_first(alerts),
-        notes=(*notes, *runs.unread),
+        notes=tuple(notes),
     )
 
 
-def _waiting_training(job: QueuedTraining, studies: Iterable[PlannedStudy]) -> RunProgress:
-    """Return the progress of a training that has no run yet."""
-    study = next((study.name for study in studies if study.name == job.plan), None)
-    return RunProgress(
-        run_id=None, name=job.name, state=State.QUEUED, said=job.said, since=job.submitted_at, study=study
-    )
-
-
-def _last_rows(runs: Iterable[WatchedRun]) -> dict[str, datetime]:
-    """Return when a run of a job last wrote a row, by job."""
-    found: dict[str, datetime] = {}
-    for each in runs:
-        start = each.run.attempts[-1].first_start if each.run.attempts else None
-        if start is not None and start.job is not None:
-            found[start.job.job] = max(each.last_row_at, found.get(start.job.job, each.last_row_at))
-    return found
-
-
-@dataclass
-class _Runs:
-    """The runs of a ledger at one time. Each is summed up once."""
-
-    ledger: Ledger
-    look: Look
-    price: Price | None
-    studies: Sequence[PlannedStudy]
-    queues: Sequence[QueuedTraining]
-    unread: list[str] = field(default_factory=list)
-    """What can't be read any more."""
-    _times: dict[str, RunTime] = field(default_factory=dict)
-    _watched: dict[str, WatchedRun | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Look up the jobs of runs, and the studies of cohorts."""
-        self._jobs: dict[Path | None, QueuedTraining] = {job.run_directory: job for job in self.queues}
-        self._study_of_cohort = {arm.cohort: study.name for study in self.studies for arm in study.arms}
-
-    def job(self, run: Run) -> QueuedTraining | None:
-        """Return the job of a run, if it waits or runs."""
-        return self._jobs.get(run.directory.resolve()) if self._jobs else None
-
-    def of_cohort(self, cohort: str) -> list[WatchedRun]:
-        """Return all runs of a cohort with an attempt, oldest first."""
-        own = self.watched(run for run in self.ledger.runs if run.cohort == cohort)
-        return [each for each in own if each.run.attempts]
-
-    def watched(self, runs: Iterable[Run]) -> list[WatchedRun]:
-        """Return runs with their states, without those that were removed or damaged since the ledger was read."""
-        runs = [*runs]
-        for run in runs:
-            if run.run_id not in self._watched:
-                self._watched[run.run_id] = None
-                try:
-                    self._watched[run.run_id] = self._watch(run)
-                except UserError as error:  # one run must not silence the alerts about others
-                    self.unread.append(f"run {run.run_id}: {error}")
-        return [each for run in runs if (each := self._watched[run.run_id]) is not None]
-
-    def _watch(self, run: Run) -> WatchedRun:
-        """Return a run with its state.
-
-        Raises:
-            UserError: If it can't be read any more.
-        """
-        state = state_of(run, self.look.now)
-        watched = WatchedRun(
-            run=run,
-            state=state,
-            earlier=() if state is State.ENDED else tuple(self._earlier(run)),
-            job=self.job(run),
-            study=None if run.cohort is None else self._study_of_cohort.get(run.cohort),
-            asked_price=self.price,
-        )
-        if state is not State.ENDED:
-            _ = watched.progress  # reads what is needed
-        return watched
-
-    def _earlier(self, run: Run) -> Iterator[RunTime]:
-        """Yield the times of the other runs with the same settings. They may still go on."""
-        for other in near_runs(run, self.ledger.runs):
-            with suppress(UserError):  # it can't be read any more, and is noted where it is needed itself
-                if other.attempts and settings_of(other.declared) == settings_of(run.declared):
-                    if other.run_id not in self._times:
-                        self._times[other.run_id] = run_time(other)
-                    yield self._times[other.run_id]
-
-    def is_told(self, watched: WatchedRun) -> bool:
-        """Tell whether a run is live, or was preempted or lost lately, and nothing has taken its place."""
-        if watched.is_live or (watched.job is not None and watched.state is not State.ENDED):
-            return True
-        if watched.state not in (State.LOST, State.PREEMPTED):
-            return False
-        is_old = self.look.seconds(watched.last_row_at) > FORGET_AFTER_S
-        return not is_old and not self._is_superseded(watched.run)
-
-    def _is_superseded(self, run: Run) -> bool:
-        """Tell whether a later run of the same cohort and seed has taken the place of a run."""
-        for other in self.ledger.runs:
-            if run.cohort is not None and other.cohort == run.cohort and other.declared_at > run.declared_at:
-                with suppress(UserError):
-                    if other.declared.seed == run.declared.seed:
-                        return True
+def _is_told(watched: WatchedRun, since: datetime, runs: Iterable[Run]) -> bool:
+    """Tell whether a run is live, or was preempted or lost lately, and no later run has taken its place."""
+    if watched.is_live or (watched.job is not None and watched.state is not State.ENDED):
+        return True
+    if watched.state not in (State.LOST, State.PREEMPTED) or watched.last_row_at < since:
         return False
+    own = watched.run
+    return own.cohort is None or not any(
+        other.cohort == own.cohort and other.declared_at > own.declared_at and other.declared.seed == own.declared.seed
+        for other in runs
+    )

@@ -13,21 +13,15 @@ from ledger_lab.names import visible
 from ledger_lab.reports.watch.model import Alert, Estimate, RunProgress, Severity, Spend, State, Watch
 from ledger_lab.units import MISSING, counted, duration, percent, usd
 
-_LOOKS = {Severity.CRITICAL: ("!!", "bold red"), Severity.WARNING: ("!", "yellow"), Severity.NOTICE: ("·", "")}
+_LOOKS: dict[Severity, tuple[str, str]] = {
+    "critical": ("!!", "bold red"),
+    "warning": ("!", "yellow"),
+    "notice": ("·", ""),
+}
 """A sign for readers who cannot distinguish colours, and a style."""
 _STATE_STYLES = {State.RUNNING: "cyan", State.HUNG: "red", State.SILENT: "red", State.LOST: "red"}
 _TITLES = ("run", "state", "time left", "cost left", "per hour", "cost", "iterations", "best score", "spent")
 """Columns, the most important ones first: a narrow terminal cuts the last ones."""
-
-
-def estimate_time(estimate: Estimate | None) -> str:
-    """Return an estimated time as ``0:40 [0:10, 1:30]``, or ``≤ 1:30`` if only a bound is known."""
-    return _estimated(estimate, duration)
-
-
-def estimate_usd(estimate: Estimate | None) -> str:
-    """Return an estimated amount of money, in the same form."""
-    return _estimated(estimate, usd)
 
 
 def hours(amount: float | None) -> str:
@@ -35,19 +29,21 @@ def hours(amount: float | None) -> str:
     return MISSING if amount is None else f"{amount:.3g} h"
 
 
-def _estimated(estimate: Estimate | None, show: Callable[[float], str]) -> str:
-    """Return an estimate, with its interval if it has one."""
+def estimated(estimate: Estimate | None, show: Callable[[float | None], str]) -> str:
+    """Return an estimate as ``0:40 [0:10, 1:30]``, or ``≤ 1:30`` if only a bound is known.
+
+    Args:
+        estimate: The estimate.
+        show: Writes an amount.
+    """
     if estimate is None:
         return MISSING
     low, high = estimate.low, estimate.high
-    if estimate.expected is None and low is not None and high is not None:
-        return f"[{show(low)}, {show(high)}]"
     if estimate.expected is None:
-        return f"≤ {show(high)}" if high is not None else MISSING if low is None else f"≥ {show(low)}"
+        return f"[{show(low)}, {show(high)}]" if low is not None else MISSING if high is None else f"≤ {show(high)}"
     if low is None and high is None:
         return f"≈ {show(estimate.expected)}"
-    ends = ("0" if low is None else show(low), "…" if high is None else show(high))
-    return f"{show(estimate.expected)} [{ends[0]}, {ends[1]}]"
+    return f"{show(estimate.expected)} [{show(low)}, {show(high)}]"
 
 
 def score_words(progress: RunProgress) -> str:
@@ -89,7 +85,7 @@ def spend_words(spend: Spend) -> str:
 
 def forecast_words(spend: Spend) -> str:
     """Return the forecasts of a spend, in money and in time; empty without one."""
-    found = [_estimated(spend.forecast_usd, usd), _estimated(spend.forecast_h, hours)]
+    found = [estimated(spend.forecast_usd, usd), estimated(spend.forecast_h, hours)]
     return " and ".join(each for each in found if each != MISSING)
 
 
@@ -151,8 +147,8 @@ def _cells(run: RunProgress) -> tuple[str, ...]:
     return (
         f"{run.name}{beside}" + ("" if run.seed is None else f" seed {run.seed}"),
         str(run.state) if run.said is None else f"{run.state} ({run.said})",
-        estimate_time(run.left_s),
-        estimate_usd(run.left_usd),
+        estimated(run.left_s, duration),
+        estimated(run.left_usd, usd),
         MISSING if run.usd_per_hour is None else f"{usd(run.usd_per_hour)}/h",
         usd(run.usd),
         iteration_words(run),

@@ -253,11 +253,11 @@ function labelled(marks, longest, steps) {
 
 /** Places a run's health events on its curve. */
 function eventMarks(run, x, steps) {
-  return run.health_events.map((event) => {
-    const found = run.returns.t.findIndex((t) => t >= event.at_s);
+  return run.health_events.map(([at, event]) => {
+    const found = run.returns.t.findIndex((t) => t >= at);
     const place = found < 0 ? run.returns.t.length - 1 : found;
     return {
-      x: steps ? x[place] : event.at_s,
+      x: steps ? x[place] : at,
       y: run.returns.y[place],
       text: plain(event.event.replaceAll("_", " "), 30),
       evidence: plain(event.evidence, 120),

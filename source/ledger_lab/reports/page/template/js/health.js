@@ -3,7 +3,7 @@
 const MOST_EVENTS = 200;
 
 function drawHealth(node) {
-  const events = shown.flatMap((run) => run.health_events.map((event) => ({ run, ...event })));
+  const events = shown.flatMap((run) => run.health_events.map(([at_s, event]) => ({ run, at_s, ...event })));
   if (!events.length) return emptyNote(node, `No health event in ${counted(shown.length, "run")}.`);
   const head = ["run", "at", "event", "evidence", "advice"].map((title) => element("th", { scope: "col" }, title));
   const rows = events

@@ -10,14 +10,6 @@ function fillTelemetryRuns() {
 
 function drawTelemetry(node) {
   fillTelemetryRuns();
-  if (model.metered_runs < runs.length)
-    node.append(
-      element(
-        "p",
-        { class: "note" },
-        `To keep the page small, it holds the telemetry of the newest ${model.metered_runs} of its ${runs.length} runs. Name runs to report.py to see theirs.`,
-      ),
-    );
   const leftOut = shown.filter((run) => run.telemetry_left_out).length;
   if (leftOut)
     node.append(
@@ -44,8 +36,8 @@ function drawTelemetry(node) {
   const c = colours();
   const moments = [
     ...(run.wall_to_target_s === null ? [] : [{ at: run.wall_to_target_s, text: "★ target", colour: c.good }]),
-    ...run.health_events.map((event) => ({
-      at: event.at_s,
+    ...run.health_events.map(([at, event]) => ({
+      at,
       text: `▼ ${plain(event.event.replaceAll("_", " "), 24)}`,
       colour: c.bad,
     })),
