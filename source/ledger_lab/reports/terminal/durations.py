@@ -47,4 +47,4 @@ def parse_period(text: str) -> float:
     with suppress(ValueError):
         if 1 <= (seconds := float(text)) < math.inf:
             return seconds
-    raise argparse.ArgumentTypeError(f"{text[:_LONGEST_SHOWN]!r}: give at least 1 s")
+    raise argparse.ArgumentTypeError(f"{text!r}: give at least 1 s")
