@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ledger_lab.training.episode_endings import EpisodeEndings
+from ledger_lab.training.loop import EpisodeEndings
 
 
 class Manager:

@@ -108,6 +108,6 @@ def _run(name: str, argv: Sequence[str]) -> Any:  # noqa: ANN401 - an exit statu
         run_supervised(program, report=report)
     if name == "evaluate":
         run_supervised(program)
-    if name == "profile_run" and "--into" in argv:  # Nsight Systems runs this, and does not follow forks
+    if name == "profile_run" and "--nsys" in argv:  # Nsight Systems does not follow forks
         return program(argv)
     return run_watched(program)

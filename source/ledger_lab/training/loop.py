@@ -1,16 +1,18 @@
-"""The training loop of a run, and the work after each of its iterations."""
+"""The training loop of a run, the work after each of its iterations, and how its episodes end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import torch
 from rich.console import Console
 
-from ledger_lab.ledger import CheckpointSaved, Status
+from ledger_lab.ledger import UNSTABLE, CheckpointSaved, Status
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
@@ -21,8 +23,12 @@ from ledger_lab.training.ranks import Agreement, GradientWatch, agree_on_ending,
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup
+from ledger_lab.training.runners.recorded_calls import replaced
 from ledger_lab.training.state import StateKeeper
 from ledger_lab.training.supervision.attempt import Attempt
+
+if TYPE_CHECKING:
+    from isaaclab.envs import ManagerBasedRLEnv
 
 
 def record_checkpoint(plan: TrainPlan, writer: RunWriter, path: Path, iterations: int) -> CheckpointSaved:
@@ -226,3 +232,72 @@ class TrainingLoop:
         if self._judge is not None and self._judge.last is not None:
             line += f" · held out {judged(self._judge.last)}"
         self._progress.advance(iterations, line, phase_ns)
+
+
+class EpisodeEndings:
+    """Number of training episodes that each termination term has ended.
+
+    If several terms end an episode in the same step, the first of them counts, in the order of the configuration. If
+    the physics became unstable in that step, the episode counts as ``unstable`` instead. Outcomes of held-out episodes
+    follow the same rules.
+    """
+
+    def __init__(self, env: ManagerBasedRLEnv, training_slots: int) -> None:
+        """Start with no episode ended.
+
+        Args:
+            env: The environment, as ``gym.make`` returns it.
+            training_slots: Number of training slots; the slots after them are held out, and do not count.
+        """
+        self._manager, self._training_slots = env.unwrapped.termination_manager, training_slots
+        tells = self._unstable() is not None
+        self._names = [*self._manager.active_terms, *([UNSTABLE] if tells else [])]
+        self._counts = self._ended_by().sum(dim=0).zero_()
+        """Episodes per name since the last :meth:`take`; shape (names,), on the device of the environment."""
+
+    @property
+    def time_outs(self) -> frozenset[str]:
+        """Names of the terms that are time-outs."""
+        manager = self._manager
+        return frozenset(name for name in manager.active_terms if manager.get_term_cfg(name).time_out)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the episodes that end inside the context. No step waits for the device."""
+        compute = self._manager.compute
+
+        def compute_and_count() -> torch.Tensor:
+            done = compute()
+            self._counts += self._ended_by().sum(dim=0)
+            return done
+
+        with replaced(self._manager, compute=compute_and_count):
+            yield
+
+    def take(self) -> dict[str, int]:
+        """Return the number of episodes that each term has ended since the last call. Waits for the device.
+
+        Returns:
+            All terms in the order of the configuration, those that ended no episode included; and ``unstable`` if the
+            physics tells which environments became unstable.
+        """
+        taken = dict.fromkeys(self._names, 0)
+        for name, count in zip(self._names, self._counts.tolist(), strict=True):
+            taken[name] += count  # a task may have a term of the name "unstable"
+        self._counts.zero_()
+        return taken
+
+    def _ended_by(self) -> torch.Tensor:
+        """Return what ended each training episode in this step; boolean tensor of shape (slots, names)."""
+        fired = self._manager._term_dones[: self._training_slots]
+        first = fired & (fired.cumsum(dim=1) == 1)
+        unstable = self._unstable()
+        if unstable is None:
+            return first
+        unstable = unstable[: self._training_slots, None]
+        return torch.cat((first & ~unstable, unstable), dim=1)
+
+    def _unstable(self) -> torch.Tensor | None:
+        """Return which environments became unstable in the last step; ``None`` if the physics cannot tell."""
+        ending = getattr(self._manager, "unstable", None)
+        return None if ending is None else ending.last

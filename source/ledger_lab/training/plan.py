@@ -28,7 +28,6 @@ from ledger_lab.tasks.recipes.rules import positive
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
 from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
-from ledger_lab.training.beginning import Beginning, find_beginning
 from ledger_lab.training.checkpoints.candidate import hash_configs
 from ledger_lab.training.launch import World, read_world
 from ledger_lab.training.minibatches import check_batch
@@ -60,6 +59,7 @@ from ledger_lab.training.runners.threads import Threads
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
+    from ledger_lab.training.beginning import Beginning
 
 _SEED_LIMIT = 2**32
 """NumPy accepts seeds below this number."""
@@ -263,6 +263,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
     require_memory(request.task, slots_cfg, world.local_size)
     beginning = None
     if request.checkpoint is not None and then is None:
+        from ledger_lab.training.beginning import find_beginning  # with the reports, which few trainings need
+
         beginning = find_beginning(
             request.checkpoint,
             request.log_root,

@@ -31,14 +31,13 @@ from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import require_recorded_hash
-from ledger_lab.training.episode_endings import EpisodeEndings
 from ledger_lab.training.evaluation.score import capacity_told
 from ledger_lab.training.health import HealthMonitor, Settings
 from ledger_lab.training.health.monitor import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.launch.world import note_run, read_job
-from ledger_lab.training.loop import TimeLimit, TrainingLoop, record_checkpoint
+from ledger_lab.training.loop import EpisodeEndings, TimeLimit, TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import share_of
 from ledger_lab.training.recording.writer import RunWriter

@@ -13,8 +13,7 @@ import pytest
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.meters.probes import Probes
 from ledger_lab.training.profiling.run import _train_for_nsys
-from ledger_lab.training.profiling.stages import Ranges, Schedule, Stages
-from ledger_lab.training.profiling.table import components, largest
+from ledger_lab.training.profiling.stages import Ranges, Schedule, Stages, components, largest
 from tests.conftest import script
 
 EVERY_COMPONENT = {

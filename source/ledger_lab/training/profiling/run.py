@@ -33,8 +33,15 @@ from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.profiling.request import ProfileRequest
-from ledger_lab.training.profiling.stages import CHECKPOINT, Ranges, Schedule, Stages
-from ledger_lab.training.profiling.table import component_table, components, largest
+from ledger_lab.training.profiling.stages import (
+    CHECKPOINT,
+    Ranges,
+    Schedule,
+    Stages,
+    component_table,
+    components,
+    largest,
+)
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TaskRequest, TrainRequest
 from ledger_lab.training.run import make_run_dir
