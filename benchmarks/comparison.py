@@ -79,13 +79,6 @@ def require_tasks(tasks: Sequence[str]) -> None:
         require_task(task, "rsl_rl")
 
 
-def differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN401 - nested plain values
-    """Return an override for every value that differs between two configurations."""
-    if isinstance(ours, dict):
-        return [line for key in theirs for line in differences(f"{path}.{key}", ours.get(key), theirs[key])]
-    return [] if ours == theirs else [f"{path}={json.dumps(theirs)}"]
-
-
 def without(fields: Mapping[str, Any], *names: str) -> str:
     """Return fields of a panel's identity as text, to tell whether two scores differ in anything else.
 

@@ -6,18 +6,20 @@ import argparse
 import os
 import statistics
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from benchmarks.comparison import add_json
-from benchmarks.optimizers import gradient_step
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.meters import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.tasks.pack import TASKS
+
+if TYPE_CHECKING:
+    import torch
 
 _OBSERVATIONS = 48
 """Observations of a network; the recipes' tasks have between 4 and 235."""
@@ -86,7 +88,7 @@ def _measure(hidden_dims: Sequence[int], minibatch: int, args: argparse.Namespac
 
     from ledger_lab.training.runners.threads import torch_threads
 
-    parameters, gradients = gradient_step(_OBSERVATIONS, hidden_dims, minibatch, "cpu")
+    parameters, gradients = _gradient_step(_OBSERVATIONS, hidden_dims, minibatch, "cpu")
     optimizer = torch.optim.Adam(parameters)
     times: dict[int, list[tuple[float, float]]] = {count: [] for count in args.threads}
     for number in range(args.rounds + 1):
@@ -103,3 +105,39 @@ def _measure(hidden_dims: Sequence[int], minibatch: int, args: argparse.Namespac
         count: (statistics.median(wall for wall, _ in each), statistics.median(cpu for _, cpu in each))
         for count, each in times.items()
     }
+
+
+def _gradient_step(
+    observations: int, hidden_dims: Sequence[int], minibatch: int, device: str
+) -> tuple[list[torch.nn.Parameter], Callable[[], None]]:
+    """Make a policy and a value network on random observations.
+
+    Args:
+        observations: Number of values of an observation.
+        hidden_dims: Widths of the hidden layers.
+        minibatch: Number of observations.
+        device: Their device.
+
+    Returns:
+        The parameters of both networks, and a function that computes their gradients and clips them.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    widths = [observations, *hidden_dims]
+    modules: list[list[torch.nn.Module]] = []
+    for _ in ("policy", "value"):
+        layers: list[torch.nn.Module] = []
+        for width, following in zip(widths, widths[1:], strict=False):
+            layers += [torch.nn.Linear(width, following), torch.nn.ELU()]
+        modules.append([*layers, torch.nn.Linear(widths[-1], 1)])
+    networks = torch.nn.ModuleList(torch.nn.Sequential(*layers) for layers in modules).to(device)
+    parameters = list(networks.parameters())
+    batch = torch.randn(minibatch, observations, device=device)
+
+    def gradients() -> None:
+        networks.zero_grad()
+        sum((network(batch).square().mean() for network in networks), torch.zeros((), device=device)).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+
+    return parameters, gradients

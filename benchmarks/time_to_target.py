@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from benchmarks.comparison import add_json, differences, run_python, script
+from benchmarks.comparison import add_json, run_python, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.costs import MedianTime, RunTime, median_time_to_target
@@ -160,7 +162,7 @@ def stock_overrides(task: str) -> list[str]:
     """Return the Hydra overrides that turn LedgerLab's recipe of a task into Isaac Lab's, for RSL-RL."""
     ours, stock = RECIPES[task]
     translate = dialect_of("rsl_rl").translate
-    return differences("agent", translate(ours), translate(stock))
+    return _differences("agent", translate(ours), translate(stock))
 
 
 def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Training:
@@ -221,3 +223,10 @@ def _median(found: MedianTime) -> str:
     if found.median_s is None:
         return f"> {found.more_than_s:.1f} s"
     return f"{'' if found.is_exact else '≈ '}{found.median_s:.1f} s"
+
+
+def _differences(path: str, ours: Any, theirs: Any) -> list[str]:  # noqa: ANN401 - nested plain values
+    """Return an override for every value that differs between two configurations."""
+    if isinstance(ours, dict):
+        return [line for key in theirs for line in _differences(f"{path}.{key}", ours.get(key), theirs[key])]
+    return [] if ours == theirs else [f"{path}={json.dumps(theirs)}"]
