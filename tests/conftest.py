@@ -22,6 +22,7 @@ from tests.warm import warm
 
 let_threads_sleep()  # before a test imports torch: the workers of the suite share the cores
 compile_forward_only()  # as the programs, so that the kernels are the same
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would programs
 pytest.register_assert_rewrite("tests.fakes.robots")
 
 ROOT = Path(__file__).parents[1]

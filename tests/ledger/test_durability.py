@@ -28,7 +28,6 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.ledger import journal as journal_module
-from tests.fakes import crowd
 from tests.fakes.ledgers import result, window, write_run
 from tests.fakes.limits import tiny_disk
 
@@ -200,30 +199,6 @@ def test_a_clock_that_jumps_back_changes_neither_order_nor_durations(
     assert [row.wall_ns for row in attempt.windows] == sorted(row.wall_ns for row in attempt.windows)
     assert attempt.wall_ns == attempt.sums.wall_ns == 9_000_000_000
     assert [row.iteration for row in run.checkpoints] == [1, 2]
-
-
-def test_many_processes_write_at_once_while_others_read(tmp_path: Path) -> None:
-    count = 32
-    command = [sys.executable, crowd.__file__, str(tmp_path), str(count)]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}  # the rows come from `benchmarks`
-    writers = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
-    seen = []
-    while writers.poll() is None:
-        ledger = read_ledger(tmp_path)
-        seen.append(sum(journal.count for journal in ledger.journals))
-        for run in ledger.runs[:3]:
-            for attempt in run.attempts:
-                assert len(attempt.windows) == attempt.sums.count
-    _, errors = writers.communicate()
-    assert writers.returncode == 0, errors
-    assert seen == sorted(seen), "rows never vanish"
-    ledger = read_ledger(tmp_path)
-    assert [journal.path for journal in ledger.journals] == [crowd.journal_of(tmp_path, n) for n in range(count)]
-    for number, journal in enumerate(ledger.journals):
-        assert list(journal.rows) == crowd.rows_of(number)
-    assert not any(journal.torn_bytes for journal in ledger.journals)
-    assert len(ledger.runs) == count // crowd.RANKS
-    assert {len(run.attempts[0].ranks) for run in ledger.runs} == {crowd.RANKS}
 
 
 def test_rows_read_by_kind_equal_the_rows_of_the_whole_journal(tmp_path: Path) -> None:
