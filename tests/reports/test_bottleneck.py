@@ -100,15 +100,6 @@ def test_rarer_scoring_saves_the_time_outside_the_slots(tmp_path: Path) -> None:
     assert all(advised(found[run_id], "--eval_every") is None for run_id in ("bb", "cc"))
 
 
-def test_start_up_is_compared_with_other_runs(tmp_path: Path) -> None:
-    write_phases(tmp_path, "aa", {"simulate": 100}, startup_ms=3000)
-    write_phases(tmp_path, "bb", {"simulate": 100}, startup_ms=1000)
-    found = bottlenecks(tmp_path)
-    warm = advised(found["aa"], "warm caches")
-    assert warm is not None and warm.gain == pytest.approx(2 / 4)
-    assert found["bb"].advice == []
-
-
 @pytest.mark.parametrize("timing", ["host", "events"])
 def test_advice_never_compares_times_of_different_timing_modes(tmp_path: Path, timing: str) -> None:
     slow = {"overrides": ["env.sim.physics.use_cuda_graph=False"], "num_envs": 64, "held_out_slots": 64}

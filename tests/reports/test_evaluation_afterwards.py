@@ -102,13 +102,6 @@ def test_an_evaluation_is_shown_apart_and_changes_no_figure_of_the_training(tmp_
     assert after.wall_to_target_s is not None and after.wall_to_target_s < 10
 
 
-def test_every_evaluation_counts_even_one_that_failed_before_its_first_score(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", price=PRICED)
-    evaluate(run_dir, "a1", result("aa", "model_2.pt", 9), wall_s=30)
-    evaluate(run_dir, "b2", status=Status.CRASHED, wall_s=12)
-    assert summarized(tmp_path).evaluation_afterwards_s == 42.0
-
-
 def test_an_evaluation_of_several_runs_is_divided_by_their_checkpoints(tmp_path: Path) -> None:
     for run_id, own in (("aa", 1), ("bb", 3)):
         run_dir = write_run(tmp_path, run_id, price=PRICED, cohort="c")
@@ -120,10 +113,12 @@ def test_an_evaluation_of_several_runs_is_divided_by_their_checkpoints(tmp_path:
     assert cohort.spend_usd == pytest.approx(0.18), "the spend of the trainings alone"
 
 
-def test_an_evaluation_whose_number_of_checkpoints_is_unknown_counts_whole(tmp_path: Path) -> None:
+def test_every_evaluation_counts_also_one_that_failed_and_one_of_unknown_checkpoints(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", price=PRICED)
-    evaluate(run_dir, "a1", all_checkpoints=None)
-    assert summarized(tmp_path).evaluation_afterwards_s == 42.0
+    evaluate(run_dir, "a1", result("aa", "model_2.pt", 9), wall_s=30)
+    evaluate(run_dir, "b2", status=Status.CRASHED, wall_s=12)
+    evaluate(run_dir, "c3", wall_s=10, all_checkpoints=None)
+    assert summarized(tmp_path).evaluation_afterwards_s == 52.0
 
 
 def test_more_checkpoints_of_one_run_than_of_all_are_refused() -> None:

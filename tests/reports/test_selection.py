@@ -101,31 +101,19 @@ def test_unknown_energy_leaves_the_cost_unknown(
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("line", "change", "complaint"),
     [
-        ("purchase_usd = -1", "Expected `float` >= 0.0 - at `$.purchase_usd`"),
-        ("", "purchase_usd is missing"),
-        ("purchase_eur = 1", "purchase_eur is an unknown field; did you mean 'purchase_usd'"),
+        ('date = "2026-02-03"', "", "date is missing"),
+        ("purchase_usd = 43830", "purchase_usd = -1", "Expected `float` >= 0.0 - at `$.purchase_usd`"),
+        ("purchase_usd = 43830", "purchase_eur = 1", "purchase_eur is an unknown field; did you mean 'purchase_usd'"),
     ],
 )
 def test_an_invalid_price_file_is_reported_with_file_entry_and_field(
-    log_root: Path, tmp_path: Path, change: str, complaint: str
+    log_root: Path, tmp_path: Path, line: str, change: str, complaint: str
 ) -> None:
     book = tmp_path / "mine.toml"
-    book.write_text(OWN.replace("purchase_usd = 43830", change))
+    book.write_text(OWN.replace(line, change))
     with pytest.raises(UserError) as caught:
         build_report(["--log_root", str(log_root), "--prices", str(book), "--instance", "mine"])
     assert str(caught.value).startswith(f'{book}: [instances."mine"]: {complaint}')
     assert "\n" not in str(caught.value)
-
-
-def test_an_undated_price_is_refused(log_root: Path, tmp_path: Path) -> None:
-    book = tmp_path / "mine.toml"
-    book.write_text(OWN.replace('date = "2026-02-03"\n', ""))
-    with pytest.raises(UserError, match=r'\[instances."mine"\]: date is missing'):
-        build_report(["--log_root", str(log_root), "--prices", str(book), "--instance", "mine"])
-
-
-def test_a_price_file_without_an_instance_prices_nothing(log_root: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="also name an entry of the file with --instance"):
-        build_report(["--log_root", str(log_root), "--prices", str(tmp_path / "mine.toml")])

@@ -25,7 +25,6 @@ class CompareRequest(PricedRequest):
             "program also shows the result of evaluate.py --versus, if there is one. If A and B cannot be compared, "
             "for example because their panels differ, the program lists what differs and exits with status 2."
         ),
-        terms=("run", "cohort", "target", "ledger"),
         examples=("report.py compare time-to-target-stock time-to-target-tuned --log_root records/time-to-target-cpu",),
     )
 

@@ -64,7 +64,6 @@ class DoctorRequest(Request):
             "memory. At the end, a few cart-poles are simulated on the CPU and on each GPU. Only compiled kernels stay "
             "on the disk, in their cache. The exit status is 0 if trainings work, even with warnings, otherwise 1."
         ),
-        terms=("ledger",),
         examples=("doctor.py", "doctor.py --log_root /data/logs --json"),
     )
 

@@ -29,7 +29,6 @@ class ExportRequest(Request):
             "ledger. To see the tables and their columns, use scripts/report.py query. The format isaaclab writes "
             f"RUN/training.json for each run, in the format of Isaac Lab's benchmarks (schema {SCHEMA_VERSION})."
         ),
-        terms=("run", "cohort", "ledger"),
         examples=("export.py --to out --format parquet csv",),
     )
 

@@ -54,7 +54,6 @@ class PageRequest(PricedRequest):
             "Write an HTML page with tables and plots, which works without a network. The page shows at most "
             f"{SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts."
         ),
-        terms=("run", "cohort", "target", "ledger"),
         examples=(
             "report.py page page.html",
             "report.py page page.html COHORT",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +38,6 @@ class QueryRequest(PricedRequest):
             "Print the answer to a query of the ledger, in DuckDB's SQL. Without a query, list the tables and their "
             "columns. --json and --csv write the answer to a file. To write whole tables, use scripts/export.py."
         ),
-        terms=("run", "cohort", "ledger", "cell"),
         examples=(
             "report.py query",
             'report.py query "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
@@ -149,16 +147,7 @@ def _plain(value: Any) -> Any:
 def _csv(answer: Answer) -> str:
     """Encode an answer as CSV; a missing value is an empty field, and no text is a formula."""
     text = io.StringIO(newline="")
-    # The writer quotes a carriage return only if it ends lines, but readers end a line there in any case.
-    returns = any(isinstance(value, str) and "\r" in value for row in answer.rows for value in row)
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_STRINGS if returns else csv.QUOTE_MINIMAL)
-    writer.writerow(map(spreadsheet_text, answer.columns))
-    for row in answer.rows:
-        writer.writerow(map(_csv_cell, row))
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_STRINGS)  # a text may contain a carriage return
+    for row in (answer.columns, *answer.rows):
+        writer.writerow(spreadsheet_text(value) if isinstance(value, str) else value for value in row)
     return text.getvalue()
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, str):
-        return spreadsheet_text(value)
-    return "" if isinstance(value, float) and math.isnan(value) else value

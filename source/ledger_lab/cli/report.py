@@ -62,7 +62,6 @@ class ReportRequest(PricedRequest):
             "  scaling    show how runs scale with processes and batch, as tables or as figures\n"
             "  recommend  recommend a machine, library and size for a task"
         ),
-        terms=("run", "cohort", "target", "held-out", "journal", "ledger"),
         examples=(
             "report.py",
             "report.py COHORT --checkpoints",

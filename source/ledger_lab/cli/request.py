@@ -20,7 +20,6 @@ class ListRequest(Request):
         "time after the + is the time of the earlier trainings. If the policy did not reach its target, the column "
         "shows its best score. If it was scored with another physics engine, or on a panel with another id, the column "
         "names it.",
-        terms=("held-out", "panel", "panel id", "target", "fresh seeds", "confirmed"),
         examples=("list_envs.py", "list_envs.py --all --keyword Velocity"),
     )
 

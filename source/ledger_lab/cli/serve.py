@@ -39,7 +39,6 @@ class ServeRequest(Request):
             "forecasts, and the console of each run. The program listens on 127.0.0.1 only, and prints an address with "
             "a secret token. From another computer, use a tunnel: ssh -N -L 8765:127.0.0.1:8765 HOST."
         ),
-        terms=("run", "cohort", "journal", "ledger"),
         examples=("serve.py logs", "serve.py /shared/logs --port 0"),
     )
 

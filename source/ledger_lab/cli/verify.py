@@ -33,7 +33,6 @@ class VerifyRequest(Request):
             "by different code, missing telemetry and an unfinished last line, which a killed process leaves, do not "
             "change it."
         ),
-        terms=("journal", "ledger", "run", "cohort", "telemetry"),
         examples=("verify_ledger.py --log_root records/cartpole-cpu",),
     )
 

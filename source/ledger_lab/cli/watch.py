@@ -46,7 +46,6 @@ class WatchRequest(Request):
             f"{EXIT_ALERTS} if there is one, 2 if the request is wrong, and 1 if there is no alert, but a damaged "
             "journal was left out. Notices, of which the ledger can't tell whether something is wrong, do not count."
         ),
-        terms=("run", "cohort", "target", "ledger"),
         examples=(
             "watch.py",
             "watch.py --follow 30",

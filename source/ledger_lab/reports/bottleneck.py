@@ -6,9 +6,9 @@ Advice is given only if its gain can be computed from what this run and others l
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median, median_low
+from statistics import median
 from typing import Any
 
 from ledger_lab.ledger import Run, RunDeclared
@@ -24,12 +24,12 @@ _LEAST_GAIN = 0.1
 _LEAST_ITERATIONS = 5
 """Shortest run whose times are used; shorter runs are dominated by their first steps."""
 
-_COLD = 1.5
-"""A start-up that takes this many times as long as in other runs counts as a cold start, for example with an empty
-cache."""
-
 _FREE = ("env.scene.num_envs=", "env.seed=", "agent.")
 """Beginnings of overrides that do not change the time of a simulation step."""
+
+
+type _Steps = Mapping[bytes, Mapping[int, list[float]]]
+"""Times of environment steps that runs measured [s], by what these runs have in common and by their environments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,21 +80,25 @@ def find_bottlenecks(
         Bottlenecks by run id, without runs that recorded no time.
     """
     pairs = list(zip(runs, summaries, strict=True))
-    measured = _Measured(pairs if ledger is None else ledger)
+    steps_s: dict[bytes, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run, summary in pairs if ledger is None else ledger:
+        if (step_s := _step_s(run, summary)) is not None:
+            steps_s[_surroundings(run.declared)][run.declared.num_envs].append(step_s)
     return {
-        run.run_id: _bottleneck(run, summary, measured)
+        run.run_id: _bottleneck(run, summary, steps_s)
         for run, summary in pairs
         if summary.wall_s > 0 and summary.phases
     }
 
 
-def _bottleneck(run: Run, summary: RunSummary, measured: _Measured) -> Bottleneck:
+def _bottleneck(run: Run, summary: RunSummary, steps_s: _Steps) -> Bottleneck:
     """Find the phase that took most of a run's time; of equal phases, the first."""
     phases = {str(phase): summary.phases[phase] for phase in Phase if phase in summary.phases}
     if times_launches := _times_launches(run.declared):
         phases["training loop"] = sum(phases.pop(phase, 0.0) for phase in LOOP_PHASES)
     phase, seconds = max(phases.items(), key=lambda each: each[1])
-    advice = [found for rule in _RULES if (found := rule(run, summary, measured)) and found.gain >= _LEAST_GAIN]
+    found = _more_environments(run, summary, steps_s), _rarer_scoring(run, summary)
+    advice = [each for each in found if each is not None and each.gain >= _LEAST_GAIN]
     return Bottleneck(
         phase=phase,
         times_launches=times_launches,
@@ -111,26 +115,10 @@ def _device_bound(run: Run, phase: str) -> float | None:
     return sum((window.device_bound_ns or {}).get(phase, 0) for window in known) / spent_ns if spent_ns else None
 
 
-class _Measured:
-    """Times that the runs of a ledger measured, by what these runs have in common."""
-
-    def __init__(self, ledger: Iterable[tuple[Run, RunSummary]]) -> None:
-        """Sort the times of all runs."""
-        self.starts_s: dict[bytes, list[float]] = defaultdict(list)
-        """Times of start-ups [s]."""
-        self.steps_s: dict[bytes, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        """Times of environment steps, by the number of environments [s]."""
-        for run, summary in ledger:
-            if (start_s := _start_s(run, summary)) is not None:
-                self.starts_s[_start_group(run.declared)].append(start_s)
-            if (step_s := _step_s(run, summary)) is not None:
-                self.steps_s[_step_group(run.declared)][run.declared.num_envs].append(step_s)
-
-
-def _more_environments(run: Run, summary: RunSummary, measured: _Measured) -> Advice | None:
+def _more_environments(run: Run, summary: RunSummary, steps_s: _Steps) -> Advice | None:
     """Advise the number of environments with which other runs took the least time per environment step."""
     own_s, envs = _step_s(run, summary), run.declared.num_envs
-    by_size = measured.steps_s[_step_group(run.declared)]
+    by_size = steps_s[_surroundings(run.declared)]
     larger = {size: median(times_s) for size, times_s in by_size.items() if size > envs}
     if own_s is None or not larger:
         return None
@@ -149,22 +137,7 @@ def _more_environments(run: Run, summary: RunSummary, measured: _Measured) -> Ad
     )
 
 
-def _warmer_start(run: Run, summary: RunSummary, measured: _Measured) -> Advice | None:
-    """Advise warm caches, if other runs of the same size started faster."""
-    own_s, starts_s = _start_s(run, summary), measured.starts_s[_start_group(run.declared)]
-    if own_s is None or own_s < _COLD * (usual_s := median_low(starts_s)):
-        return None
-    return Advice(
-        action="start with warm caches: keep the kernel cache (~/.cache/warp) and the packages on a local disk",
-        gain=(own_s - usual_s) / summary.wall_s,
-        basis=(
-            f"start-up and compilation took {own_s:.1f} s here, and {usual_s:.1f} s in the median of "
-            f"{len(starts_s)} runs of the same size"
-        ),
-    )
-
-
-def _rarer_scoring(run: Run, summary: RunSummary, _: _Measured) -> Advice | None:
+def _rarer_scoring(run: Run, summary: RunSummary) -> Advice | None:
     """Advise scoring half as many policies; the gain is the time of scoring outside the environment steps."""
     declared, step_s = run.declared, _seconds_in(summary, Phase.SIMULATE, Phase.MANAGE)
     screened = {row.checkpoint for row in run.results if row.purpose == "screening"}
@@ -187,14 +160,6 @@ def _rarer_scoring(run: Run, summary: RunSummary, _: _Measured) -> Advice | None
     )
 
 
-_RULES: tuple[Callable[[Run, RunSummary, _Measured], Advice | None], ...] = (
-    _warmer_start,
-    _more_environments,
-    _rarer_scoring,
-)
-"""All advice. Each function returns one change with its gain, or ``None``."""
-
-
 def _seconds_in(summary: RunSummary, *phases: Phase) -> float | None:
     """Return the time of a run in some phases [s]; ``None`` if none of them took any time."""
     found = [summary.phases[phase] for phase in phases if phase in summary.phases]
@@ -206,19 +171,10 @@ def _times_launches(declared: RunDeclared) -> bool:
     return declared.device != "cpu" and declared.timing == "host"
 
 
-def _iterations(run: Run, summary: RunSummary) -> int:
-    """Return the iterations of a run that started once; 0 for other runs."""
-    return summary.env_steps // run.declared.env_steps_per_iteration if len(run.attempts) == 1 else 0
-
-
 def _measures(run: Run, summary: RunSummary) -> bool:
     """Tell whether a run measured its loop, long and undisturbed enough for its times to be compared."""
-    return _iterations(run, summary) >= _LEAST_ITERATIONS and not _times_launches(run.declared)
-
-
-def _start_s(run: Run, summary: RunSummary) -> float | None:
-    """Return the time of start-up and compilation of a run that started once and trained [s]."""
-    return _seconds_in(summary, Phase.STARTUP, Phase.COMPILE) if _iterations(run, summary) else None
+    iterations = summary.env_steps // run.declared.env_steps_per_iteration
+    return len(run.attempts) == 1 and iterations >= _LEAST_ITERATIONS and not _times_launches(run.declared)
 
 
 def _step_s(run: Run, summary: RunSummary) -> float | None:
@@ -227,20 +183,10 @@ def _step_s(run: Run, summary: RunSummary) -> float | None:
     return None if rollout_s is None else rollout_s / summary.env_steps
 
 
-def _surroundings(declared: RunDeclared, *more: object) -> bytes:
-    """Return what must be equal before times are compared."""
+def _surroundings(declared: RunDeclared) -> bytes:
+    """Return what must be equal before times of steps are compared, whatever the number of environments."""
     versions = {name: version for name, version in declared.versions.items() if name != "ledger_lab"}
     overrides = sorted(each for each in declared.overrides if not each.startswith(_FREE))
     names = "task", "rl_library", "agent", "device", "world_size", "physics", "hardware", "machine", "timing"
-    own = [getattr(declared, name) for name in names]
-    return canonical_json([*own, versions, overrides, declared.held_out_slots, *more])
-
-
-def _start_group(declared: RunDeclared) -> bytes:
-    """Return what runs have in common whose start-ups are alike."""
-    return _surroundings(declared, declared.num_envs)
-
-
-def _step_group(declared: RunDeclared) -> bytes:
-    """Return what runs have in common whose steps are alike, whatever their number of environments."""
-    return _surroundings(declared, declared.config_sha256.get("agent"))
+    own = [getattr(declared, name) for name in (*names, "held_out_slots")]
+    return canonical_json([*own, versions, overrides, declared.config_sha256.get("agent")])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -49,20 +49,6 @@ class Moment:
     """Age of the attempt [ns]."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeUntil:
-    """What had happened until a moment."""
-
-    passed_ns: int
-    """Time of all attempts [ns]."""
-    phase_ns: Mapping[str, int]
-    """Nanoseconds per phase. They sum to :attr:`passed_ns`, unless rows are missing."""
-    split_ns: int
-    """How much of the time lies in the window that the moment divides [ns]."""
-    env_steps: int
-    """Environment steps that the learner had trained on, over all processes."""
-
-
 def phase_times(run: Run) -> Counter[str]:
     """Return nanoseconds per phase over all attempts; they sum to the attempts' wall-clock time.
 
@@ -71,51 +57,8 @@ def phase_times(run: Run) -> Counter[str]:
     """
     total: Counter[str] = Counter()
     for attempt in run.attempts:
-        total.update(_attempt_times(run, attempt))
+        total.update(attempt_times(run, attempt))
     return total
-
-
-def time_until(run: Run, moment: Moment) -> TimeUntil:
-    """Return what had happened until a moment.
-
-    The window that the moment falls into is not split by its rows. Its first part, up to the moment, counts as
-    ``evaluate`` as far as the whole window has so much of it, because a score is written when its panel has ended. The
-    rest of this part counts for the window's training phases, in their order, again as far as it has so much of them.
-
-    Args:
-        run: The run.
-        moment: The moment.
-    """
-    number = moment.attempt.number
-    until = replace(run, attempts=tuple(each for each in run.attempts if each.number <= number))
-    total: Counter[str] = Counter()
-    for attempt in until.attempts[:-1]:
-        total.update(_attempt_times(until, attempt))
-    windows = moment.attempt.windows
-    before = [window for window in windows if window.wall_ns <= moment.wall_ns]
-    for window in before:
-        total.update(window.phase_ns)
-    after = next((window for window in windows if window.wall_ns > moment.wall_ns), None)
-    begun_ns = moment.wall_ns - (before[-1].wall_ns if before else 0)
-    total.update(_part_of(after, begun_ns))
-    trained = [w.env_steps for a, w in until.windows if a.number < number] + [w.env_steps for w in before]
-    return TimeUntil(
-        passed_ns=sum(attempt.wall_ns for attempt in until.attempts[:-1]) + moment.wall_ns,
-        phase_ns=total,
-        split_ns=begun_ns,
-        env_steps=max(trained, default=0),
-    )
-
-
-def _part_of(window: PhaseWindow | None, part_ns: int) -> Counter[str]:
-    """Return the first part of a window per phase [ns]; less than this part if the window has not so much of them."""
-    found: Counter[str] = Counter()
-    if window is None:
-        return found
-    for phase in (Phase.EVALUATE, *(phase for phase in Phase if phase in TRAINING_PHASES)):
-        found[phase] = min(part_ns, window.phase_ns.get(phase, 0))
-        part_ns -= found[phase]
-    return found
 
 
 def window_times(run: Run, attempt: Attempt, window: PhaseWindow) -> Mapping[str, int]:
@@ -135,7 +78,7 @@ def last_times(run: Run, attempt: Attempt) -> Mapping[str, int]:
     return {phase: spent_ns for phase, spent_ns in times.items() if spent_ns}
 
 
-def _attempt_times(run: Run, attempt: Attempt) -> Counter[str]:
+def attempt_times(run: Run, attempt: Attempt) -> Counter[str]:
     """Return nanoseconds per phase of a whole attempt; they sum to its wall-clock time."""
     if len(run.attempts) == 1:  # no window needs to be read
         total = Counter(attempt.sums.phase_ns)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import Attempt, AttemptStarted, GradientNorms, JournalContent, LearnerHashed, Run, StateRestored
 from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
-from ledger_lab.units import percent, quantity
+from ledger_lab.units import percent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +139,8 @@ _MOST_BLOCKS = 1000
 """Most blocks that are resampled. With more, successive blocks are joined, so that a long training takes no more
 memory."""
 _DRAWS = 2000
-_PARTS = ("at the beginning", "in the middle", "at the end")
+_PARTS = 3
+"""Parts of a training whose noise is estimated separately."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +180,7 @@ def summarize_noise(run: Run) -> list[NoisePart]:
             stretches = {iteration: rows for iteration, rows in stretches.items() if iteration <= state.iteration}
         stretches.update(_stretches(attempt, processes))
     ordered = [stretches[iteration] for iteration in sorted(stretches)]
-    parts = len(_PARTS) if len(ordered) >= len(_PARTS) else min(1, len(ordered))
+    parts = _PARTS if len(ordered) >= _PARTS else min(1, len(ordered))
     bounds = [round(part * len(ordered) / parts) for part in range(parts + 1)] if parts else []
     return [_part(run, ordered[begin:end]) for begin, end in pairwise(bounds)]
 
@@ -216,31 +217,6 @@ def _part(run: Run, stretches: list[list[GradientNorms]]) -> NoisePart:
         interval=None if interval is None or _finite(interval[0]) is None else (interval[0], _finite(interval[1])),
         step_samples=minibatch * declared.world_size,
     )
-
-
-def noise_line(run_id: str, parts: list[NoisePart]) -> list[str]:
-    """Return in words how noisy the gradients of a run were.
-
-    Args:
-        run_id: The run.
-        parts: The result of :func:`summarize_noise`.
-    """
-    if not parts:
-        return []
-    told = [_words(part) for part in parts]
-    if len(parts) == len(_PARTS):
-        told = [f"{words} {when}" for words, when in zip(told, _PARTS, strict=True)]
-    samples = quantity(parts[-1].step_samples)
-    return [f"{run_id} has a gradient noise scale of {', '.join(told)}; a gradient step averages {samples} samples"]
-
-
-def _words(part: NoisePart) -> str:
-    """Return a noise scale with its interval."""
-    value = "an unlimited number of samples" if part.scale is None else f"{quantity(part.scale)} samples"
-    if part.interval is None:
-        return value
-    low, high = part.interval
-    return f"{value} (95 %: {quantity(low)} to {'unlimited' if high is None else quantity(high)})"
 
 
 def _finite(value: float) -> float | None:

@@ -67,22 +67,16 @@ def shortfall(run: RunSummary) -> str | None:
     """
     if run.status != Status.COMPLETED or run.target_reached:
         return None
-    target, best = target_share(run.target_success), run.best_try
+    best = run.best_try
     if best is None:
-        return f"no policy was scored during the training, so {target} is not proven → score policies while training"
-    share = best.successes / best.episodes
-    had, needed = f"{best.checkpoint} succeeded in {best.successes} of {best.episodes}", f"{best.needed} were needed"
-    if best.purpose == "confirmation":
-        had = f"in the best confirmation, {had} fresh episodes ({percent(share)}), and {needed} to prove {target}"
-    elif best.successes >= best.needed:
-        return f"{had} screened episodes ({percent(share)}), which proves nothing → confirm it on fresh seeds"
-    else:
-        had = f"no checkpoint passed a screening; at best, {had} ({percent(share)}), and {needed}"
-    if share < run.target_success:
-        return f"{had} → train longer (--max_iterations), or continue from this checkpoint (--checkpoint)"
+        return f"no policy was scored, so {target_share(run.target_success)} is not proven → score while training"
+    share, fresh = best.successes / best.episodes, best.purpose == "confirmation"
+    had = f"{best.successes} of {best.episodes} {'fresh' if fresh else 'screened'} episodes ({percent(share)})"
+    lacking = f"{best.needed} were needed" if fresh else "none was confirmed"
+    more = "train longer (--max_iterations)" if share < run.target_success else "score a larger panel"
     return (
-        f"{had} → continue from this checkpoint (--checkpoint), or score more episodes: a larger panel can prove a "
-        "rate closer to the target"
+        f"at best, {best.checkpoint} succeeded in {had}, and {lacking} → {more}, or continue from this checkpoint "
+        "(--checkpoint)"
     )
 
 
@@ -96,15 +90,15 @@ def _success_cell(run: RunSummary) -> TableCell:
 
 
 def _noise_cell(run: RunSummary) -> TableCell:
-    """Return the gradient noise scale in the last third of a run, with its interval."""
+    """Return the gradient noise scale in the last third of a run, with its interval, and the samples of a step."""
     if not run.gradient_noise:
         return TableCell(MISSING)
-    last = run.gradient_noise[-1]
+    last, interval = run.gradient_noise[-1], ""
+    if last.interval is not None:
+        low, high = last.interval
+        interval = f"[{quantity(low)}, {'unlimited' if high is None else quantity(high)}]"
     value = "unlimited" if last.scale is None else quantity(last.scale)
-    if last.interval is None:
-        return TableCell(value)
-    low, high = last.interval
-    return TableCell(value, f"[{quantity(low)}, {'unlimited' if high is None else quantity(high)}]")
+    return TableCell(value, interval, (f"a gradient step averages {quantity(last.step_samples)}",))
 
 
 def _time_to_target_cell(run: RunSummary) -> str:

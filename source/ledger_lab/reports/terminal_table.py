@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
-from ledger_lab.ledger import Cohort, Status
+from ledger_lab.ledger import Cohort
 from ledger_lab.ledger.costs import OWNED, Price, sum_if_known
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary, by_yardstick
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
-from ledger_lab.reports.ranks import noise_line, rank_line
-from ledger_lab.reports.summary import RunSummary, shortfall, status_cell
+from ledger_lab.reports.ranks import rank_line
+from ledger_lab.reports.summary import RunSummary, status_cell
 from ledger_lab.units import counted, duration, energy, gigabytes, percent, quantity, target_share, usd
 
 if TYPE_CHECKING:
@@ -49,28 +49,20 @@ def render_report(
     for yardstick, members in by_yardstick(summaries):
         heading = (
             f"task {yardstick.task} · panel {yardstick.panel} ({yardstick.panel_id[:11]}…) · target "
-            f"{target_share(yardstick.target_success)} of "
+            f"{target_share(yardstick.target_success)} of {yardstick.episodes or 'its'} held-out episodes"
         )
         rules = f" · {yardstick.rules}" if yardstick.rules else ""
         any_proven = any(member.target_reached for member in members)
-        blocks += [
-            Text(f"{heading}{yardstick.episodes or 'its'} held-out episodes{rules}{_ASSUMED if any_proven else ''}"),
-            *table_lines(RunSummary, members, width),
-            *_reason_lines(members),
-            *(line for member in members for line in _health_lines(member)),
-        ]
+        blocks += [Text(f"{heading}{rules}{_ASSUMED if any_proven else ''}"), *table_lines(RunSummary, members, width)]
+        blocks += [line for member in members for line in _notes(member)]
         together = [cohort for cohort in cohorts if cohort.cohort or cohort.runs > 1]
         blocks += [cohort_line(cohort) for cohort in together if cohort.measured_by == yardstick.fields]
         advising = _advising(members, bottlenecks or {})
-        for member in members:
-            blocks += _beginning_line(member)
-            if not details:
-                continue
-            blocks += [_time_line(member)] if member.phases and member.wall_s else []
-            blocks += _load_line(member)
-            blocks += [Text(line, style="dim") for line in rank_line(member.run_id, member.ranks)]
-            blocks += [Text(line, style="dim") for line in noise_line(member.run_id, member.gradient_noise)]
-            blocks += _bottleneck_lines((bottlenecks or {}).get(member.run_id), advises=member.run_id in advising)
+        for member in members if details else ():
+            lines = [*_load_lines(member), *rank_line(member.run_id, member.ranks)]
+            if bottleneck := (bottlenecks or {}).get(member.run_id):
+                lines += _bottleneck_lines(bottleneck, advises=member.run_id in advising)
+            blocks += [Text(line, style="dim") for line in lines]
         blocks.append(Text())
     for block in blocks:
         block.no_wrap = block.no_wrap or block.cell_len <= width  # otherwise rich measures every word, which is slow
@@ -125,57 +117,22 @@ def _line(texts: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) ->
     return Text((" " * _GAP).join(padded).rstrip(), no_wrap=True, overflow="ellipsis")
 
 
-def _reason_lines(summaries: Sequence[RunSummary]) -> list[Text]:
-    """Return why runs failed, and what is to be known about their scores, one line each."""
-    wanted = (Status.INTERRUPTED, Status.PREEMPTED)
-    failed = [
-        Text(f"{s.run_id} {status_cell(s).text}: {s.reason}", style="" if s.status in wanted else "red")
-        for s in summaries
-        if s.reason
-    ]
-    invalid = [
-        Text(f"{s.run_id} invalid scores: {s.invalid_reason}", style="red") for s in summaries if s.invalid_reason
-    ]
-    changed = [
-        Text(f"{s.run_id} has scores or networks of changed code: {s.changed_code}")
-        for s in summaries
-        if s.changed_code
-    ]
-    short = [Text(f"{s.run_id} {words}", style="yellow") for s in summaries if (words := shortfall(s)) is not None]
-    return [*failed, *invalid, *changed, *short]
-
-
-def _health_lines(summary: RunSummary) -> list[Text]:
-    """Return one line per kind of health event."""
-    return [
-        Text(
-            f"{summary.run_id} {each.event} at iteration {each.iteration}"
-            f"{f' ({each.times} times)' if each.times > 1 else ''}: {each.evidence}; {each.advice}",
-            style="yellow",
-        )
-        for each in summary.health
-    ]
-
-
-def _beginning_line(summary: RunSummary) -> list[Text]:
-    """Return the checkpoint that a run's networks began from, and the cost of that checkpoint."""
-    if (began := summary.began_from) is None:
-        return []
-    price = "unpriced" if began["usd"] is None else f"{usd(began['usd'])} at its declared price"
-    took = f"{duration(began['wall_s'])}, {price}"
-    return [
-        Text(
+def _notes(summary: RunSummary) -> Iterator[Text]:
+    """Yield what is to be known about a run and its scores, its health events, and with what it began."""
+    cell = status_cell(summary)
+    for detail in cell.details:
+        yield Text(f"{summary.run_id} {cell.text}: {detail}", style=_STYLES.get(cell.style, ""))
+    for each in summary.health:
+        times = f" ({each.times} times)" if each.times > 1 else ""
+        event = f"{summary.run_id} {each.event} at iteration {each.iteration}{times}"
+        yield Text(f"{event}: {each.evidence}; {each.advice}", style="yellow")
+    if (began := summary.began_from) is not None:
+        price = "unpriced" if began["usd"] is None else f"{usd(began['usd'])} at its declared price"
+        yield Text(
             f"{summary.run_id} began with {began['checkpoint']} of run {began['run_id']} ({began['task']}), which had "
-            f"taken {took} and {quantity(began['env_steps'])} steps; these are not counted here"
+            f"taken {duration(began['wall_s'])}, {price} and {quantity(began['env_steps'])} steps; these are not "
+            "counted here"
         )
-    ]
-
-
-def _time_line(summary: RunSummary) -> Text:
-    """Return where the time of a run went, the largest phases first."""
-    shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
-    named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
-    return Text(f"{summary.run_id} took {duration(summary.wall_s)}: {named}", style="dim")
 
 
 def _advising(members: Sequence[RunSummary], bottlenecks: Mapping[str, Bottleneck]) -> set[str]:
@@ -189,24 +146,24 @@ def _advising(members: Sequence[RunSummary], bottlenecks: Mapping[str, Bottlenec
     return {run_id for _, run_id in best.values()}
 
 
-def _bottleneck_lines(bottleneck: Bottleneck | None, *, advises: bool) -> list[Text]:
-    """Return what the GPU determined, and the advice that would save most time, if this run is to give one."""
-    if bottleneck is None:
-        return []
-    lines = []
+def _bottleneck_lines(bottleneck: Bottleneck, *, advises: bool) -> Iterator[str]:
+    """Yield what the GPU determined, and the advice that would save most time, if this run is to give one."""
     if bottleneck.device_bound is not None:
-        lines.append(f"the GPU determined {percent(bottleneck.device_bound, 0)} of {bottleneck.phase}")
+        yield f"  the GPU determined {percent(bottleneck.device_bound, 0)} of {bottleneck.phase}"
     elif bottleneck.times_launches:
-        lines.append("in its training loop, these are times of launches; --timing events measures the GPU's work")
+        yield "  in its training loop, these are times of launches; --timing events measures the GPU's work"
     if advises:
         best = bottleneck.advice[0]
         caveat = "" if best.caveat is None else f"; {best.caveat}"
-        lines.append(f"→ {best.action}: −{percent(best.gain, 0)} wall-clock ({best.basis}{caveat})")
-    return [Text(f"  {line}", style="dim") for line in lines]
+        yield f"  → {best.action}: −{percent(best.gain, 0)} wall-clock ({best.basis}{caveat})"
 
 
-def _load_line(summary: RunSummary) -> list[Text]:
-    """Return a run's load on hosts and accelerators, if it was measured."""
+def _load_lines(summary: RunSummary) -> Iterator[str]:
+    """Yield where the time of a run went, the largest phases first; and its load on hosts and accelerators."""
+    if summary.phases and summary.wall_s:
+        shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
+        named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
+        yield f"{summary.run_id} took {duration(summary.wall_s)}: {named}"
     parts: list[str] = []
     if summary.host is not None:
         thread = summary.host.mean_busiest_thread
@@ -231,7 +188,8 @@ def _load_line(summary: RunSummary) -> list[Text]:
         parts.append(f"{energy(summary.energy_kwh)}{integrated}")
     elif summary.devices:
         parts.append(f"energy unknown ({summary.energy_undefined_reason})")
-    return [Text(f"{summary.run_id} used {' · '.join(parts)}", style="dim")] if parts else []
+    if parts:
+        yield f"{summary.run_id} used {' · '.join(parts)}"
 
 
 def render_checkpoints(summary: RunSummary, width: int) -> Group:

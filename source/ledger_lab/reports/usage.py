@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from ledger_lab.ledger import Attempt, CapacityUsed, Evaluation, JournalContent, Run, Telemetry
@@ -121,7 +120,7 @@ def evaluation_kwh(evaluation: Evaluation) -> float | None:
 def _tracks(journals: Mapping[int, Sequence[JournalContent]]) -> list[_Track]:
     """Return the samples of each device in each journal of the attempts, which are given by their numbers."""
     tracks = [*_tracks_of(journals, apart=False)]
-    if _overlap(tracks):  # merging needs every sample by itself
+    if len({(track.attempt, track.uuid) for track in tracks}) < len(tracks):  # merging needs every sample by itself
         tracks = [*_tracks_of(journals, apart=True)]
     return tracks
 
@@ -133,16 +132,6 @@ def _tracks_of(journals: Mapping[int, Sequence[JournalContent]], *, apart: bool)
             sums = TelemetrySums.of(journal.timed(Telemetry), apart=True) if apart else journal.telemetry
             for uuid, device in sums.devices.items():
                 yield _Track(attempt, uuid, device)
-
-
-def _overlap(tracks: Sequence[_Track]) -> bool:
-    """Tell whether two tracks of an attempt cover the same device at the same time."""
-    seen: dict[tuple[int, str], list[Stretch]] = {}
-    for track in tracks:
-        seen.setdefault((track.attempt, track.uuid), []).extend(track.sums.stretches)
-    return any(
-        before.end_ns > after.start_ns for stretches in seen.values() for before, after in pairwise(sorted(stretches))
-    )
 
 
 def _merged(stretches: Iterable[Stretch]) -> tuple[float, int]:

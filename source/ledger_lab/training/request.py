@@ -119,10 +119,6 @@ class TrainRequest(TaskRequest):
             "reaches the target, it is confirmed, and the training ends. Without arguments, train.py trains a "
             "cart-pole."
         ),
-        terms=(
-            *("held-out", "panel", "target", "fresh seeds", "error budget", "run", "iteration", "state", "cohort"),
-            "ledger",
-        ),
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
             "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",

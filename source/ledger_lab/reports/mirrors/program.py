@@ -47,7 +47,6 @@ class MirrorRequest(Request):
             "variable WANDB_API_KEY. For MLflow, set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD."
         ),
-        terms=("run", "phase", "held-out", "telemetry", "journal", "ledger"),
         examples=(
             "mirror.py RUN --to tensorboard",
             "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",

@@ -64,47 +64,6 @@ class HelpFormatter(argparse.HelpFormatter):
         return "\n".join(lines)
 
 
-TERMS = {
-    "arm": "one combination of a study's factors; its runs form a cohort",
-    "cell": "one test condition of a panel: nominal, or perturbed, for example by pushes",
-    "cohort": "a named group of runs that reports show together",
-    "confirmed": "a checkpoint is confirmed if its score on fresh seeds proves that it reaches the target",
-    "error budget": "largest probability that the confirmations of a run confirm a policy below the target (5 %)",
-    "factor": "a setting that a study varies, with its values",
-    "fresh seeds": "seeds outside the panel, drawn for one confirmation or comparison; no policy was selected on them",
-    "held-out": "used for scoring, never for training",
-    "instance": "an entry of a price file: a machine with its price",
-    "iteration": "one rollout and one update of the policy",
-    "journal": "a file that records what one process of a run does, row by row",
-    "ledger": "the journals of all runs, below one root folder",
-    "panel": "a fixed set of held-out episodes, with a definition of success and a target",
-    "panel id": "a hash of everything that can change an episode of the panel",
-    "phase": "a timed part of a training, such as simulation or learning",
-    "run": "one training, with all its continuations after interruptions",
-    "sealed seeds": "training seeds for the final comparison of a search; its race does not use them",
-    "state": "a file with everything that is needed to continue a run",
-    "stock recipe": "the recipe that a search begins with, and that it compares the others with",
-    "success function": "a Python function that tells which environments have reached the goal",
-    "target": "the share of successful episodes that a policy must reach",
-    "telemetry": "samples of power, temperature, load and memory during a run",
-    "trial": "a recipe that a search tries; trial 0 is the stock recipe",
-}
-"""Definitions for ``--help``, in one line each. ``docs/glossary.md`` defines all terms."""
-
-
-def define(*names: str) -> str:
-    """Return the end of a description that defines terms; empty without terms.
-
-    Args:
-        names: Terms of :data:`TERMS`, in the order to show.
-    """
-    if not names:
-        return ""
-    width = max(map(len, names))
-    lines = (f"  {name:<{width}}  {TERMS[name]}" for name in names)
-    return "\n".join(["", "", "terms (docs/glossary.md defines all of them):", *lines])
-
-
 class Parser(argparse.ArgumentParser):
     """Parser that refuses a command line with an error of one line."""
 
@@ -132,8 +91,6 @@ class Program:
     """What the script does."""
     examples: tuple[str, ...]
     """Commands to show, each the name of a script with its arguments, like ``report.py --checkpoints``."""
-    terms: tuple[str, ...] = ()
-    """Terms to define below the description; see :func:`define`."""
     usage: str | None = None
     """First lines of the help, if the flags do not say all."""
 
@@ -143,7 +100,7 @@ class Program:
         return Parser(
             prog=prog,
             usage=None if self.usage is None else self.usage.replace(self.name, prog),
-            description=self.description + define(*self.terms),
+            description=f"{self.description}\n\ndocs/glossary.md defines all terms.",
             epilog="\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{each}" for each in self.examples)]),
             formatter_class=HelpFormatter,
         )

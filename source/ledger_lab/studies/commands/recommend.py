@@ -31,7 +31,6 @@ class RecommendRequest(PricedRequest):
             "for the least money. All runs must have the same target and panel; configurations are ranked if they "
             "have at least five runs."
         ),
-        terms=("run", "cohort", "target", "ledger"),
         examples=(
             "report.py recommend LedgerLab-Cartpole --deadline 2h",
             "report.py recommend LedgerLab-Cartpole --budget 0.5",

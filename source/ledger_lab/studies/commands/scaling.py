@@ -32,7 +32,6 @@ class ScalingRequest(PricedRequest):
             "training, scoring and interruptions. Runs that differ in more than their size and seed are shown "
             "separately."
         ),
-        terms=("run", "cohort", "target", "ledger"),
         examples=("report.py scaling", "report.py scaling COHORT --figures figures"),
     )
 

@@ -63,7 +63,6 @@ class SearchRequest(Request):
             "If you start the program again, it continues from the ledger and from the trials that it has stored "
             f"there. If the system ends the program, the exit status is {EXIT_REQUEUE}; after Ctrl-C, it is 130."
         ),
-        terms=("trial", "stock recipe", "sealed seeds", "target", "run", "cohort", "ledger"),
         examples=(
             "search.py ant_recipe --dry_run",
             "search.py ant_recipe",

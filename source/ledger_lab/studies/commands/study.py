@@ -64,7 +64,6 @@ class StudyRequest(Request):
             "[scaling], a study file lists sizes: processes, machines and environments. In the table [machine], it "
             "lists clusters; then the program submits each training to its cluster, and --on is not needed."
         ),
-        terms=("factor", "arm", "run", "cohort", "state", "ledger"),
         examples=(
             "study.py libraries --dry_run",
             "study.py libraries -- --usd_per_hour 0.10",

@@ -86,7 +86,6 @@ class PlayRequest(_CheckpointRequest):
         name="play.py",
         description="Play the policy of a checkpoint, and record a video (--video) or open a viewer (--viz NAME). "
         "Recording a video needs no GPU and no display.",
-        terms=("run", "confirmed", "fresh seeds", "journal", "ledger"),
         examples=(
             "play.py RUN --video",
             "play.py --task LedgerLab-Ant --pretrained --video --num_envs 1",
@@ -139,7 +138,6 @@ class ExportRequest(_CheckpointRequest):
             "contract.json describes observations, actions, joints, gains and rates. If actions of an exported file "
             "differ from those of the policy by more than --tolerance, nothing is written, and the exit status is 1."
         ),
-        terms=("run", "confirmed", "fresh seeds", "journal", "ledger"),
         examples=("export_policy.py RUN", "export_policy.py --task LedgerLab-Ant --pretrained --to ant_policy"),
     )
 

@@ -21,7 +21,6 @@ class EvaluateRequest(PolicyRequest):
             "Score checkpoints on all held-out episodes of a panel, in one simulation, and record the scores in the "
             "ledger. The exit status is 0 if all scores are valid, otherwise 1."
         ),
-        terms=("held-out", "panel", "success function", "target", "run", "confirmed", "fresh seeds", "ledger"),
         examples=(
             "evaluate.py RUN --panel cartpole_robust_v1 --video 3",
             "evaluate.py RUN --versus OTHER_RUN --sim physics=ovphysx",
@@ -99,7 +98,6 @@ class NewPanelRequest(Request):
             "Write a panel file for your manager-based task, for which you write the success function. Comments in the "
             "file list what the task offers, and show an example of each perturbation. No simulation is started."
         ),
-        terms=("held-out", "panel", "cell", "success function", "target"),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
     )
 

@@ -26,7 +26,6 @@ class ProfileRequest(TaskRequest):
             "finished it. To see calls that overlap, use --trace or --nsys. No policy is scored, and the ledger does "
             "not change."
         ),
-        terms=("iteration", "panel", "held-out", "phase", "journal", "ledger"),
         examples=(
             "profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json",
             "profile_run.py --trace",
