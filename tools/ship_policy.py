@@ -18,7 +18,6 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status
-from ledger_lab.ledger.excerpt import write_excerpt
 from ledger_lab.ledger.find import find_run
 from ledger_lab.names import require_folder_name
 from ledger_lab.reports import RunSummary, summarize_run
@@ -27,6 +26,7 @@ from ledger_lab.tasks.pretrained import ROOT
 from ledger_lab.training.checkpoints.shipped import is_shipped, result_in_words
 from ledger_lab.training.evaluation.plan import plan_evaluation
 from ledger_lab.training.evaluation.request import EvaluateRequest
+from tools.excerpt import write_excerpt
 
 
 def ship_policy(argv: Sequence[str] | None = None) -> Path:

@@ -15,9 +15,9 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import PanelResult, read_journal, read_ledger
-from ledger_lab.ledger.excerpt import excerpt_of
 from ledger_lab.ledger.listing import COMPRESSED
 from ledger_lab.reports import summarize_run
+from tools.excerpt import excerpt_of
 
 
 def shorten(record: Path) -> int:

@@ -73,20 +73,17 @@ def device_of_warp(device: str) -> dict[str, Any]:
 
 def of_nvml(device: str) -> dict[str, Any]:
     """Return the driver's version, and the first sample of the device that a training would use."""
-    import os
+    import time
 
     import pynvml
 
-    from ledger_lab.ledger.meters import open_nvml
+    from ledger_lab.ledger.meters import GpuMeter
 
     pynvml.nvmlInit()
     said: list[str] = []
-    ordinal = int(device.partition(":")[2] or 0)
-    devices = open_nvml([ordinal], os.environ, said.append)
-    try:
-        samples = [vars(sample) for sample in devices.sample()]
-    finally:
-        devices.close()
+    meter = GpuMeter(time.perf_counter_ns(), said.append, limit_s=20)
+    samples = [vars(sample) for sample in meter.sample(int(device.partition(":")[2] or 0))]
+    meter.close()
     return {"driver": pynvml.nvmlSystemGetDriverVersion(), "samples": samples, "complaints": said}
 
 

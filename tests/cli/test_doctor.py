@@ -19,7 +19,7 @@ import pytest
 from ledger_lab.cli import doctor
 from ledger_lab.cli.doctor import Answer, Child, within
 from ledger_lab.cli.probes import NEEDED, OPTIONAL, Finding, check_packages, check_python
-from ledger_lab.ledger.meters.revision import record_revision
+from ledger_lab.ledger.meters.revision import REVISION_FILE
 from tests.conftest import ROOT, script
 
 GIB = 1 << 30
@@ -127,7 +127,7 @@ def test_the_commit_is_known_or_the_reason_why_it_is_not(tmp_path: Path, monkeyp
     program.chmod(0o755)
     refused = doctor.check_git(tmp_path)
     assert (refused.level, refused.way_out) == ("warn", f"git config --global --add safe.directory {tmp_path}")
-    record_revision(tmp_path, "a" * 40, None)
+    (tmp_path / REVISION_FILE).write_text("a" * 40)
     assert doctor.check_git(tmp_path).text == "commit aaaaaaa"
 
 

@@ -1,4 +1,4 @@
-"""A driver library in place of ``pynvml``'s, with the errors of the real one: these tests need no GPU."""
+"""Libraries of the driver in place of the real ones, with the errors of ``pynvml``: these tests need no GPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pynvml
 import pytest
+
+from ledger_lab.ledger.meters import gpu as meter
 
 FIGURES = {
     "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=87, memory=41),
@@ -26,14 +29,15 @@ FIGURES = {
 class FakeGpu:
     """A GPU, or a MIG slice."""
 
-    uuid: str
-    name: str = "NVIDIA H200"
+    number: int
     figures: dict[str, Any] = field(default_factory=lambda: dict(FIGURES))
     """Answers by function; an error is raised."""
-    slices: list[FakeGpu | None] | None = None
-    """MIG slices; ``None`` without MIG. A ``None`` among them is a place without a slice."""
-    ids: tuple[int, int] = (1, 0)
-    """GPU instance and compute instance of a slice."""
+    whole: FakeGpu | None = None
+    """The GPU of a slice."""
+
+    @property
+    def uuid(self) -> str:
+        return f"{'MIG' if self.whole else 'GPU'}-{UUID(int=self.number)}"
 
 
 def error(code: int) -> Exception:
@@ -42,10 +46,9 @@ def error(code: int) -> Exception:
 
 
 class FakeNvml(ModuleType):
-    """The functions of ``pynvml`` that the meters call."""
+    """The functions of ``pynvml`` that the meter calls."""
 
     NVMLError = pynvml.NVMLError
-    NVML_DEVICE_MIG_ENABLE = pynvml.NVML_DEVICE_MIG_ENABLE
     NVML_TEMPERATURE_GPU = pynvml.NVML_TEMPERATURE_GPU
     NVML_CLOCK_SM = pynvml.NVML_CLOCK_SM
 
@@ -71,31 +74,17 @@ class FakeNvml(ModuleType):
             raise gpu
         return gpu
 
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGpu:  # noqa: N802
+        found = [gpu for gpu in self._gpus if isinstance(gpu, FakeGpu) and gpu.uuid == uuid]
+        if not found:
+            raise error(pynvml.NVML_ERROR_NOT_FOUND)
+        return found[0]
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, migDevice: FakeGpu) -> FakeGpu | None:  # noqa: N802, N803
+        return migDevice.whole
+
     def nvmlDeviceGetUUID(self, handle: FakeGpu) -> str:  # noqa: N802
         return handle.uuid
-
-    def nvmlDeviceGetName(self, handle: FakeGpu) -> str:  # noqa: N802
-        return handle.name
-
-    def nvmlDeviceGetMigMode(self, device: FakeGpu) -> list[int]:  # noqa: N802
-        if device.slices is None:
-            raise error(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return [pynvml.NVML_DEVICE_MIG_ENABLE, pynvml.NVML_DEVICE_MIG_ENABLE]
-
-    def nvmlDeviceGetMaxMigDeviceCount(self, device: FakeGpu) -> int:  # noqa: N802
-        return len(device.slices or ())
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, device: FakeGpu, index: int) -> FakeGpu:  # noqa: N802
-        part = (device.slices or [])[index]
-        if part is None:
-            raise error(pynvml.NVML_ERROR_NOT_FOUND)
-        return part
-
-    def nvmlDeviceGetGpuInstanceId(self, device: FakeGpu) -> int:  # noqa: N802
-        return device.ids[0]
-
-    def nvmlDeviceGetComputeInstanceId(self, device: FakeGpu) -> int:  # noqa: N802
-        return device.ids[1]
 
     def nvmlDeviceGetUtilizationRates(self, handle: FakeGpu) -> Any:  # noqa: N802
         return _answer(handle, "nvmlDeviceGetUtilizationRates")
@@ -128,7 +117,8 @@ def _answer(gpu: FakeGpu, function: str) -> Any:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *gpus: FakeGpu | Exception, init: Exception | None = None) -> FakeNvml:
-    """Put the fake where the meters import ``pynvml`` from."""
+    """Put the fake where the meter imports ``pynvml`` from. CUDA counts devices by their numbers."""
     fake = FakeNvml(gpus, init)
     monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setattr(meter, "cuda_uuid", lambda ordinal: UUID(int=ordinal))
     return fake

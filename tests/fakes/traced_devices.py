@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ledger_lab.ledger import DeviceSample
-from ledger_lab.ledger.meters.devices import silent_sample
+from ledger_lab.ledger.meters.gpu import silent_sample
 
 
 class TracedDevices:
@@ -20,9 +20,6 @@ class TracedDevices:
 
     def sample(self) -> list[DeviceSample]:
         return self._moments.pop(0) if self._moments else self._silence
-
-    def close(self) -> None:
-        pass
 
 
 def _sample(

@@ -8,6 +8,7 @@ import shutil
 import tracemalloc
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,14 +103,14 @@ def test_a_folder_that_cannot_be_read_is_named_and_leaves_all_runs_readable(root
 
 def test_a_journal_that_cannot_be_read_leaves_only_its_run_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = write_run(root, "aa") / "journal-1-0.jsonl"
-    real = content._open_at_once
+    real = os.open
 
-    def refuse(path: str, flags: int) -> int:
-        if Path(path) == hidden:
-            raise PermissionError(13, "Permission denied", path)  # root may read everything
-        return real(path, flags)
+    def refuse(path: Any, *how: Any, **more: Any) -> int:
+        if path == hidden:
+            raise PermissionError(13, "Permission denied", str(path))  # root may read everything
+        return real(path, *how, **more)
 
-    monkeypatch.setattr(content, "_open_at_once", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     ledger = read_ledger(root, tolerate_damage=True)
     assert [run.run_id for run in ledger.runs] == ["sound"]
     (damage,) = ledger.damage

@@ -217,8 +217,8 @@ def test_rows_written_while_the_ledger_is_read_are_not_damage(tmp_path: Path, mo
     cut(path, 1)
     real, read = reader.read_journal, list[str]()
 
-    def read_while_others_write(journal: Path) -> object:
-        found = real(journal)
+    def read_while_others_write(journal: Path, **how: bool) -> object:
+        found = real(journal, **how)
         if not read:
             path.write_bytes(whole)
         read.append(journal.name)

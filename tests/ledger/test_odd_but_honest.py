@@ -26,10 +26,10 @@ from ledger_lab.ledger import (
     reader,
 )
 from ledger_lab.ledger.anchors import anchors_of
-from ledger_lab.ledger.excerpt import write_excerpt
 from ledger_lab.ledger.liveness import identify_process, is_alive
 from ledger_lab.ledger.telemetry import TelemetryStarted
 from tests.fakes.ledgers import SECOND, declared, window, write_run
+from tools.excerpt import write_excerpt
 
 NOBODY = 2**22 + 1
 """A process that can't exist."""
@@ -219,18 +219,17 @@ def test_what_an_anchor_names_is_on_disk(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_process_that_the_system_hides_is_judged_by_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     here = identify_process(os.getpid())
     assert here is not None
-    now = datetime.now(UTC)
-    assert is_alive(NOBODY, now, here) is False
-    assert is_alive(NOBODY, now, None) is False
-    assert is_alive(os.getpid(), now, here) is True
-    assert is_alive(os.getpid(), now, replace(here, start_ticks=here.start_ticks + 1)) is False
+    assert is_alive(NOBODY, here) is False
+    assert is_alive(NOBODY, None) is False
+    assert is_alive(os.getpid(), here) is True
+    assert is_alive(os.getpid(), replace(here, start_ticks=here.start_ticks + 1)) is False
 
     def refuse(pid: int, signum: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "kill", refuse)  # as in a system whose /proc is mounted with hidepid
-    assert is_alive(NOBODY, now, here) is None
-    assert is_alive(NOBODY, now, None) is None
+    assert is_alive(NOBODY, here) is None
+    assert is_alive(NOBODY, None) is None
 
 
 def test_damage_shows_control_characters_of_file_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -215,7 +215,11 @@ def test_several_processes_read_the_same_as_one(ledger: Path, monkeypatch: pytes
         lambda size, *how, **more: (pools.append(size), real(size, *how, **more))[1],
     )
     if batch > 1:
-        monkeypatch.setattr(reader, "_batches", lambda directories, sizes: [[each] for each in directories])
+        monkeypatch.setattr(
+            reader,
+            "_jobs",
+            lambda directories: [(sum(each.values()), [path], None) for path, each in directories.items()],
+        )
     together = read_ledger(ledger, on_progress=lambda *each: seen.append(each))
     assert [(run.run_id, run.rows) for run in together.runs] == [(run.run_id, run.rows) for run in alone.runs]
     assert ("attempts" in vars(together.runs[0])) == (batch == 1), "what is not asked for is not transferred"

@@ -92,16 +92,16 @@ def test_a_clock_that_is_set_back_calls_no_live_run_lost(tmp_path: Path, monkeyp
 
 
 def test_the_processes_of_another_namespaces_proc_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, now = identify_process(os.getpid()), datetime.now(UTC)
+    own = identify_process(os.getpid())
     assert own is not None
     readlink = os.readlink
     monkeypatch.setattr(os, "readlink", lambda path: "7" if path == "/proc/self" else readlink(path))
     assert identify_process(os.getpid()) == own
     assert identify_process(os.getppid()) is None
-    assert is_alive(os.getpid(), now, own) is True
-    assert is_alive(os.getpid(), now, replace(own, start_ticks=own.start_ticks + 1)) is False
-    assert is_alive(os.getppid(), now, own) is None
-    assert is_alive(os.getppid(), now, None) is None
+    assert is_alive(os.getpid(), own) is True
+    assert is_alive(os.getpid(), replace(own, start_ticks=own.start_ticks + 1)) is False
+    assert is_alive(os.getppid(), own) is None
+    assert is_alive(os.getppid(), None) is None
 
 
 def test_a_process_in_a_namespace_without_its_own_proc_knows_itself() -> None:

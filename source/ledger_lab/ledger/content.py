@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import stat
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -103,24 +104,19 @@ def _are_times(lines: list[Line]) -> bool:
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[BinaryIO]:
-    """Open a journal, compressed or not, without a buffer, until the context ends.
+    """Open a journal, compressed or not, without a buffer, until the context ends. Of a pipe, no writer is waited for.
 
     Raises:
         LedgerDamageError: If it is no file, or can't be decompressed.
         OSError: If the file can't be read.
     """
-    with open(path, "rb", buffering=0, opener=_open_at_once) as file:  # noqa: PTH123 - which has no opener
+    with io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise LedgerDamageError(path, 1, NO_FILE)
         try:
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=file) if path.suffix == COMPRESSED else file)
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=file) if path.name.endswith(COMPRESSED) else file)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise LedgerDamageError(path, 1, f"the compressed journal is damaged: {error}") from error
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; of a pipe, don't wait until somebody writes into it."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _Chunk(NamedTuple):
@@ -151,9 +147,9 @@ class _Verified:
         """
         rest = b""
         with open_journal(self._path) as file:
-            left = os.fstat(file.fileno()).st_size if self._path.suffix != COMPRESSED else 0
-            while more := file.read(max(left if 0 < left < _CHUNK else _CHUNK, len(rest))):
-                left -= len(more)
+            left = sys.maxsize if isinstance(file, gzip.GzipFile) else os.fstat(file.fileno()).st_size
+            while more := file.read(min(left, max(_CHUNK, len(rest)))):
+                left -= len(more)  # what is appended meanwhile is left for the next reader
                 data = rest + more
                 *raw, rest = data.split(b"\n")
                 if len(rest) >= _LONGEST_LINE:
@@ -317,11 +313,12 @@ class JournalContent:
 
     def timed(self, kind: type[_R]) -> list[tuple[_R, datetime]]:
         """Return the rows of one kind, in order, with the wall-clock times at which they were written."""
+        found: Any = self.others.get(kind, [])
         if kind in _SAMPLES:
-            return [(line.data, line.time) for line in self._lines() if type(line.data) is kind]
-        if kind is PanelResult:
-            return cast(Any, [(self.result(score), score.time) for score in self.scores])
-        return cast(Any, self.others.get(kind, []))
+            found = [(line.data, line.time) for line in self._lines() if type(line.data) is kind]
+        elif kind is PanelResult:
+            found = [(self.result(score), score.time) for score in self.scores]
+        return found
 
     def result(self, score: Score) -> PanelResult:
         """Read a panel result from the file.
@@ -360,11 +357,12 @@ def _lines_of(path: Path, count: int, last_hash: str) -> list[Line]:
     return lines[:count]
 
 
-def read_journal(path: Path) -> JournalContent:
+def read_journal(path: Path, *, summed: bool = True) -> JournalContent:
     """Read and verify one journal.
 
     Args:
         path: The journal.
+        summed: Whether to sum up phase windows and telemetry. A reader that only looks for damage needs no sums.
 
     Raises:
         LedgerDamageError: If a line differs from what its writer wrote, or is missing.
@@ -378,9 +376,13 @@ def read_journal(path: Path) -> JournalContent:
             row: Any = line.data
             kind = type(row)
             if kind is PhaseWindow:
-                windows.add(row)
+                if summed:
+                    windows.add(row)
+                elif row.iteration:
+                    windows.iterations = row.iteration
             elif kind is Telemetry:
-                telemetry.add(line.time, row)
+                if summed:
+                    telemetry.add(line.time, row)
             elif kind is PanelResult:
                 offset = chunk.offset + sum(map(len, chunk.raw[:index])) + index
                 length, named = len(chunk.raw[index]), (row.run_id, row.checkpoint, row.checkpoint_sha256)

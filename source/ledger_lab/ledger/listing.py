@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -55,8 +54,8 @@ class LedgerDamageError(UserError):
         return cls(path, 1, f"cannot be read: {error.strerror}: make it readable, or move it out of the ledger")
 
 
-Journals = dict[str, int | LedgerDamageError]
-"""The journals of a directory by their names: the size of each file [B], or why it can't be read."""
+Journals = dict[str, int]
+"""The journals of a directory by their names, with the size of each file [B]; 0 if the file tells none."""
 
 
 @dataclass(frozen=True)
@@ -141,31 +140,22 @@ def list_directory(directory: str, damage: list[LedgerDamageError]) -> tuple[Jou
                 elif is_journal(entry.name):
                     names.append(entry.name)
             except OSError as error:
-                if error.errno == errno.ELOOP and is_journal(entry.name):
+                if is_journal(entry.name):
                     names.append(entry.name)
                 elif error.errno != errno.ELOOP:  # a link that leads to itself leads to no directory
                     damage.append(LedgerDamageError.unreadable(Path(entry.path), error))
     kept = (
         name for name in sorted(names) if not name.endswith(COMPRESSED) or name.removesuffix(COMPRESSED) not in names
     )
-    sizes = {name: size for name in kept if (size := _size(os.path.join(directory, name))) is not None}
-    return sizes, sorted(below)
+    return {name: _size(os.path.join(directory, name)) for name in kept}, sorted(below)
 
 
-def _size(path: str) -> int | LedgerDamageError | None:
-    """Return the size of a journal, ``None`` if the file no longer exists, or the damage if it can't be read."""
+def _size(path: str) -> int:
+    """Return the size of a file [B]; 0 if it tells none."""
     try:
-        status = unless_stale(partial(os.stat, path))
-    except FileNotFoundError:
-        return (
-            LedgerDamageError(Path(path), 1, "it is a link to a file that does not exist")
-            if os.path.islink(path)
-            else None
-        )
-    except OSError as error:
-        is_loop = error.errno == errno.ELOOP
-        return LedgerDamageError(Path(path), 1, NO_FILE) if is_loop else LedgerDamageError.unreadable(Path(path), error)
-    return status.st_size if stat.S_ISREG(status.st_mode) else LedgerDamageError(Path(path), 1, NO_FILE)
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def is_journal(name: str) -> bool:

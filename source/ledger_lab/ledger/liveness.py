@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -77,33 +76,21 @@ def identify_process(pid: int) -> ProcessIdentity | None:
     return None if ticks is None else ProcessIdentity(boot_id=boot_id, pid_namespace=namespace, start_ticks=ticks)
 
 
-def is_alive(pid: int, seen: datetime, identity: ProcessIdentity | None) -> bool | None:
+def is_alive(pid: int, identity: ProcessIdentity | None) -> bool | None:
     """Tell whether a process that wrote a row on a host of this name still runs.
 
     Args:
         pid: Its process id.
-        seen: When it wrote the row.
-        identity: Its identity; ``None`` in rows of earlier versions.
+        identity: Its identity; ``None`` if it was unknown: then any process with this id counts.
 
     Returns:
         Whether it runs; ``None`` if this process can't know, because the other process belongs to another boot of the
         kernel or another PID namespace, or the system hides its processes.
     """
-    here = identify_process(os.getpid())
-    if identity is not None and here is not None:
-        if (identity.boot_id, identity.pid_namespace) != (here.boot_id, here.pid_namespace):
-            return None
-        try:
-            return _start_ticks(pid) == identity.start_ticks
-        except OSError:
-            return None
-    import psutil  # slow to import
-
     try:
-        _require_own_processes()
-        process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen.timestamp() + 1.0
-    except psutil.NoSuchProcess:
-        return None if _exists(pid) else False
-    except (psutil.AccessDenied, OSError):
+        if identity is not None and (identity.boot_id, identity.pid_namespace) != _here():
+            return None
+        ticks = _start_ticks(pid)
+    except OSError:
         return None
+    return ticks is not None and (identity is None or ticks == identity.start_ticks)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ledger_lab.files import unless_stale
 from ledger_lab.ledger.assembly import assemble_run
 from ledger_lab.ledger.content import JournalContent, read_journal
 from ledger_lab.ledger.cores import map_on_cores
 from ledger_lab.ledger.declarations import CohortDeclared
-from ledger_lab.ledger.listing import LedgerDamageError, list_directory, list_journals
+from ledger_lab.ledger.listing import Journals, LedgerDamageError, list_directory, list_journals
 from ledger_lab.ledger.runs import Cohort, Ledger, Run
 
 _PARALLEL_FROM = 32 << 20
@@ -25,11 +26,11 @@ _BATCH = 8 << 20
 OnProgress = Callable[[int, int], None]
 """Called with the bytes of journals that were read, and the bytes to read in all."""
 
-_Read = JournalContent | LedgerDamageError
-"""A journal, or its damage."""
+_Read = JournalContent | LedgerDamageError | None
+"""A journal, or its damage; ``None`` if it no longer exists."""
 
-_Journals = dict[str, int | _Read]
-"""The journals of a directory by their names, or the sizes of those that are yet to be read [B]."""
+_Job = tuple[int, list[str], str | None]
+"""What a process reads at a time: the size of the journals [B]; the directories; the one journal, if it is large."""
 
 
 @dataclass
@@ -61,37 +62,25 @@ def read_ledger(root: Path, *, on_progress: OnProgress | None = None, tolerate_d
             and damage is not tolerated.
     """
     listing = list_journals(root)
-    directories: dict[str, _Journals] = {path: {**journals} for path, journals in listing.directories.items()}
-    sizes = {path: _size(journals) for path, journals in directories.items()}
-    whole, done = sum(sizes.values()), 0
-    is_parallel = whole >= _PARALLEL_FROM
-
-    def advance(size: int) -> None:
-        nonlocal done
+    directories = listing.directories
+    jobs = [*_jobs(directories)]
+    whole, done = sum(size for size, *_ in jobs), 0
+    is_large = whole >= _PARALLEL_FROM
+    found: dict[str, _Directory] = {}
+    reads: dict[str, list[_Read]] = {}
+    for job, read in zip(
+        jobs, map_on_cores(partial(_read_job, directories, is_large), jobs, parallel=is_large), strict=True
+    ):
+        size, paths, name = job
+        if name is None:
+            found |= zip(paths, read, strict=True)
+        else:
+            reads.setdefault(paths[0], []).extend(read)
         done += size
         if on_progress is not None:
             on_progress(done, whole)
-
-    found: dict[str, _Directory] = {}
-    small = [path for path, size in sizes.items() if size < _BATCH]
-    batches = [*_batches(small, sizes)]
-    reads = map_on_cores(partial(_read_batch, directories), batches, parallel=is_parallel)
-    for batch, results in zip(batches, reads, strict=True):
-        found |= zip(batch, results, strict=True)
-        advance(sum(sizes[path] for path in batch))
-    large = [
-        (size, path, name)
-        for path in sizes.keys() - found.keys()
-        for name, size in directories[path].items()
-        if isinstance(size, int)
-    ]
-    large.sort(reverse=True)
-    paths = [Path(path, name) for _, path, name in large]
-    for (size, path, name), read in zip(large, map_on_cores(_read, paths, parallel=is_parallel), strict=True):
-        directories[path][name] = read or size
-        advance(size)
-    found |= {path: _read_directory(path, directories[path]) for path in sizes if path not in found}
-    ledger = _ledger(root, [found[path] for path in sizes], listing.damage, sum(map(len, directories.values())))
+    found |= {path: _read_directory(path, read) for path, read in reads.items()}
+    ledger = _ledger(root, [found[path] for path in directories], listing.damage, sum(map(len, directories.values())))
     if ledger.damage and not tolerate_damage:
         raise ledger.damage[0]
     return ledger
@@ -106,7 +95,7 @@ def read_run(directory: Path) -> Run:
     Raises:
         LedgerDamageError: If there is none, or it is damaged.
     """
-    found = _read_directory(os.fspath(directory))
+    found = _read_again(os.fspath(directory))
     for damage in found.damage:
         raise damage
     if found.run is None:
@@ -114,32 +103,40 @@ def read_run(directory: Path) -> Run:
     return found.run
 
 
-def _size(journals: _Journals) -> int:
-    """Return the size of the journals of a directory that are yet to be read [B]."""
-    return sum(size for size in journals.values() if isinstance(size, int))
-
-
-def _batches(directories: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield directories in batches of similar size."""
+def _jobs(directories: Mapping[str, Journals]) -> Iterator[_Job]:
+    """Divide a ledger into jobs of similar size. Of a large directory, a job reads one journal."""
     batch: list[str] = []
     filled = 0
-    for directory in directories:
-        batch.append(directory)
-        filled += sizes[directory]
+    for path, journals in directories.items():
+        size = sum(journals.values())
+        if size >= _BATCH:
+            yield from ((each, [path], name) for name, each in journals.items())
+            continue
+        batch.append(path)
+        filled += size
         if filled >= _BATCH:
-            yield batch
+            yield filled, batch, None
             batch, filled = [], 0
     if batch:
-        yield batch
+        yield filled, batch, None
 
 
-def _read_batch(directories: Mapping[str, _Journals], batch: Sequence[str]) -> list[_Directory]:
-    """Read some directories."""
-    return [_read_directory(directory, directories[directory]) for directory in batch]
+def _read_job(directories: Mapping[str, Journals], is_large: bool, job: _Job) -> list[Any]:
+    """Read some directories, or one journal. Of many runs, only references are kept."""
+    _, paths, name = job
+    if name is not None:
+        return [_read(paths[0], name)]
+    found = []
+    for path in paths:
+        directory = _read_directory(path, (_read(path, each, summed=not is_large) for each in directories[path]))
+        if is_large and directory.run is not None:
+            directory.run = directory.run.reference()
+        found.append(directory)
+    return found
 
 
-def _read_directory(directory: str, journals: _Journals | None = None) -> _Directory:
-    """Read the journals of a directory, and build its run.
+def _read_directory(directory: str, reads: Iterable[_Read]) -> _Directory:
+    """Build the run of a directory from its journals.
 
     They are read one after the other while processes may be writing. So a journal may refer to rows that were written
     after the other journal was read, or may have been removed, or compressed. Before this counts as damage, all of them
@@ -147,25 +144,27 @@ def _read_directory(directory: str, journals: _Journals | None = None) -> _Direc
 
     Args:
         directory: The directory.
-        journals: Its journals, if they were listed.
+        reads: Its journals.
     """
-    found = None if journals is None else _build(directory, journals)
-    if found is not None and not found.damage:
-        return found
+    found = _build(directory, reads)
+    return _read_again(directory) if found is None or found.damage else found
+
+
+def _read_again(directory: str) -> _Directory:
+    """List the journals of a directory, read them, and build its run."""
     try:
-        now, _ = unless_stale(partial(list_directory, directory, []))
+        journals, _ = unless_stale(partial(list_directory, directory, []))
     except FileNotFoundError:
         return _Directory()
     except OSError as error:
         return _Directory(damage=[LedgerDamageError.unreadable(Path(directory), error)])
-    return _build(directory, now) or _Directory()
+    return _build(directory, (_read(directory, name) for name in journals)) or _Directory()
 
 
-def _build(directory: str, journals: Mapping[str, int | _Read]) -> _Directory | None:
-    """Read the journals of a directory, and build its run; ``None`` if one of them no longer exists."""
+def _build(directory: str, reads: Iterable[_Read]) -> _Directory | None:
+    """Build the run of a directory from its journals; ``None`` if one of them no longer exists."""
     found = _Directory()
-    for name, size in journals.items():
-        read = _read(Path(directory, name)) if isinstance(size, int) else size
+    for read in reads:
         if read is None:
             return None
         if isinstance(read, LedgerDamageError):
@@ -182,12 +181,13 @@ def _build(directory: str, journals: Mapping[str, int | _Read]) -> _Directory | 
     return found
 
 
-def _read(path: Path) -> _Read | None:
-    """Read a journal; ``None`` if it no longer exists."""
+def _read(directory: str, name: str, *, summed: bool = True) -> _Read:
+    """Read a journal."""
+    path = Path(directory, name)
     try:
-        return unless_stale(partial(read_journal, path))
+        return unless_stale(partial(read_journal, path, summed=summed))
     except FileNotFoundError:
-        return None
+        return LedgerDamageError(path, 1, "it is a link to a file that does not exist") if path.is_symlink() else None
     except LedgerDamageError as error:
         return error.with_traceback(None)  # which would hold what was read of the journal in memory
     except OSError as error:

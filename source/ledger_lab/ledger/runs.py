@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.declarations import RunDeclared
@@ -118,12 +118,9 @@ class Attempt:
 
     def _alive(self) -> list[bool | None]:
         """Tell of each of its processes whether it runs; ``None`` if this host cannot know."""
-        starts: list[tuple[AttemptStarted | SupervisionStarted, datetime]] = []
-        for journal in self.journals:
-            starts += journal.timed(AttemptStarted)
-            starts += journal.timed(SupervisionStarted)
+        starts: list[AttemptStarted | SupervisionStarted] = [*self.of(AttemptStarted), *self.of(SupervisionStarted)]
         own = socket.gethostname()
-        return [is_alive(start.pid, time, start.process) if start.host == own else None for start, time in starts]
+        return [is_alive(start.pid, start.process) if start.host == own else None for start in starts]
 
     @property
     def windows(self) -> list[PhaseWindow]:
@@ -172,7 +169,7 @@ def silence_limit(*, supervised: bool) -> timedelta:
 
 
 _READ_AGAIN = ("declared", "attempts", "evaluations", "journals")
-"""Fields of a run that another process does not transfer."""
+"""Fields that a reference to a run lacks."""
 
 
 @dataclass(frozen=True)
@@ -203,17 +200,21 @@ class Run:
         """Number of rows of all its attempts."""
         return sum(journal.count for attempt in self.attempts for journal in attempt.journals)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what another process gets of it. The rest is read again there when somebody asks for it.
+    def reference(self) -> Self:
+        """Return the run without its rows. They are read again when somebody asks for them.
 
-        A report of many thousand runs shows some of them. To read these again takes less time than to transfer all.
+        A report of many thousand runs shows some of them. To read these again takes less time than to keep all, and to
+        send them between processes.
         """
-        return {name: getattr(self, name) for name in ("directory", "declared_at", "run_id", "cohort", "rows")}
+        reference = object.__new__(type(self))
+        names = ("directory", "declared_at", "run_id", "cohort", "rows")
+        vars(reference).update({name: getattr(self, name) for name in names})
+        return reference
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any field
-            """Read the fields of a run that another process has read."""
+            """Read the fields that a reference lacks."""
             if name not in _READ_AGAIN:
                 raise AttributeError(name)
             from ledger_lab.ledger.reader import read_run  # which imports this module

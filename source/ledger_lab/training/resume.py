@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -274,7 +274,7 @@ def _blindness(start: AttemptStarted) -> str | None:
     """Tell why this process can't know whether another one runs; ``None`` if it can."""
     if start.host != socket.gethostname():
         return "on another host"
-    unknown = is_alive(start.pid, datetime.now(UTC), start.process) is None
+    unknown = is_alive(start.pid, start.process) is None
     return "seen from another container or by another user" if unknown else None
 
 

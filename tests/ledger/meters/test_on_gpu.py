@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import time
 
 import pytest
 import torch
 
-from ledger_lab.ledger.meters import NvmlDevices, open_nvml
+from ledger_lab.ledger.meters import GpuMeter
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
 
 pytestmark = pytest.mark.gpu
@@ -52,15 +52,15 @@ def test_nothing_is_marked_or_awaited_while_warp_records_a_graph() -> None:
 
 def test_nvml_sees_the_memory_that_this_process_takes() -> None:
     told: list[str] = []
-    devices = open_nvml([torch.cuda.current_device()], os.environ, told.append)
-    if not isinstance(devices, NvmlDevices):
+    meter = GpuMeter(time.perf_counter_ns(), told.append, limit_s=30)
+    torch.zeros(1, device=DEVICE)
+    before = meter.sample(0)
+    held = torch.zeros(1 << 28, dtype=torch.uint8, device=DEVICE)
+    after = meter.sample(0)
+    meter.close()
+    if not before:
         pytest.skip(f"NVML cannot be used: {told}")
-    try:
-        torch.zeros(1, device=DEVICE)
-        (before,) = devices.sample()
-        held = torch.zeros(1 << 28, dtype=torch.uint8, device=DEVICE)
-        (after,) = devices.sample()
-    finally:
-        devices.close()
+    assert before[0].uuid.endswith(str(torch.cuda.get_device_properties(0).uuid))
+    before, after = before[0], after[0]
     assert before.memory_used_bytes is not None and after.memory_used_bytes is not None
     assert after.memory_used_bytes - before.memory_used_bytes >= held.numel() // 2

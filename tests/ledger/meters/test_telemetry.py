@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import EnergyReading, Journal, SupervisionStarted, Telemetry, read_ledger
-from ledger_lab.ledger.meters import NoDevices, Sampler, process_tree
-from ledger_lab.ledger.meters.devices import silent_sample
+from ledger_lab.ledger.meters import Sampler, process_tree
+from ledger_lab.ledger.meters.gpu import silent_sample
 from ledger_lab.ledger.sums import TelemetrySums
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import SECOND, write_further_rank, write_run
@@ -37,7 +37,7 @@ def test_the_energy_of_a_trace_matches_a_calculation_by_hand(tmp_path: Path) -> 
     run_dir = write_run(tmp_path, "aa", device="cuda:0", world_size=2)
     write_further_rank(run_dir)
     clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE), clock_ns=clock)
+    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE).sample, clock_ns=clock)
     with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
         journal.append(
             SupervisionStarted(run_id="aa", attempt=1, pid=2**22 + 1, host=socket.gethostname(), wall_ns=SECOND)
@@ -94,7 +94,7 @@ def test_each_sample_covers_the_time_since_the_previous_sample() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1) as process:
         assert process.stdin and process.stdout
         clock = Clock()
-        sampler = Sampler(process.pid, clock.now_ns, NoDevices("no need"), clock_ns=clock)
+        sampler = Sampler(process.pid, clock.now_ns, clock_ns=clock)
         process.stdout.readline()
         clock.now_ns += 2 * SECOND
         first = sampler.sample()
@@ -116,7 +116,7 @@ def test_each_sample_covers_the_time_since_the_previous_sample() -> None:
 
 def test_a_thread_share_is_at_most_1_and_none_without_time() -> None:
     clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, NoDevices("no need"), clock_ns=clock)
+    sampler = Sampler(os.getpid(), clock.now_ns, clock_ns=clock)
     first = sampler.sample().host
     assert first is not None and first.busiest_thread is None and first.cpu_s > 0
     clock.now_ns += 1
@@ -132,7 +132,7 @@ def test_a_sampler_without_file_descriptors_skips_the_host_sample(monkeypatch: p
         raise OSError(24, "Too many open files")
 
     clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE), clock_ns=clock)
+    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE).sample, clock_ns=clock)
     clock.now_ns += SECOND
     with monkeypatch.context() as patch:
         patch.setattr(process_tree, "_text", fails)
@@ -147,7 +147,9 @@ def test_the_energy_counts_from_the_start_if_the_counter_was_read_then(tmp_path:
     at_start = {"GPU-0a000000-made-for-tests-000000000000": EnergyReading(wall_ns=SECOND // 2, energy_mj=4_900_000)}
     run_dir = write_run(tmp_path, "aa", device="cuda:0")
     clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE), energy_before=at_start.get, clock_ns=clock)
+    sampler = Sampler(
+        os.getpid(), clock.now_ns, TracedDevices(TRACE).sample, energy_before=at_start.get, clock_ns=clock
+    )
     with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
         journal.append(
             SupervisionStarted(run_id="aa", attempt=1, pid=2**22 + 1, host=socket.gethostname(), wall_ns=SECOND)

@@ -21,7 +21,16 @@ import psutil
 import pytest
 
 from ledger_lab.cli.verify import verify_ledger
-from ledger_lab.ledger import STATE_FILE, EnergyReading, Journal, ShutdownEnded, Status, Telemetry, read_journal
+from ledger_lab.ledger import (
+    STATE_FILE,
+    DeviceSample,
+    EnergyReading,
+    Journal,
+    ShutdownEnded,
+    Status,
+    Telemetry,
+    read_journal,
+)
 from ledger_lab.ledger.meters import Suspensions
 from ledger_lab.reports import summarize_run
 from tests.fakes.supervised import attempt_of, run_of, worker
@@ -258,16 +267,18 @@ def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, mon
     """A journal that begins later has them, too, and so has each device."""
     from ledger_lab.training.supervision import heartbeat
 
-    class AtStart:
-        def __init__(self, started_ns: int) -> None:
-            pass
+    class Traced:
+        def __init__(self, started_ns: int, tell: object) -> None:
+            self.devices = TracedDevices(TRACE)
+
+        def sample(self, ordinal: int) -> list[DeviceSample]:
+            return self.devices.sample()
 
         @staticmethod
-        def reading(uuid: str) -> EnergyReading:
+        def energy_at_start(uuid: str) -> EnergyReading:
             return EnergyReading(wall_ns=1, energy_mj=2)
 
-    monkeypatch.setattr(heartbeat, "EnergyAtStart", AtStart)
-    monkeypatch.setattr(heartbeat, "open_devices", lambda device, tell: TracedDevices(TRACE))
+    monkeypatch.setattr(heartbeat, "GpuMeter", Traced)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         beating = heartbeat.Heartbeat(child.pid, 0, print, metered=True)
         for number in range(2):

@@ -1,6 +1,6 @@
 """Meters of a run: time by phase, memory, energy and facts of the host. They need no torch."""
 
-from ledger_lab.ledger.meters.devices import Devices, NoDevices, PatientDevices
+from ledger_lab.ledger.meters.gpu import GpuMeter
 from ledger_lab.ledger.meters.host import (
     hardware_facts,
     measured_or_none,
@@ -8,7 +8,6 @@ from ledger_lab.ledger.meters.host import (
     package_versions,
     peak_host_memory_bytes,
 )
-from ledger_lab.ledger.meters.nvml import EnergyAtStart, NvmlDevices, open_devices, open_nvml
 from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
 from ledger_lab.ledger.meters.process import (
     PART_STARTED,
@@ -25,11 +24,7 @@ __all__ = [
     "LOOP_PHASES",
     "PART_STARTED",
     "TRAINING_PHASES",
-    "Devices",
-    "EnergyAtStart",
-    "NoDevices",
-    "NvmlDevices",
-    "PatientDevices",
+    "GpuMeter",
     "Phase",
     "PhaseClock",
     "Sampler",
@@ -38,8 +33,6 @@ __all__ = [
     "git_facts",
     "hardware_facts",
     "measured_or_none",
-    "open_devices",
-    "open_nvml",
     "package_sha256",
     "package_versions",
     "part_environ",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ledger_lab.ledger import DeviceSample, EnergyReading, HostSample, Telemetry
-from ledger_lab.ledger.meters.devices import Devices
 from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.ledger.meters.process_tree import ProcessTree
 
@@ -19,7 +18,7 @@ class Sampler:
         self,
         pid: int,
         started_ns: int,
-        devices: Devices,
+        devices: Callable[[], list[DeviceSample]] = list,
         *,
         energy_before: Callable[[str], EnergyReading | None] = lambda uuid: None,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
@@ -29,7 +28,7 @@ class Sampler:
         Args:
             pid: The attempt's process; its descendants are included.
             started_ns: Start of the attempt, on the scale of ``clock_ns``.
-            devices: The accelerators that the attempt uses.
+            devices: Samples the accelerators that the attempt uses.
             energy_before: Returns the energy counter of a device, by its UUID, at the start of the attempt; ``None`` if
                 it was not read then.
             clock_ns: Monotonic clock [ns].
@@ -57,7 +56,7 @@ class Sampler:
 
     def _sample_devices(self) -> list[DeviceSample]:
         """Sample the devices. The first counter of each comes with its counter at the start."""
-        samples = self._devices.sample()
+        samples = self._devices()
         for place, sample in enumerate(samples):
             if sample.energy_mj is not None and sample.uuid not in self._seen:
                 self._seen.add(sample.uuid)
@@ -81,7 +80,3 @@ class Sampler:
             memory_bytes=usage.memory_bytes,
             available_bytes=available,
         )
-
-    def close(self) -> None:
-        """Release the devices."""
-        self._devices.close()

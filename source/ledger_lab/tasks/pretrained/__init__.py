@@ -2,7 +2,7 @@
 
 A folder reads like the directory of the run that trained the policy. Its journals are excerpts of the run's journals:
 they prove the shipped checkpoint, and record its cost. They hold no telemetry, no other checkpoints and
-no stand-alone evaluations (see :mod:`ledger_lab.ledger.excerpt`). Beside them are the policy as TorchScript and its
+no stand-alone evaluations (see ``tools/excerpt.py``). Beside them are the policy as TorchScript and its
 contract, written by ``scripts/export_policy.py``. Only ``tools.ship_policy`` of the repository writes such folders.
 """
 

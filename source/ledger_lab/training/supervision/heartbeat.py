@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ledger_lab.ledger import Journal, TelemetryStarted
-from ledger_lab.ledger.meters import EnergyAtStart, Sampler, open_devices
+from ledger_lab.ledger.meters import GpuMeter, Sampler
 from ledger_lab.ledger.runs import telemetry_path
 
 SAMPLE_S = 1.0
 """Time between two samples [s]."""
+
+_CUDA = re.compile(r"cuda(?::(\d{1,9}))?")
+"""Devices that have a meter."""
 
 
 class Heartbeat:
@@ -27,7 +32,7 @@ class Heartbeat:
             metered: Whether the worker may record something whose energy counts from now on.
         """
         self._pid, self._started_ns, self._tell = pid, started_ns, tell
-        self._energy_at_start = EnergyAtStart(started_ns) if metered else None
+        self._gpu = GpuMeter(started_ns, tell) if metered else None
         self._sampler: Sampler | None = None
         self._next_s = time.monotonic()
         self._nonsense = False
@@ -59,9 +64,11 @@ class Heartbeat:
         self.journals.append(journal)
         journal.append(TelemetryStarted(run_id=run_id, attempt=attempt, rank=rank))
         if self._sampler is None:
-            devices, early = open_devices(device, tell=self._tell), self._energy_at_start
-            before = early.reading if early is not None else lambda uuid: None
-            self._sampler = Sampler(self._pid, self._started_ns, devices, energy_before=before)
+            self._sampler = Sampler(self._pid, self._started_ns)
+            if (cuda := _CUDA.fullmatch(device)) is not None:
+                self._gpu = self._gpu or GpuMeter(self._started_ns, self._tell)
+                ask = partial(self._gpu.sample, int(cuda[1] or 0))
+                self._sampler = Sampler(self._pid, self._started_ns, ask, energy_before=self._gpu.energy_at_start)
             self._next_s = time.monotonic()
         self._sampler.start_over()
 
@@ -91,11 +98,9 @@ class Heartbeat:
 
     def close_devices(self) -> None:
         """Take no more samples."""
-        if self._sampler is not None:
-            self._sampler.close()
-            self._sampler = None
-        if self._energy_at_start is not None:
-            self._energy_at_start.close()
+        self._sampler = None
+        if self._gpu is not None:
+            self._gpu.close()
 
     def close_journals(self) -> None:
         """Close the journals. An error is printed only; the end of an attempt does not depend on telemetry."""

@@ -129,8 +129,8 @@ class Peers:
         left = {path: start for path, start in self._starts.items() if path not in self._ends}
         gone = {
             path
-            for path, (start, at) in left.items()
-            if start.host == here and is_alive(start.pid, at, start.process) is False
+            for path, (start, _) in left.items()
+            if start.host == here and is_alive(start.pid, start.process) is False
         }
         gone |= self._fell_silent({path for path, (start, _) in left.items() if start.host != here})
         for path in gone:
