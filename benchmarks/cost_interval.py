@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.ledger.costs.bootstrap import percentile_levels
-from ledger_lab.ledger.costs.cost_interval import FEWEST_RUNS, cost_interval, cost_ratio_interval
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, cost_interval, cost_ratio_interval
+from ledger_lab.ledger.costs.few_runs import percentile_levels
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import percent

@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,9 +19,6 @@ from ledger_lab.errors import UserError
 
 _PROBE_BYTES = 1 << 20
 """Bytes that are written after a failed save to learn the cause [B], because torch does not report it."""
-
-_SCRATCH_BYTES = 1 << 26
-"""Free space that a folder for scratch files should have [B]."""
 
 
 @contextmanager
@@ -224,24 +220,6 @@ def naming(error: OSError, path: Path) -> OSError:
     if error.errno is not None and error.filename is None:
         error.filename = str(path)
     return error
-
-
-def scratch_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """Create a folder for scratch files that only this user may enter; where the temporary folder is full, in memory.
-
-    Args:
-        prefix: What its name begins with.
-
-    Raises:
-        OSError: If no folder can be written.
-    """
-    memory = "/dev/shm"
-    try:
-        usual = tempfile.gettempdir()
-        full = shutil.disk_usage(usual).free < _SCRATCH_BYTES
-    except OSError:  # no temporary folder can be written
-        full = True
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=memory if full and os.access(memory, os.W_OK) else None)
 
 
 def file_sha256(path: Path) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.error_budget import CHAINS, CHOICES, bench_error_budget, examine_branches, examine_chain, examine_sizes
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.costs.exact import lower_bound
+from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.verdict import VerdictRule
 from tests.conftest import benchmark
 

@@ -19,7 +19,7 @@ from benchmarks.verdict import (
     pass_naively,
 )
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.costs.exact import lower_bound
+from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.verdict import VerdictRule
 from tests.conftest import benchmark
 

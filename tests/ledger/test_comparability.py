@@ -11,7 +11,6 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, read_ledger
 from ledger_lab.ledger.comparability import (
-    IDENTITY,
     RULES,
     Effect,
     differing,
@@ -66,14 +65,6 @@ def test_each_difference_has_its_effect(rule: Any) -> None:
     assert (rule.field in differing([settings(one), settings(other)])) == (
         rule.effect is Effect.NAMED or rule.field == "timing"
     )
-
-
-def test_every_field_of_a_panels_identity_has_a_line() -> None:
-    from ledger_lab.tasks.pretrained import ROOT, shipped_tasks
-
-    runs = [read_ledger(ROOT / task).runs[0] for task in shipped_tasks()]
-    assert {name for run in runs for name in run.declared.panel_fields} == set(IDENTITY)
-    assert all(IDENTITY.values())
 
 
 def written(root: Path, **changes: Any) -> list[Any]:

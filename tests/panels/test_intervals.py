@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ledger_lab.ledger.costs.exact import lower_bound
+from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.intervals import ConfirmedShare, false_pass_bound
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from ledger_lab.ledger.costs.exact import lower_bound
+from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, NextPanel, Standing, Verdict, VerdictRule
 
 RULE = VerdictRule.of_version(RULE_VERSION, 0.9)

@@ -104,27 +104,6 @@ RULES = (
 )
 """What a difference in each field means; a field may have two rules, of which the first decides."""
 
-IDENTITY = {
-    "task": "another task is judged",
-    "seeds": "other episodes are played",
-    "fresh_seeds": "other episodes are played",
-    "cells": "episodes are played under other conditions",
-    "episode_length_s": "episodes are longer or shorter",
-    "success": "something else is a success",
-    "policy_mode": "the policy acts otherwise",
-    "observation_noise": "the policy sees otherwise",
-    "physics": "bodies move otherwise",
-    "time_step": "bodies move otherwise",
-    "environment_sha256": "the environment is another one",
-    "order": "observations, actions and events have another order",
-    "task_episode_length_s": "terms of the task may depend on it",
-    "env_spacing_m": "terms of the task may depend on it",
-    "ground": "robots walk on other ground",
-    "packages": "another version may move bodies otherwise",
-    "code": "other code decides what happens in an episode, and what a success is",
-}
-"""Fields of a panel's identity, with the reason why each of them forbids a comparison."""
-
 _LONGEST = 160
 _ABSENT = "absent"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,23 +11,7 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.files import sync_folder
 
-_LARGEST_FILE = 16 << 20
-"""Size that a file must be allowed to have [B]; checkpoints and journals of long runs grow to several megabytes."""
-
 _FIRST, _SECOND = b"first row\n", b"second row\n"
-
-
-def require_file_size() -> None:
-    """Refuse a limit of the size of files with which a run would fail on the way.
-
-    Raises:
-        UserError: If this process may not write files as large as those of a run.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if limit != resource.RLIM_INFINITY and limit < _LARGEST_FILE:
-        raise UserError(
-            f"this process may write files of at most {limit:,} B: allow at least {_LARGEST_FILE:,} B (ulimit -f)"
-        )
 
 
 def require_storage(folder: Path, named: str) -> None:

@@ -123,15 +123,8 @@ class DeviceSums:
     """Time [ns] and value [mJ] of the last sample with a counter; ``None`` if the device has none."""
     _power: tuple[int, float] | None = None
     """Time [ns] and value [W] of the last sample with a power, as long as there was no counter."""
-    _counted: list[Stretch] = field(default_factory=list)
-    """Stretches whose energy follows from the counter."""
-    _powered: list[Stretch] = field(default_factory=list)
-    """Stretches whose energy follows from the power."""
-
-    @property
-    def stretches(self) -> list[Stretch]:
-        """Stretches with a known energy, from the counter if the device has one, else from its power."""
-        return self._powered if self.counter is None else self._counted
+    stretches: list[Stretch] = field(default_factory=list)
+    """Stretches with a known energy, from the counter if the device has one, else from its power."""
 
     def add(self, began_ns: int, wall_ns: int, sample: DeviceSample, *, apart: bool = False) -> None:
         """Add a sample.
@@ -151,8 +144,11 @@ class DeviceSums:
                 if figure.peak is None or value > figure.peak:
                     figure.peak = value
         counter, before = sample.energy_mj, sample.energy_before
-        if self.counter is None and before is not None and before.wall_ns < wall_ns:
+        had_none = self.counter is None
+        if had_none and before is not None and before.wall_ns < wall_ns:
             self.counter = (began_ns + before.wall_ns, before.energy_mj)
+        if had_none and (self.counter or counter) is not None:
+            self.stretches.clear()
         if counter is not None:
             if self.counter is not None:
                 start_ns, counted = self.counter
@@ -160,14 +156,14 @@ class DeviceSums:
                 energy_mj: float = counter - counted if counter >= counted else counter
                 # nanoseconds times watts are nanojoules
                 if energy_mj * 1e6 <= (at_ns - start_ns + _COUNTER_LAG_NS) * MAX_PLAUSIBLE_W:
-                    _append(self._counted, start_ns, at_ns, energy_mj, apart)
+                    _append(self.stretches, start_ns, at_ns, energy_mj, apart)
             self.counter = (at_ns, counter)
         elif sample.power_w is not None and self.counter is None:
             if self._power is not None:
                 start_ns, power_w = self._power
                 if at_ns - start_ns <= _LONGEST_GAP_NS:
                     energy_mj = (at_ns - start_ns) * (power_w + sample.power_w) / 2 / 1e6
-                    _append(self._powered, start_ns, at_ns, energy_mj, apart)
+                    _append(self.stretches, start_ns, at_ns, energy_mj, apart)
             self._power = (at_ns, sample.power_w)
 
 

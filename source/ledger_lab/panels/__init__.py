@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.ledger.costs.exact import lower_bound
+from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.comparison import Comparison, ConfirmedComparison, compare_confirmed, compare_paired
 from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
 from ledger_lab.panels.intervals import ConfirmedShare, wilson_interval

@@ -245,7 +245,7 @@ def gradient_noise_scale(
     """
     import numpy as np
 
-    from ledger_lab.ledger.costs.bootstrap import percentile_levels
+    from ledger_lab.ledger.costs.few_runs import percentile_levels
 
     steps, processes = own.shape
     if processes < 2 or average.shape != (steps,) or not 1 <= block <= steps:

@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -18,13 +19,13 @@ from isaaclab_rl.entrypoints.common import dump_train_configs
 from rich.console import Console
 
 from ledger_lab.errors import FirstErrorStack, UserError
-from ledger_lab.files import make_folder, scratch_folder, whole_file
+from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import CheckpointSaved, Journal, Status, declare_cohort
 from ledger_lab.ledger.meters import Phase, PhaseClock, git_changes
 from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
 from ledger_lab.ledger.redaction import Redactor
-from ledger_lab.ledger.storage import require_file_size, require_storage
+from ledger_lab.ledger.storage import require_storage
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.reports.mirrors.sink import start_mirrors
@@ -136,7 +137,6 @@ def make_run_dir(plan: TrainPlan, group: ProcessGroup = ALONE) -> None:
         make_folder(plan.run_dir, named)
         require_storage(plan.run_dir, named)
 
-    group.agree(require_file_size)
     group.first(declare)
     group.agree(make)
 
@@ -198,7 +198,7 @@ def _errors_of_beginning(plan: TrainPlan) -> Iterator[None]:
 
 def _keep_configuration(plan: TrainPlan) -> None:
     """Write the configurations and the uncommitted changes of LedgerLab's source into the run's directory, redacted."""
-    with scratch_folder("ledger_lab_") as scratch:
+    with tempfile.TemporaryDirectory(prefix="ledger_lab_") as scratch:
         dump_train_configs(scratch, plan.env_cfg, plan.agent_cfg)
         dumped = Path(scratch).glob("params/*.yaml")
         texts = {f"params/{path.name}": path.read_text(encoding="utf-8") for path in dumped}

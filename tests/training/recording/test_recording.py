@@ -6,7 +6,6 @@ import dataclasses
 import errno
 import itertools
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -81,20 +80,6 @@ def save(run: RecordedRun, name: str = "policy.bin") -> CheckpointSaved:
 def only_run(log_root: Path) -> Run:
     (run,) = read_ledger(log_root).runs
     return run
-
-
-def test_a_limit_of_file_sizes_that_a_run_would_meet_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    former = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 10, former[1]))
-    try:
-        with (
-            pytest.raises(UserError, match=r"may write files of at most 20,480 B: allow at least .* \(ulimit -f\)"),
-            begin(tmp_path),
-        ):
-            pass
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_judged_checkpoint_is_screened_and_confirmed_and_a_near_miss_is_extended(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ledger_lab.ledger.costs.prices import OWNED, Price
@@ -199,3 +199,21 @@ def sum_if_known(amounts: Sequence[float | None]) -> float | None:
     """Return the sum of some amounts; ``None`` if one of them is unknown."""
     known = [amount for amount in amounts if amount is not None]
     return math.fsum(known) if len(known) == len(amounts) else None
+
+
+def pareto_front[Item](items: Sequence[Item], read: Callable[[Item], tuple[float, float] | None]) -> list[Item]:
+    """Return the items that no other item beats: none is at least as fast and as cheap, and better in one of the two.
+
+    Args:
+        items: What is compared.
+        read: Returns the time and the cost of an item, in any units; None if one of them is unknown.
+
+    Returns:
+        The fastest first, without the items whose time or cost is unknown.
+    """
+    known = [(figures, item) for item in items if (figures := read(item)) is not None]
+    return [
+        item
+        for (time, cost), item in sorted(known, key=lambda each: each[0])
+        if not any(t <= time and c <= cost and (t, c) != (time, cost) for (t, c), _ in known)
+    ]

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ledger_lab.ledger.costs.exact import exact_interval
-from ledger_lab.ledger.costs.permutation import permutation_p_value
+from ledger_lab.ledger.costs.few_runs import exact_interval, permutation_p_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -184,7 +183,7 @@ def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None
 
     The statistic is that of the log-rank test (Mantel 1966, Cancer Chemother Rep 50:163). Its usual p-value holds for
     many runs only: with two equal groups of 3 to 10 runs, it is below 0.05 in up to 10 % of comparisons. So the p-value
-    comes from a permutation test, :func:`~ledger_lab.ledger.costs.permutation.permutation_p_value`.
+    comes from a permutation test, :func:`~ledger_lab.ledger.costs.few_runs.permutation_p_value`.
 
     Args:
         a: Every run of one group.

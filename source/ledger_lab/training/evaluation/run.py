@@ -18,7 +18,6 @@ from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, Panel
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.meters import Phase, PhaseClock, package_versions
 from ledger_lab.ledger.meters.compilation import metered_compilation
-from ledger_lab.ledger.storage import require_file_size
 from ledger_lab.reports.terminal.console import Terminal, tell_error
 from ledger_lab.training.checkpoints.candidate import print_changed_code
 from ledger_lab.training.checkpoints.shipped import copy_shipped_run, print_shipped_result
@@ -113,7 +112,6 @@ def _begin(
     plan: EvaluationPlan, journals: dict[Path, Journal], name: str, shutdown: ExitStack, clock: PhaseClock
 ) -> None:
     """Open a journal per run directory, and write the rows that announce the evaluation."""
-    require_file_size()
     for candidate in plan.candidates:
         copy_shipped_run(candidate.source, candidate.run_dir)
     for simulation in plan.simulations if plan.videos else ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
-from ledger_lab.files import scratch_folder
 from ledger_lab.training.launch.addresses import ALLOW, bound_listener, require_private
 from ledger_lab.training.launch.world import STORE
 
@@ -109,6 +109,6 @@ def safe_rendezvous(args: Namespace) -> Iterator[None]:
     rendezvous_handler_registry.register(_SINGLE, _SingleLauncher)
     args.standalone, args.rdzv_backend, args.rdzv_endpoint = False, _SINGLE, ""
     args.local_addr = args.local_addr or "localhost"
-    with scratch_folder("ledger_lab_") as folder:  # only this user may enter it
+    with tempfile.TemporaryDirectory(prefix="ledger_lab_") as folder:  # only this user may enter it
         os.environ[STORE] = str(Path(folder) / "store")
         yield

@@ -42,7 +42,7 @@ from ledger_lab.ledger.meters import (
     package_versions,
     python_started_ns,
 )
-from ledger_lab.ledger.storage import require_file_size, require_storage
+from ledger_lab.ledger.storage import require_storage
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, PanelIdentity, VerdictRule
 from ledger_lab.panels.verdict import NextPanel, Verdict
@@ -225,7 +225,6 @@ def record_run(
         hardware={**hardware_facts(), "accelerator": None},
         command=list(sys.argv),
     )
-    require_file_size()
     stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     directory = log_root / library / experiment / f"{stamp}_{run_id}"
     try:

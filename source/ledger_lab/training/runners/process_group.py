@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ledger_lab.errors import UserError, first_line
-from ledger_lab.files import scratch_folder
 from ledger_lab.ledger.endings import RanksDifferError
 from ledger_lab.training.launch.addresses import (
     bound_listener,
@@ -295,7 +295,7 @@ def joined(world: World, *, on_gpu: bool, allow_public_address: bool = False) ->
             os.environ.setdefault(variable, _LOOPBACK_INTERFACE)
     else:
         require_private([os.environ["MASTER_ADDR"], *machine_addresses(os.environ)], allow=allow_public_address)
-    with scratch_folder("ledger_lab_rank_") as folder:
+    with tempfile.TemporaryDirectory(prefix="ledger_lab_rank_") as folder:
         try:
             store, addresses = _meet(world)
             if not world.one_machine and "GLOO_SOCKET_IFNAME" not in os.environ:
