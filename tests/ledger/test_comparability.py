@@ -95,8 +95,7 @@ def test_runs_that_measure_different_things_are_pooled_nowhere(
         require_pooled(select_side("c", runs))
     points = scaled_runs(runs, summaries)
     assert len(find_studies(points)) == 2
-    what = "panel" if name == "panel_id" else "version of the verdict's rule, --stop_at_target or --timing"
-    with pytest.raises(UserError, match=rf"another {what} can't be ranked together"):
+    with pytest.raises(UserError, match="can.t be ranked together"):
         of_one_yardstick(points, None)
 
 

@@ -147,7 +147,7 @@ class _Verified:
         """
         rest = b""
         with open_journal(self._path) as file:
-            left = sys.maxsize if isinstance(file, gzip.GzipFile) else os.fstat(file.fileno()).st_size
+            left = sys.maxsize if self._path.name.endswith(COMPRESSED) else os.fstat(file.fileno()).st_size
             while more := file.read(min(left, max(_CHUNK, len(rest)))):
                 left -= len(more)  # what is appended meanwhile is left for the next reader
                 data = rest + more
