@@ -18,11 +18,11 @@ from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.studies.search.declaration import SearchDeclaration, SearchFile
 from ledger_lab.studies.search.population import decide_population
 from ledger_lab.studies.search.race import decide_race
-from ledger_lab.studies.search.result import SearchResult
 from ledger_lab.studies.search.situation import End, Situation, Start
 from ledger_lab.studies.search.space import Values
 from ledger_lab.studies.search.store import TrialStore
 from ledger_lab.studies.search.trials import STOCK, Outcome, SeedRun, Trial
+from ledger_lab.studies.search.view import best_trial
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -198,7 +198,7 @@ class Found:
 def search(declaration: SearchDeclaration, landscape: Landscape) -> Found:
     """Run a search to its end."""
     situation, starts = play(declaration, landscape)
-    best = SearchResult(situation).best
+    best = best_trial(situation)
     return Found(
         times_best=math.inf if best is None else landscape.median_s(best.values) / (_STARTUP_S + _BEST_S),
         trainings=len(starts),

@@ -180,7 +180,7 @@ def test_each_state_of_a_pod_is_told(cluster: Cluster, tmp_path: Path, recorded:
         4: (True, "ending on node-2"),
         5: (
             False,
-            "waiting: the image registry.example.com/ledger_lab:typo can't be pulled on node-2 (ImagePullBackOff): "
+            'waiting on node-2 (ImagePullBackOff: Back-off pulling image "registry.example.com/ledger_lab:typo"): '
             "cancel, and correct container or image_pull_secrets in the cluster file",
         ),
         6: (False, "waiting (Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)"),

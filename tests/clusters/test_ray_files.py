@@ -154,10 +154,10 @@ def test_a_cluster_that_does_not_answer_is_told_and_its_submission_kept(
 ) -> None:
     (tmp_path / "job.json").write_text(ENGINE.files(SIMPLE, plan(1), "ledger_lab-s-001")["job.json"])
     stand_in(tmp_path, monkeypatch, "exec sleep 60")
-    monkeypatch.setattr(ray, "_ANSWER_S", 0.2)
-    with pytest.raises(UnclearSubmissionError, match="within 0.2 s: .* call again .* by its name, ledger_lab-"):
+    monkeypatch.setattr(ray, "RAY", dataclasses.replace(ray.RAY, answer_s=0.2))
+    with pytest.raises(UnclearSubmissionError, match="after 0.2 s: .* call again .* by its name, ledger_lab-"):
         ENGINE.submit(submission(tmp_path))
-    with pytest.raises(UserError, match="does not answer within 0.2 s: .* if this cluster has ended for good, remove"):
+    with pytest.raises(UserError, match="timed out after 0.2 s: .* if this cluster has ended for good, remove"):
         ENGINE.queued(submission(tmp_path))
 
 
@@ -188,7 +188,7 @@ def test_states_are_read_and_a_job_that_has_ended_has_none(tmp_path: Path, monke
     [
         ("noise\nerror: no Ray at head:6379: start it\n======", "no Ray at head:6379: start it"),
         ("InvalidAuthToken\nerror: Ray refuses", "Ray refuses: the cluster has another token"),
-        ("Fatal error: out\n=====\n", "ended with status 7 and said: Fatal error: out"),
+        ("Fatal error: out\n=====\n", "Ray: Fatal error: out"),
     ],
 )
 def test_a_refusal_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, said: str) -> None:

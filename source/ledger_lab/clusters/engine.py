@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from ledger_lab.clusters.plans import Plan
-from ledger_lab.clusters.programs import NoAnswerError
+from ledger_lab.clusters.programs import NoAnswerError, Program
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
@@ -143,6 +143,8 @@ class Engine(ABC):
     """Value of the key ``engine``, and name of its module."""
     site: ClassVar[type[Site]]
     """Keys of its files in ``config/clusters``."""
+    program: ClassVar[Program]
+    """Runs the commands of its scheduler."""
     appears_s: ClassVar[float] = 60.0
     """How long after an interrupted call its job may still appear, and :meth:`find` does not see it [s]."""
 
@@ -230,13 +232,13 @@ class Engine(ABC):
     def cancel_command(self, submission: Submission) -> list[str]:
         """Return the command that cancels a job."""
 
-    @abstractmethod
     def cancel(self, submission: Submission) -> None:
         """End all trainings of a submission that wait or run.
 
         Raises:
             UserError: If the engine does not answer.
         """
+        self.program.ask(*self.cancel_command(submission))
 
     @abstractmethod
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:

@@ -118,6 +118,7 @@ class Kubernetes(Engine):
 
     name = _NAME
     site = KubernetesSite
+    program = KUBECTL
 
     def target(self, site: KubernetesSite) -> str:
         """Return context and namespace; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -148,7 +149,7 @@ class Kubernetes(Engine):
     def submit(self, submission: Submission) -> str:
         """Submit the files in the folder; see :class:`~ledger_lab.clusters.engine.Engine`."""
         try:
-            KUBECTL.ask(*self.submit_command(submission)[1:], cwd=submission.folder)
+            KUBECTL.ask(*self.submit_command(submission), cwd=submission.folder)
         except UserError as error:
             return self.found_after(submission, error)
         return unique_name(submission.job_name)
@@ -157,7 +158,7 @@ class Kubernetes(Engine):
         """Return the name of the Job; see :class:`~ledger_lab.clusters.engine.Engine`."""
         job = unique_name(submission.job_name)
         get = ("get", "job", job, "--ignore-not-found", "--output=name")
-        return job if KUBECTL.ask(*_flags(submission.target), *get).strip() else None
+        return job if KUBECTL.ask("kubectl", *_flags(submission.target), *get).strip() else None
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -177,10 +178,6 @@ class Kubernetes(Engine):
         delete = ("delete", "job", submission.job, "--cascade=foreground", "--wait=false", "--ignore-not-found")
         return ["kubectl", *_flags(submission.target), *delete]
 
-    def cancel(self, submission: Submission) -> None:
-        """Delete the Job, which ends its pods; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        KUBECTL.ask(*self.cancel_command(submission)[1:])
-
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.clusters.engine.Engine`."""
         job, node = variable(environ, "LEDGER_LAB_KUBERNETES_JOB"), variable(environ, "LEDGER_LAB_NODE")
@@ -197,7 +194,7 @@ def _flags(target: str) -> list[str]:
 
 def _answer(target: str, *arguments: str) -> dict[str, Any]:
     """Ask about an object, and return it as Kubernetes names its fields; empty if there is none."""
-    said = KUBECTL.ask(*_flags(target), *arguments, "--output=json")
+    said = KUBECTL.ask("kubectl", *_flags(target), *arguments, "--output=json")
     return KUBECTL.read(said, dict[str, Any]) if said.strip() else {}
 
 
@@ -264,14 +261,13 @@ def _describe(pod: dict[str, Any]) -> Queued:
         return Queued(phase == "Running", f"{phase.lower()}{where}")
     for container in status.get("containerStatuses", []):
         waits = container.get("state", {}).get("waiting") or {}
-        if waits.get("reason") in _NO_IMAGE:
-            return Queued(
-                False,
-                f"waiting: the image {container['image']} can't be pulled{where} ({waits['reason']}): cancel, and "
-                "correct container or image_pull_secrets in the cluster file",
+        if (reason := waits.get("reason")) not in (None, "ContainerCreating", "PodInitializing"):
+            way = (
+                ": cancel, and correct container or image_pull_secrets in the cluster file"
+                if reason in _NO_IMAGE
+                else ""
             )
-        if waits.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            return Queued(False, f"waiting{where} ({_reason(waits)})")
+            return Queued(False, f"waiting{where} ({_reason(waits)}){way}")
     for condition in status.get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return Queued(False, f"waiting ({_reason(condition)})")

@@ -50,7 +50,7 @@ def carry_out(argv: Sequence[str]) -> NoReturn:
     if run is not None and _has_ended(run):
         make_console().print(f"run {run.run_id} has ended already: nothing is left to do", soft_wrap=True)
         sys.exit(0)
-    if run is not None and _can_resume(run):
+    if run is not None and has_state(run):
         make_console().print(f"part {place.job.restarts + 1} of the job resumes run {run.run_id}", soft_wrap=True)
         command = training_command(training, place, resumed=run.directory)
     else:
@@ -110,7 +110,7 @@ def _has_ended(run: Run) -> bool:
     return run.proven or used_up or run.attempts[-1].status in _ENDED
 
 
-def _can_resume(run: Run) -> bool:
+def has_state(run: Run) -> bool:
     """Tell whether a run has saved a state to resume from."""
     return (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
 

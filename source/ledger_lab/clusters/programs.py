@@ -35,10 +35,10 @@ class NoAnswerError(AskedInVainError):
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A command-line program of a scheduler."""
+    """Command-line programs of a scheduler."""
 
-    name: str
-    """Its name on the ``PATH``."""
+    name: str = ""
+    """Name for people; empty for that of the command."""
     install: str
     """What to do if it is not installed."""
     answer_s: float
@@ -49,12 +49,14 @@ class Program:
     """Beginnings of environment variables of this process that it does not get; ``None`` if it gets all."""
     ways_out: Mapping[str, str] = field(default_factory=dict)
     """Parts of its messages, with what to do."""
+    unclear: re.Pattern[str] | None = _UNCLEAR
+    """Messages after which it may still do what it was asked for; ``None`` if only no answer means that."""
 
-    def ask(self, *arguments: str, cwd: Path | None = None, answer_s: float | None = None) -> str:
-        """Run the program, and return what it printed on standard output, without colours.
+    def ask(self, *command: str, cwd: Path | None = None, answer_s: float | None = None) -> str:
+        """Run a command, and return what it printed on standard output, without colours.
 
         Args:
-            arguments: Its arguments.
+            command: The command.
             cwd: Where to run it; ``None`` for here.
             answer_s: Longest time that it may take [s]; ``None`` for that of the program.
 
@@ -62,11 +64,11 @@ class Program:
             AskedInVainError: If it does not answer, or refuses.
             UserError: If it is not installed.
         """
-        limit_s = self.answer_s if answer_s is None else answer_s
-        kept = {name: value for name, value in os.environ.items() if not self.withheld or not self.withheld.match(name)}
+        name, limit_s = self.name or command[0], self.answer_s if answer_s is None else answer_s
+        kept = {key: value for key, value in os.environ.items() if not self.withheld or not self.withheld.match(key)}
         try:
             finished = subprocess.run(
-                [self.name, *arguments],
+                command,
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
@@ -76,18 +78,19 @@ class Program:
                 env={**kept, **self.environment},
             )
         except FileNotFoundError as error:
-            raise UserError(f"{self.name} is not installed here: {self.install}") from error
+            raise UserError(f"{name} is not installed here: {self.install}") from error
         except OSError as error:
-            raise UserError(f"{self.name} can't be started ({error.strerror}): {self.install}") from error
+            raise UserError(f"{name} can't be started ({error.strerror}): {self.install}") from error
         except subprocess.TimeoutExpired as error:
             raise NoAnswerError(
-                f"{self.name} timed out after {limit_s:g} s: try again later, or ask the administrators"
+                f"{name} timed out after {limit_s:g} s: try again later, or ask the administrators"
             ) from error
         if finished.returncode:
-            said = _one_line(finished.stderr or finished.stdout) or f"exit status {finished.returncode}"
-            way = next((f": {way}" for part, way in self.ways_out.items() if part in said), "")
-            kind = NoAnswerError if _UNCLEAR.search(said) else AskedInVainError
-            raise kind(f"{self.name}: {said[:_LONGEST_REASON]}{way}")
+            printed = finished.stderr or finished.stdout
+            said = _one_line(printed) or f"exit status {finished.returncode}"
+            way = next((f": {way}" for part, way in self.ways_out.items() if part in printed), "")
+            kind = NoAnswerError if self.unclear and self.unclear.search(said) else AskedInVainError
+            raise kind(f"{name}: {said[:_LONGEST_REASON]}{way}")
         return _COLOUR.sub("", finished.stdout)
 
     def read[Answer](self, said: str, kind: type[Answer]) -> Answer:
@@ -105,14 +108,20 @@ class Program:
             return msgspec.json.decode(said[begin.start() :] if begin else said, type=kind)
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise UserError(
-                f"{self.name} printed {said[:80]!r}, which LedgerLab does not understand ({error}): check its version"
+                f"{self.name or 'it'} printed {said[:80]!r}, which LedgerLab does not understand ({error}): check its "
+                "version"
             ) from error
 
 
 def _one_line(said: str) -> str:
-    """Return a message as one line without control characters; of a traceback of Python, the last line."""
-    lines = [line.strip() for line in _COLOUR.sub("", said).splitlines() if line.strip(" *")]
-    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+    """Return a message as one line without control characters.
+
+    Of programs in Python, it is the error that LedgerLab tells, or the last line of a traceback.
+    """
+    lines = [line.strip() for line in _COLOUR.sub("", said).splitlines() if re.search(r"\w", line)]
+    if told := [line for line in lines if line.startswith("error: ")]:
+        lines = [told[-1].removeprefix("error: ")]
+    elif any(line.startswith("Traceback (most recent call last)") for line in lines):
         lines = lines[-1:]
     return visible("; ".join(dict.fromkeys(_BEGINNING.sub("", line) for line in lines)))
 

@@ -7,25 +7,21 @@ own; :mod:`ledger_lab.clusters.ray_job` is what then runs in the cluster.
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from ledger_lab.clusters.engine import Engine, GpuSite, Place, Queued, variable
 from ledger_lab.clusters.plans import Plan
-from ledger_lab.clusters.programs import AskedInVainError, NoAnswerError
+from ledger_lab.clusters.programs import AskedInVainError, Program
 from ledger_lab.clusters.ray_job import JOB, NODE, PART, QUEUE_S, RayJob
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import SchedulerJob
 
 _FILE = "job.json"
-_ANSWER_S = 60.0
-"""Longest time in which a cluster answers [s]."""
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
 
 
@@ -62,11 +58,27 @@ class RaySite(GpuSite):
             raise ValueError("cpus must be at least 1, and retries at least 0")
 
 
+RAY = Program(
+    name="Ray",
+    install="start LedgerLab with the Python of an environment with ledger_lab[ray]",
+    answer_s=60.0,
+    ways_out={"InvalidAuthToken": "the cluster has another token: see RAY_AUTH_TOKEN_PATH"},
+    unclear=None,
+)
+"""Asks a cluster through :mod:`~ledger_lab.clusters.ray_commands`."""
+
+
+def _command(*arguments: str) -> list[str]:
+    """Return the command that asks a cluster."""
+    return [sys.executable, "-P", "-m", "ledger_lab.clusters.ray_commands", *arguments]
+
+
 class Ray(Engine):
     """Runs a plan as a job in a Ray cluster."""
 
     name = "ray"
     site = RaySite
+    program = RAY
 
     def target(self, site: RaySite) -> str:
         """Return the address; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -75,7 +87,7 @@ class Ray(Engine):
     def check(self, site: RaySite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.clusters.engine.Engine`."""
         self.refuse_nodes(plan, "leave --nodes out, or use Slurm")
-        _ask_ray("check", site.address)
+        RAY.ask(*_command("check", site.address))
 
     def files(self, site: RaySite, plan: Plan, name: str) -> dict[str, str]:
         """Return ``job.json``; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -103,8 +115,8 @@ class Ray(Engine):
     def submit(self, submission: Submission) -> str:
         """Submit the files in the folder; see :class:`~ledger_lab.clusters.engine.Engine`."""
         try:
-            _ask_ray("submit", _FILE, cwd=submission.folder)
-        except AskedInVainError as error:
+            RAY.ask(*self.submit_command(submission), cwd=submission.folder)
+        except UserError as error:
             return self.found_after(submission, error)
         return _job_of(submission)
 
@@ -112,29 +124,22 @@ class Ray(Engine):
         """Return the id of the job; see :class:`~ledger_lab.clusters.engine.Engine`."""
         made = _job_of(submission)
         started = any((submission.folder / "started").iterdir())  # a job that has ended has no states
-        return made if started or _ask_ray("states", made).strip() != b"null" else None
+        return made if started or RAY.ask(*_command("states", made)).strip() != "null" else None
 
     def queued(self, submission: Submission) -> dict[int, Queued]:
         """Return the trainings that wait or run; see :class:`~ledger_lab.clusters.engine.Engine`."""
         try:
-            said = _ask_ray("states", _job_of(submission))
+            said = RAY.ask(*_command("states", _job_of(submission)))
         except AskedInVainError as error:
             raise AskedInVainError(
                 f"{error}; if this cluster has ended for good, remove {submission.folder}"
             ) from error
-        try:
-            states = msgspec.json.decode(said, type=dict[int, tuple[bool, str]] | None)
-        except msgspec.MsgspecError as error:  # a training that is missed here would be submitted again
-            raise UserError(f"Ray's client answered {said[:80]!r}, which LedgerLab does not understand") from error
-        return {index: Queued(*state) for index, state in (states or {}).items()}
+        states = RAY.read(said, dict[int, tuple[bool, str]] | None) or {}  # type: ignore[arg-type]
+        return {index: Queued(*state) for index, state in states.items()}
 
     def cancel_command(self, submission: Submission) -> list[str]:
         """Return the command that cancels a job."""
         return _command("cancel", _job_of(submission))
-
-    def cancel(self, submission: Submission) -> None:
-        """End all trainings of a submission; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        _ask_ray("cancel", _job_of(submission))
 
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -153,43 +158,6 @@ class Ray(Engine):
 def _job_of(submission: Submission) -> str:
     """Return the id of the job of a submission, ``ADDRESS/NAME``."""
     return f"{submission.target}/{submission.job_name}"
-
-
-def _command(*arguments: str) -> list[str]:
-    """Return the command that asks a cluster."""
-    return [sys.executable, "-P", "-m", "ledger_lab.clusters.ray_commands", *arguments]
-
-
-def _ask_ray(*arguments: str, cwd: Path | None = None) -> bytes:
-    """Ask a cluster, and return its answer.
-
-    Args:
-        arguments: Those of :mod:`~ledger_lab.clusters.ray_commands`.
-        cwd: Where to run it; ``None`` for here.
-
-    Raises:
-        UserError: If Ray is not installed, does not answer, or refuses.
-    """
-    command = _command(*arguments)
-    try:
-        finished = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_S, cwd=cwd)
-    except subprocess.TimeoutExpired as error:
-        raise NoAnswerError(
-            f"Ray does not answer within {_ANSWER_S:g} s: look at the cluster with `ray status`, and try again"
-        ) from error
-    if finished.returncode:
-        raise AskedInVainError(_read_refusal(finished.stderr.decode(errors="replace"), finished.returncode))
-    return finished.stdout
-
-
-def _read_refusal(said: str, status: int) -> str:
-    """Return in one line why a cluster refused, from the errors of :mod:`~ledger_lab.clusters.ray_commands`."""
-    errors = re.findall(r"^error: (.+)$", said, re.MULTILINE)
-    if not errors:
-        last = next((line for line in reversed(said.splitlines()) if re.search(r"\w", line)), "nothing")
-        return f"Ray's client ended with status {status} and said: {last.strip()}"
-    token = ": the cluster has another token: see RAY_AUTH_TOKEN_PATH" if "InvalidAuthToken" in said else ""
-    return f"{errors[-1]}{token}"
 
 
 ENGINE = Ray()

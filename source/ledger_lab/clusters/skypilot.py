@@ -127,6 +127,7 @@ class SkyPilot(Engine):
 
     name = "skypilot"
     site = SkyPilotSite
+    program = SKY
     appears_s = _SUBMIT_S  # its server goes on when the client is killed
 
     def check(self, site: SkyPilotSite, plan: Plan) -> None:
@@ -139,7 +140,8 @@ class SkyPilot(Engine):
             )
         site.require_mounted(f"volume {site.volume}")
         if not any(
-            each.name == site.volume for each in SKY.read(SKY.ask("volumes", "ls", "--output=json"), list[_Volume])
+            each.name == site.volume
+            for each in SKY.read(SKY.ask("sky", "volumes", "ls", "--output=json"), list[_Volume])
         ):
             raise UserError(
                 f"SkyPilot has no volume {site.volume}: make it with `sky volumes apply`, or correct volume"
@@ -183,7 +185,7 @@ class SkyPilot(Engine):
         """Submit the files in the folder; see :class:`~ledger_lab.clusters.engine.Engine`."""
         error: UserError = NoAnswerError("sky has not made the jobs yet")
         try:
-            SKY.ask(*self.submit_command(submission)[1:], cwd=submission.folder, answer_s=_SUBMIT_S)
+            SKY.ask(*self.submit_command(submission), cwd=submission.folder, answer_s=_SUBMIT_S)
         except UserError as refused:
             error = refused
         return self.found_after(submission, error)
@@ -240,10 +242,6 @@ class SkyPilot(Engine):
         """Return the command that cancels a job."""
         return ["sky", "jobs", "cancel", "--yes", *submission.job.split(",")]
 
-    def cancel(self, submission: Submission) -> None:
-        """End all trainings of a submission; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        SKY.ask(*self.cancel_command(submission)[1:])
-
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.clusters.engine.Engine`."""
         job, addresses = variable(environ, "LEDGER_LAB_SKYPILOT_JOB"), variable(environ, "SKYPILOT_NODE_IPS")
@@ -256,7 +254,7 @@ class SkyPilot(Engine):
 
 def _jobs_of(submission: Submission) -> list[_Job]:
     """Return the managed jobs with the name of a submission, by index."""
-    jobs = SKY.read(SKY.ask("jobs", "queue", "--all", "--verbose", "--output=json"), list[_Job])
+    jobs = SKY.read(SKY.ask("sky", "jobs", "queue", "--all", "--verbose", "--output=json"), list[_Job])
     name = unique_name(submission.job_name)
     return sorted((job for job in jobs if job.job_name == name), key=lambda job: job.job_id)
 

@@ -149,62 +149,70 @@ class SlurmSite(GpuSite):
     """Further options of ``sbatch``."""
 
 
+SLURM = Program(
+    install="use a machine from which you can submit jobs",
+    answer_s=_ANSWER_S,
+    withheld=_NOT_OURS,
+    ways_out=_WAYS_OUT,
+)
+"""The commands of Slurm."""
+
+
 class Slurm(Engine):
     """Runs a plan as an array job of Slurm."""
 
     name = "slurm"
     site = SlurmSite
+    program = SLURM
 
     def check(self, site: SlurmSite, plan: Plan) -> None:
         """Refuse what can't run; see :class:`~ledger_lab.clusters.engine.Engine`."""
         if site.container is not None and not site.container.exists():
             raise UserError(f"cluster {site.name}: no container {site.container}: build it, or correct the path")
-        ask_slurm("sbatch", "--version")
-        if "DOWN" in (said := ask_slurm("scontrol", "ping")) and "UP" not in said:
+        SLURM.ask("sbatch", "--version")
+        if "DOWN" in (said := SLURM.ask("scontrol", "ping")) and "UP" not in said:
             raise UserError(
                 f"Slurm does not answer ({said.splitlines()[0]}): try again later, or ask the administrators"
             )
 
     def files(self, site: SlurmSite, plan: Plan, name: str) -> dict[str, str]:
         """Return ``job.sbatch``; see :class:`~ledger_lab.clusters.engine.Engine`."""
-        limit = "" if plan.at_once is None else f"%{plan.at_once}"
-        options = [
-            f"--job-name={name}",
-            f"--array=0-{len(plan.trainings) - 1}{limit}",
-            "--output=output/%a.log",
-            "--open-mode=append",
-            "--requeue",
-            f"--time={site.time}",
-            f"--signal=B:USR1@{site.grace_s}",
-            f"--nodes={plan.nodes}",
-            "--ntasks-per-node=1",
-            *([] if site.cpus is None else [f"--cpus-per-task={site.cpus}"]),
-            *([] if site.memory is None else [f"--mem={site.memory}"]),
-            *([f"--gres=gpu:{site.gpus}"] if site.gpus else []),
-            *([] if site.partition is None else [f"--partition={site.partition}"]),
-            *([] if site.account is None else [f"--account={site.account}"]),
-            *site.options,
-        ]
-        srun = [
-            f"--nodes={plan.nodes}",
-            f"--ntasks={plan.nodes}",
-            "--ntasks-per-node=1",
-            *([] if site.cpus is None else [f"--cpus-per-task={site.cpus}"]),
-            "--kill-on-bad-exit=0",
-            *(["--label"] if plan.nodes > 1 else []),
-        ]
+        options = {
+            "job-name": name,
+            "array": f"0-{len(plan.trainings) - 1}{'' if plan.at_once is None else f'%{plan.at_once}'}",
+            "output": "output/%a.log",
+            "open-mode": "append",
+            "requeue": "",
+            "time": site.time,
+            "signal": f"B:USR1@{site.grace_s}",
+            "nodes": plan.nodes,
+            "ntasks-per-node": 1,
+            "cpus-per-task": site.cpus,
+            "mem": site.memory,
+            "gres": f"gpu:{site.gpus}" if site.gpus else None,
+            "partition": site.partition,
+            "account": site.account,
+        }
+        srun = {
+            "nodes": plan.nodes,
+            "ntasks": plan.nodes,
+            "ntasks-per-node": 1,
+            "cpus-per-task": site.cpus,
+            "kill-on-bad-exit": 0,
+            "label": "" if plan.nodes > 1 else None,
+        }
         prepare = [f"module load {each} || exit 2" for each in site.modules]
         prepare += [f"export {key}={shlex.quote(value)}" for key, value in site.environment.items()]
         body = _BODY.format(
             prepare="".join(f"{line}\n" for line in prepare) + ("\n" if prepare else ""),
             grace_s=site.grace_s,
-            srun=" ".join(srun),
+            srun=" ".join(_flags(srun)),
             command=shlex.join([*_container(site), site.python, "-P", "-m", "ledger_lab.clusters.planned"]),
             plan_sha256=plan.sha256,
             requeue=EXIT_REQUEUE,
             state=STATE_FILE,
         )
-        header = "".join(f"#SBATCH {option}\n" for option in options)
+        header = "".join(f"#SBATCH {option}\n" for option in (*_flags(options), *site.options))
         return {
             _SCRIPT: "#!/bin/bash\n"
             f"{header}#\n# Array task N makes the training in line N of plan.jsonl, counted from 0.\n"
@@ -222,14 +230,14 @@ class Slurm(Engine):
     def submit(self, submission: Submission) -> str:
         """Submit the files in the folder; see :class:`~ledger_lab.clusters.engine.Engine`."""
         try:
-            said = ask_slurm(*self.submit_command(submission), cwd=submission.folder)
+            said = SLURM.ask(*self.submit_command(submission), cwd=submission.folder)
         except UserError as error:
             return self.found_after(submission, error)
         job = said.strip().rpartition("\n")[2].partition(";")[0]
         if not job.isdecimal():
             return self.found_after(submission, NoAnswerError(f"sbatch printed {said[:80]!r} instead of a job's id"))
         if (never := _never_starts(job)) is not None:
-            ask_slurm("scancel", job)
+            SLURM.ask("scancel", job)
             raise UserError(
                 f"the job would never start ({never}), and is cancelled: correct partition, account, time, gpus, cpus, "
                 "memory or options in the cluster file"
@@ -244,7 +252,7 @@ class Slurm(Engine):
         _require_same_cluster(submission)
         written = [path.read_text(encoding="ascii", errors="replace") for path in submission.folder.glob("started/*")]
         name = f"--name={submission.job_name}"
-        said = ask_slurm("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
+        said = SLURM.ask("squeue", "--noheader", "--federation", "--states=all", name, "--format=%F")
         found = [each for each in (*said.split(), *map(str.strip, written)) if each]  # a file may just be begun
         if bad := [each for each in found if not each.isdecimal()]:
             raise UserError(f"{bad[0][:80]!r} is not the id of a job of {submission.folder}: ask the administrators")
@@ -257,12 +265,12 @@ class Slurm(Engine):
         """
         _require_same_cluster(submission)
         name = f"--name={submission.job_name}"
-        return read_squeue(ask_slurm("squeue", "--noheader", "--federation", "--array", name, "--format=%K|%T|%r|%N"))
+        return read_squeue(SLURM.ask("squeue", "--noheader", "--federation", "--array", name, "--format=%K|%T|%r|%N"))
 
     def ending(self, submission: Submission, index: int) -> str | None:
         """Explain how a training ended; see :class:`~ledger_lab.clusters.engine.Engine`."""
         try:
-            said = ask_slurm("scontrol", "show", "job", "--oneliner", f"{submission.job}_{index}")
+            said = SLURM.ask("scontrol", "show", "job", "--oneliner", f"{submission.job}_{index}")
         except UserError as error:
             if "Invalid job id" in str(error):
                 return None
@@ -276,7 +284,7 @@ class Slurm(Engine):
     def cancel(self, submission: Submission) -> None:
         """End all trainings of a submission; see :class:`~ledger_lab.clusters.engine.Engine`."""
         _require_same_cluster(submission)
-        ask_slurm(*self.cancel_command(submission))
+        super().cancel(submission)
 
     def place(self, environ: Mapping[str, str], index: int, nodes: int) -> Place:
         """Return where this process runs; see :class:`~ledger_lab.clusters.engine.Engine`."""
@@ -300,25 +308,14 @@ class Slurm(Engine):
         )
 
 
-def ask_slurm(*command: str, cwd: Path | None = None) -> str:
-    """Run a command of Slurm, and return what it printed.
-
-    Args:
-        command: The command.
-        cwd: Where to run it; ``None`` for here.
-
-    Raises:
-        UserError: If Slurm is not installed, does not answer, or refuses the command.
-    """
-    name, *arguments = command
-    install = "use a machine from which you can submit jobs"
-    program = Program(name=name, install=install, answer_s=_ANSWER_S, withheld=_NOT_OURS, ways_out=_WAYS_OUT)
-    return program.ask(*arguments, cwd=cwd)
+def _flags(values: Mapping[str, object]) -> list[str]:
+    """Return options of a command; those that are ``None`` are left out, and switches are empty."""
+    return [f"--{key}={value}".removesuffix("=") for key, value in values.items() if value is not None]
 
 
 def _cluster_name() -> str:
     """Return ``ClusterName`` of Slurm's configuration; empty if it does not tell."""
-    found = re.search(r"^ClusterName\s*=\s*([\w.-]+)\s*$", ask_slurm("scontrol", "show", "config"), re.MULTILINE)
+    found = re.search(r"^ClusterName\s*=\s*([\w.-]+)\s*$", SLURM.ask("scontrol", "show", "config"), re.MULTILINE)
     return found[1] if found is not None else ""
 
 
@@ -393,7 +390,7 @@ def _never_starts(job: str) -> str | None:
     Many clusters take jobs that exceed the limits of a partition, and leave them in the queue.
     """
     try:
-        reasons = ask_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%r")
+        reasons = SLURM.ask("squeue", "--noheader", f"--jobs={job}", "--format=%r")
     except UserError:  # the job is submitted all the same, and --status asks again
         return None
     return next((line for each in reasons.splitlines() if _NEVER.search(line := each.strip())), None)

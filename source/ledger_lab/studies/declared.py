@@ -11,7 +11,8 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -44,9 +45,6 @@ constant, grows with the square root of the batch, or grows linearly. With ``siz
 learning rate stay constant, and the number of gradient steps grows with the batch.
 """
 
-type _Factor = Mapping[str, tuple[str, ...]]
-"""Arguments of ``train.py`` by level."""
-
 MACHINE_FLAGS = ("--instance",)
 """Flags of ``train.py`` that a study with machines sets itself."""
 
@@ -76,18 +74,19 @@ def find_declared(name: str, folder: str) -> Path:
     return path
 
 
-def read_declared[Declared](path: Path, kind: type[Declared]) -> Declared:
+def read_declared[Declared](path: Path, kind: type[Declared], more: Mapping[str, str] | None = None) -> Declared:
     """Read a file, and check it against the fields of a class.
 
     Args:
         path: The TOML file. Its name without the suffix begins the names of cohorts.
         kind: The class.
+        more: Fields that are not in the file.
 
     Raises:
         UserError: If it can't be read, or is wrong.
     """
     try:
-        found = msgspec.convert(read_toml(path), kind)
+        found = msgspec.convert(read_toml(path) | dict(more or {}), kind)
     except (OSError, ValueError) as error:
         raise UserError(f"{path} can't be read: {error}") from error
     if not names_a_folder(path.stem):
@@ -222,31 +221,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Arguments of ``train.py``."""
 
 
-class StudyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a study file holds; see :class:`Study`."""
-
-    version: Literal[1]
-    seeds: Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
-    about: str = ""
-    arguments: list[str] = []
-    factors: dict[str, Annotated[dict[str, list[str]], Meta(min_length=1)]] = {}
-    machine: dict[str, Machine] = {}
-    scaling: Scaling | None = None
-    budget_usd: Positive | None = None
-    budget_h: Positive | None = None
-
-    def __post_init__(self) -> None:
-        """Check what belongs together.
-
-        Raises:
-            ValueError: If a seed is listed twice, or the sizes can't work.
-        """
-        if len({*self.seeds}) != len(self.seeds):
-            raise ValueError("seeds: list each seed once")
-        if self.scaling is not None:
-            self.scaling.require_equal_shares()
-
-
 @dataclass(frozen=True)
 class Arm:
     """One combination of levels, trained once per seed; its runs are a cohort."""
@@ -285,28 +259,100 @@ class Training:
         return (self.arm.cohort, self.seed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """Factors × seeds."""
+class Study(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True, rename={"machines": "machine"}
+):
+    """A study file: factors × seeds."""
 
-    name: str
-    about: str
-    seeds: tuple[int, ...]
-    arms: tuple[Arm, ...]
-    budget_usd: float | None = None
-    """Most that all trainings together may cost [USD]; ``None`` without a limit. Nothing stops a study that exceeds it,
-    but ``scripts/watch.py`` tells when it will."""
-    budget_h: float | None = None
-    """Most wall-clock time of all trainings, added up [h]; ``None`` without a limit."""
+    version: Literal[1]
+    path: str
+    """The file; its name without the suffix begins the names of cohorts."""
+    seeds: Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
+    about: str = ""
+    arguments: list[str] = []
+    """Arguments of ``train.py`` of all trainings."""
+    factors: dict[str, Annotated[dict[str, list[str]], Meta(min_length=1)]] = {}
+    """Arguments of ``train.py`` by factor and level."""
+    machines: dict[str, Machine] = {}
+    """The table ``[machine]``, by level; the arms have its levels."""
     scaling: Scaling | None = None
     """The table ``[scaling]``; the arms have its sizes."""
-    machines: Mapping[str, Machine] = field(default_factory=dict)
-    """The table ``[machine]``, by level; the arms have its levels."""
+    budget_usd: Positive | None = None
+    """Most that all trainings together may cost [USD]; ``None`` without a limit. Nothing stops a study that exceeds it,
+    but ``scripts/watch.py`` tells when it will."""
+    budget_h: Positive | None = None
+    """Most wall-clock time of all trainings, added up [h]; ``None`` without a limit."""
+
+    def __post_init__(self) -> None:
+        """Check what belongs together.
+
+        Raises:
+            ValueError: If a seed is listed twice, or the sizes can't work.
+        """
+        if len({*self.seeds}) != len(self.seeds):
+            raise ValueError("seeds: list each seed once")
+        if self.scaling is not None:
+            self.scaling.require_equal_shares()
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return Path(self.path).stem
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Flags of ``train.py`` that the study sets itself."""
-        return _flags(has_sizes=self.scaling is not None, has_machines=bool(self.machines))
+        sizes, machines = SIZE_FLAGS if self.scaling is not None else (), MACHINE_FLAGS if self.machines else ()
+        return (*STUDY_FLAGS, *sizes, *machines)
+
+    @cached_property
+    def arms(self) -> tuple[Arm, ...]:
+        """All combinations of levels: of the factors, of the machines, and of the sizes.
+
+        Raises:
+            UserError: If an argument is refused, a level has no proper name, or two combinations would share a name.
+        """
+        common = self._checked("arguments", self.arguments)
+        axes: list[Mapping[str, tuple[str, ...]]] = [
+            {name: self._checked(f"level {name}", arguments) for name, arguments in levels.items()}
+            for levels in self.factors.values()
+        ]
+        if self.machines:
+            axes.append(
+                {
+                    level: (
+                        *self._checked(f"[machine], {level}, arguments", machine.arguments),
+                        *(("--instance", machine.instance) if machine.instance is not None else ()),
+                    )
+                    for level, machine in self.machines.items()
+                }
+            )
+        sizes = {} if self.scaling is None else {str(size): size for size in self.scaling.levels()}
+        axes += [{name: size.arguments for name, size in sizes.items()}] if sizes else []
+        choose_task = [_choose_the_task(levels.values()) for levels in axes]
+        arms = []
+        for levels in itertools.product(*(levels.items() for levels in axes)):
+            names = tuple(name for name, _ in levels)
+            if bad := next((name for name in names if not names_a_folder(name)), None):
+                raise UserError(f"{self.path}: level {bad!r} must be a name of letters, digits, '_', '-', '+' and '.'")
+            arms.append(
+                Arm(
+                    cohort="-".join((self.name, *names)),
+                    levels=names,
+                    task=tuple(name for name, chooses in zip(names, choose_task, strict=True) if chooses),
+                    setting=tuple(name for name, chooses in zip(names, choose_task, strict=True) if not chooses),
+                    arguments=(*common, *itertools.chain(*(arguments for _, arguments in levels))),
+                    size=sizes[names[-1]] if sizes else None,
+                    machine=names[len(self.factors)] if self.machines else None,
+                )
+            )
+        if len({arm.cohort for arm in arms}) != len(arms):
+            raise UserError(f"{self.path}: two combinations of levels would share the cohort's name; rename one level")
+        return tuple(arms)
+
+    def _checked(self, where: str, arguments: list[str]) -> tuple[str, ...]:
+        """Check arguments of ``train.py``."""
+        return check_arguments(f"{self.path}, {where}", arguments, self.flags)
 
     def arms_by_task(self) -> list[list[Arm]]:
         """Return the arms of each task, in order."""
@@ -340,73 +386,9 @@ def load_study(study: str) -> Study:
         UserError: If there is no such file, or it is not a study.
     """
     path = find_declared(study, "studies")
-    file = read_declared(path, StudyFile)
-    flags = _flags(has_sizes=file.scaling is not None, has_machines=bool(file.machine))
-
-    def checked(where: str, arguments: list[str]) -> tuple[str, ...]:
-        return check_arguments(f"{path}, {where}", arguments, flags)
-
-    factors = [
-        {name: checked(f"level {name}", arguments) for name, arguments in levels.items()}
-        for levels in file.factors.values()
-    ]
-    machines = {}
-    for level, machine in file.machine.items():
-        arguments = checked(f"[machine], {level}, arguments", machine.arguments)
-        machines[level] = (*arguments, *(("--instance", machine.instance) if machine.instance is not None else ()))
-    return Study(
-        name=path.stem,
-        about=file.about or path.stem,
-        seeds=file.seeds,
-        arms=tuple(_arms(path, checked("arguments", file.arguments), factors, machines, file.scaling)),
-        budget_usd=file.budget_usd,
-        budget_h=file.budget_h,
-        scaling=file.scaling,
-        machines=file.machine,
-    )
-
-
-def _flags(*, has_sizes: bool, has_machines: bool) -> tuple[str, ...]:
-    """Return the flags of ``train.py`` that a study sets itself."""
-    return (*STUDY_FLAGS, *(SIZE_FLAGS if has_sizes else ()), *(MACHINE_FLAGS if has_machines else ()))
-
-
-def _arms(
-    path: Path,
-    common: Sequence[str],
-    factors: Sequence[_Factor],
-    machines: _Factor,
-    scaling: Scaling | None,
-) -> list[Arm]:
-    """Return all combinations of levels: of the factors, of the machines, and of the sizes.
-
-    Raises:
-        UserError: If a level has no proper name, or two combinations would share a name.
-    """
-    sizes = {} if scaling is None else {str(size): size for size in scaling.levels()}
-    axes: list[_Factor] = [*factors]
-    axes += [machines] if machines else []
-    axes += [{name: size.arguments for name, size in sizes.items()}] if sizes else []
-    choose_task = [_choose_the_task(levels.values()) for levels in axes]
-    arms = []
-    for levels in itertools.product(*(levels.items() for levels in axes)):
-        names = tuple(name for name, _ in levels)
-        if bad := next((name for name in names if not names_a_folder(name)), None):
-            raise UserError(f"{path}: level {bad!r} must be a name of letters, digits, '_', '-', '+' and '.'")
-        arms.append(
-            Arm(
-                cohort="-".join((path.stem, *names)),
-                levels=names,
-                task=tuple(name for name, chooses in zip(names, choose_task, strict=True) if chooses),
-                setting=tuple(name for name, chooses in zip(names, choose_task, strict=True) if not chooses),
-                arguments=(*common, *itertools.chain(*(arguments for _, arguments in levels))),
-                size=sizes[names[-1]] if sizes else None,
-                machine=names[len(factors)] if machines else None,
-            )
-        )
-    if len({arm.cohort for arm in arms}) != len(arms):
-        raise UserError(f"{path}: two combinations of levels would share the cohort's name; rename one level")
-    return arms
+    found = read_declared(path, Study, {"path": str(path)})
+    assert found.arms  # refuses what can't be combined
+    return found
 
 
 def _choose_the_task(levels: Iterable[Sequence[str]]) -> bool:

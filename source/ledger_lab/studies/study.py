@@ -84,7 +84,7 @@ class StudyTrainings(Trainings):
         count = len(study.seeds) * len(study.arms)
         sites = {self.submitted[each.key].submission.site for each in queued}
         return (
-            f"study {study.name}: {study.about} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
+            f"study {study.name}: {study.about or study.name} · {len(study.arms)} arms × {len(study.seeds)} seeds · "
             f"{count - len(missing) - len(queued)} of {count} trainings are in {self.log_root}"
             + (f", {len(queued)} wait or run on {', '.join(sorted(sites))}" if queued else "")
         )

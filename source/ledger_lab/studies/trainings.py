@@ -14,12 +14,13 @@ from pathlib import Path
 from types import FrameType
 
 from ledger_lab.clusters.engine import Queued, load_engine
+from ledger_lab.clusters.planned import has_state
 from ledger_lab.clusters.plans import train_program
 from ledger_lab.clusters.ray_job import ending_with_this_process
 from ledger_lab.clusters.submissions import Submission, latest_by_name
 from ledger_lab.clusters.submit import known_submissions
 from ledger_lab.files import NoLocksError, file_lock, make_folder
-from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status, read_ledger
+from ledger_lab.ledger import Run, Status, read_ledger
 from ledger_lab.ledger.find import tell_damage
 from ledger_lab.ledger.runs import ENDED_FROM_OUTSIDE
 from ledger_lab.reports.terminal.console import make_console
@@ -150,11 +151,6 @@ class Trainings:
             load_engine(submission.engine).cancel(submission)
         jobs = ", ".join(submission.job for submission in submissions.values())
         return f"cancelled {len(waiting)} trainings: job {jobs}" if jobs else "nothing to cancel: no training is queued"
-
-
-def has_state(run: Run) -> bool:
-    """Tell whether a run has a saved state to resume from."""
-    return (run.directory / STATE_FILE).is_file() and any(attempt.of(StateSaved) for attempt in run.attempts)
 
 
 def lock_of(log_root: Path, name: str) -> Path:

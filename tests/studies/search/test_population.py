@@ -120,12 +120,12 @@ def test_equal_members_are_not_replaced() -> None:
 
 def test_returns_only_count_while_nobody_succeeds() -> None:
     first = trained(lambda member: run(member, 0.0, mean_return=float(member))).trials[1:]
-    assert [trial.number for trial, _ in ranked_members(DECLARATION, first)] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert [trial.number for trial in ranked_members(DECLARATION, first)] == [8, 7, 6, 5, 4, 3, 2, 1]
     succeeding = trained(lambda member: run(member, 0.1 if member == 1 else 0.0, mean_return=float(member))).trials[1:]
-    assert [trial.number for trial, _ in ranked_members(DECLARATION, succeeding)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [trial.number for trial in ranked_members(DECLARATION, succeeding)] == [1, 2, 3, 4, 5, 6, 7, 8]
     weight = {"env.rewards.alive.weight": {"type": "float", "low": 0.1, "high": 1.0}}
     other = SearchDeclaration("s", msgspec.structs.replace(DECLARATION.file, space=weight))
-    assert [trial.number for trial, _ in ranked_members(other, first)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [trial.number for trial in ranked_members(other, first)] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_an_interrupted_stage_goes_on_with_its_own_parent() -> None:

@@ -12,11 +12,11 @@ import pytest
 from benchmarks.search_races import LANDSCAPES, declared, play, with_run
 from ledger_lab.errors import UserError
 from ledger_lab.studies.search.declaration import SearchDeclaration
-from ledger_lab.studies.search.race import decide_race, finalists, incumbent
-from ledger_lab.studies.search.result import FEWEST_TRIALS, SearchResult
+from ledger_lab.studies.search.race import best_on_all_seeds, decide_race, incumbent
 from ledger_lab.studies.search.situation import End, Situation, Start, Wait
 from ledger_lab.studies.search.store import TrialStore
 from ledger_lab.studies.search.trials import Outcome, SeedRun, Trial
+from ledger_lab.studies.search.view import FEWEST_TRIALS, importances
 
 DECLARATION = declared(1.0)
 VALUES = {"learning_rate": 1e-3, "clip": 0.2, "schedule": "fixed"}
@@ -88,7 +88,7 @@ def test_a_trial_without_its_target_is_out(outcome: Outcome) -> None:
 def test_a_faster_trial_becomes_the_best_one() -> None:
     best = other(run(1, 50), run(2, 60), run(3, 40))
     known = situation([stock(100, 110, 120), best])
-    assert incumbent(known) is best and finalists(known) == [best]
+    assert incumbent(known) is best and best_on_all_seeds(known) == [best]
     assert started([stock(100, 110, 120), best]) == (2, 1, 50)
 
 
@@ -176,6 +176,6 @@ def test_the_parameter_that_decides_is_the_important_one() -> None:
               runs=(run(1, 100.0 * (1 + number % 4) + number),))
         for number in range(1, FEWEST_TRIALS + 5)
     ]  # fmt: skip
-    found = SearchResult(situation([stock(100, 110, 120), *trials])).importances
+    found = importances(situation([stock(100, 110, 120), *trials]))
     assert next(iter(found)) == "learning_rate" and sum(found.values()) == pytest.approx(1.0)
-    assert not SearchResult(situation([stock(100, 110, 120), *trials[:5]])).importances
+    assert not importances(situation([stock(100, 110, 120), *trials[:5]]))

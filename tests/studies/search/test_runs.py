@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, Row, Run, read_ledger
-from ledger_lab.studies.search.runs import last_return, last_success
+from ledger_lab.studies.search.search import last_return, last_success
 from tests.fakes.ledgers import SECOND, confirmed, result, sha256_of, window, write_confirmed, write_run
 
 

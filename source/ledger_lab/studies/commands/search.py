@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
-from pathlib import Path
 
 from rich.console import Console
 
@@ -17,15 +16,21 @@ from ledger_lab.files import make_folder
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.reports.terminal.request import FlagGroup, Program, Request, flag, log_root_flag
-from ledger_lab.studies.commands.study import run_study
+from ledger_lab.reports.terminal.request import Program, flag
+from ledger_lab.studies.commands.study import TrainingsRequest, run_study
 from ledger_lab.studies.search.declaration import load_search
-from ledger_lab.studies.search.recipe import recipe_arguments, search_folder, written
-from ledger_lab.studies.search.result import SearchResult
-from ledger_lab.studies.search.search import Search
+from ledger_lab.studies.search.search import Search, recipe_arguments, search_folder, written
 from ledger_lab.studies.search.situation import End, Situation, Start
 from ledger_lab.studies.search.trials import STOCK, Outcome, values_words
-from ledger_lab.studies.search.view import importance_table, search_json, search_lines, spend_line, trials_table
+from ledger_lab.studies.search.view import (
+    finalists,
+    importance_table,
+    importances,
+    search_json,
+    search_lines,
+    spend_line,
+    trials_table,
+)
 from ledger_lab.studies.trainings import only_program
 from ledger_lab.units import counted, duration
 
@@ -36,11 +41,9 @@ _MOST_UNANSWERED = 30
 _MOST_FAILURES = 10
 """Trainings in a row without a result after which the machine may be at fault."""
 
-_ELSEWHERE = FlagGroup("other machines")
-
 
 @dataclass(frozen=True, kw_only=True)
-class SearchRequest(Request):
+class SearchRequest(TrainingsRequest):
     """What a user asks of ``scripts/search.py``: each field is an argument or a flag of the same name."""
 
     program = Program(
@@ -61,7 +64,9 @@ class SearchRequest(Request):
             "If the search file asks for a population, its members are trained in stages, and the worst are replaced "
             "by changed copies of better ones.\n\n"
             "If you start the program again, it continues from the ledger and from the trials that it has stored "
-            f"there. If the system ends the program, the exit status is {EXIT_REQUEUE}; after Ctrl-C, it is 130."
+            "there. With --on, one training runs at a time unless you give --at_once, and trainings go on if the "
+            f"program is ended. If the system ends the program, the exit status is {EXIT_REQUEUE}; after Ctrl-C, it is "
+            "130."
         ),
         examples=(
             "search.py ant_recipe --dry_run",
@@ -74,9 +79,6 @@ class SearchRequest(Request):
     search: str = flag(
         MISSING, "Search file: a name from config/searches, or your own .toml file.", metavar="SEARCH", positional=True
     )
-    log_root: Path = log_root_flag()
-    dry_run: bool = flag(False, "Only print the command of the next training, and write its recipe file.")
-    status: bool = flag(False, "Only show the trials, what they have cost, and which one is the best so far.")
     all: bool = flag(
         False,
         "Show all trials in the table, not only the best ones and those under way; of a population, all generations.",
@@ -84,21 +86,6 @@ class SearchRequest(Request):
     json: str | None = flag(
         None, "With --status: write the results to a JSON file; - means standard output.", metavar="FILE"
     )
-    on: str | None = flag(
-        None,
-        "Submit the trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own .toml file. "
-        "The file sets the root folder of the ledger. The program runs until the race ends, and submits the study on "
-        "sealed seeds; if it is ended earlier, the submitted trainings go on.",
-        group=_ELSEWHERE,
-        metavar="CLUSTER",
-    )
-    at_once: int = flag(
-        1,
-        "Largest number of trainings that run at the same time on the cluster (default: 1).",
-        group=_ELSEWHERE,
-        metavar="N",
-    )
-    cancel: bool = flag(False, "End all trainings of the search that wait or run.", group=_ELSEWHERE)
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -106,15 +93,11 @@ class SearchRequest(Request):
         Raises:
             UserError: If a flag has an impossible value, or needs another flag.
         """
-        self.require_at_most_one("dry_run", "status", "cancel")
-        if self.at_once < 1:
-            raise UserError(f"--at_once {self.at_once}: must be at least 1")
-        if self.on is None and (self.at_once > 1 or self.cancel):
+        super().__post_init__()
+        if self.on is None and (self.at_once is not None or self.cancel):
             raise UserError(f"--{'cancel' if self.cancel else 'at_once'} needs --on CLUSTER")
         if self.json is not None and not self.status:
             raise UserError(f"--json {self.json}: add --status")
-        if self.on is not None and self.log_root != Path("logs"):
-            raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
 
 
 def run_search(argv: Sequence[str]) -> int:
@@ -151,7 +134,7 @@ def run_search(argv: Sequence[str]) -> int:
             _print_next(search, console)
             return 0
         try:
-            end = _carry_out(search, request.at_once, console, kept)
+            end = _carry_out(search, request.at_once or 1, console, kept)
         except Terminated:
             console.print("run the command again to continue the search")
             return EXIT_REQUEUE
@@ -250,7 +233,7 @@ def _confirm(search: Search, situation: Situation, request: SearchRequest, conso
     Returns:
         As :func:`~ledger_lab.studies.commands.study.run_study`; 0 without a finalist.
     """
-    declaration, finals = search.declaration, SearchResult(situation).finalists
+    declaration, finals = search.declaration, finalists(situation)
     if not finals:
         recipe = "trial" if declaration.is_race else "member whose values never changed"
         console.print(f"nothing to compare: no {recipe} reached the target on all its search seeds", soft_wrap=True)
@@ -270,20 +253,19 @@ def _confirm(search: Search, situation: Situation, request: SearchRequest, conso
     console.print("", f"the finalists and the stock recipe on sealed seeds ({path}):", sep="\n", soft_wrap=True)
     if request.on is None:
         return run_study([str(path), "--log_root", str(search.log_root)])
-    return run_study([str(path), "--on", request.on, "--at_once", str(request.at_once)])
+    return run_study([str(path), "--on", request.on, "--at_once", str(request.at_once or 1)])
 
 
 def _show(search: Search, situation: Situation, request: SearchRequest, console: Console) -> None:
     """Show a search on the terminal, or write it into the file asked for."""
-    result = SearchResult(situation)
     if request.json is not None:
-        write_json(request.json, search_json(result))
+        write_json(request.json, search_json(situation))
         return
-    console.print(*search_lines(result), sep="\n", soft_wrap=True)
+    console.print(*search_lines(situation), sep="\n", soft_wrap=True)
     if not situation.runs:
         return
-    table, note = trials_table(result, every=request.all)
+    table, note = trials_table(situation, every=request.all)
     console.print(table)
     console.print(*note.split("\n"), sep="\n", soft_wrap=True)
-    if result.importances:
-        console.print("", importance_table(result), sep="\n")
+    if found := importances(situation):
+        console.print("", importance_table(found), sep="\n")

@@ -27,7 +27,7 @@ from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.reports.terminal.request import FlagGroup, Program, Request, flag, log_root_flag
 from ledger_lab.reports.watch.words import alert_lines, spend_words
-from ledger_lab.studies.across_tasks import across_tasks_notes, across_tasks_table, aggregate_arms
+from ledger_lab.studies.across_tasks import across_tasks
 from ledger_lab.studies.checks import check_machines, check_sizes, require_unchanged
 from ledger_lab.studies.declared import Study, Training, check_arguments, load_study
 from ledger_lab.studies.study import StudyTrainings, clusters_of, is_being_trained, lock_name
@@ -38,7 +38,41 @@ _ELSEWHERE = FlagGroup("other machines")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRequest(Request):
+class TrainingsRequest(Request):
+    """What a user asks of a program that makes many trainings, here or on a cluster."""
+
+    log_root: Path = log_root_flag()
+    on: str | None = flag(
+        None,
+        "Submit the trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own .toml file. "
+        "The file sets the root folder of the ledger.",
+        group=_ELSEWHERE,
+        metavar="CLUSTER",
+    )
+    at_once: int | None = flag(
+        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE, metavar="N"
+    )
+    dry_run: bool = flag(
+        False, "Only print the commands of the next trainings; with --on, the files that would be submitted."
+    )
+    status: bool = flag(False, "Only show how the trainings stand.")
+    cancel: bool = flag(False, "End all trainings that wait or run on a cluster.", group=_ELSEWHERE)
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: If a flag has an impossible value, or needs another flag.
+        """
+        self.require_at_most_one("dry_run", "status", "cancel")
+        if self.at_once is not None and self.at_once < 1:
+            raise UserError(f"--at_once {self.at_once}: must be at least 1")
+        if self.on is not None and self.log_root != Path("logs"):
+            raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest(TrainingsRequest):
     """What a user asks of ``scripts/study.py``: each field is an argument or a flag of the same name."""
 
     program = Program(
@@ -76,29 +110,12 @@ class StudyRequest(Request):
     study: str = flag(
         MISSING, "Study file: a name from config/studies, or your own .toml file.", metavar="STUDY", positional=True
     )
-    log_root: Path = log_root_flag()
-    dry_run: bool = flag(
-        False,
-        "Only print the commands of the trainings that are not finished; with --on, the files that would be submitted.",
-    )
-    on: str | None = flag(
-        None,
-        "Submit the missing trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own "
-        ".toml file. The file sets the root folder of the ledger.",
-        group=_ELSEWHERE,
-        metavar="CLUSTER",
-    )
-    at_once: int | None = flag(
-        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE, metavar="N"
-    )
     nodes: int = flag(
         1,
         "Number of machines of each training (default: 1). The table [scaling] sets it for each size.",
         group=_ELSEWHERE,
         metavar="N",
     )
-    status: bool = flag(False, "Only show which trainings wait, run or have ended.", group=_ELSEWHERE)
-    cancel: bool = flag(False, "End all trainings of the study that wait or run.", group=_ELSEWHERE)
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -106,12 +123,9 @@ class StudyRequest(Request):
         Raises:
             UserError: If a flag has an impossible value, or needs another flag.
         """
-        self.require_at_most_one("dry_run", "status", "cancel")
-        for name in ("at_once", "nodes"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UserError(f"--{name} {value}: must be at least 1")
-        if self.on is not None and self.log_root != Path("logs"):
-            raise UserError(f"--log_root {self.log_root}: the cluster file sets it: leave it out")
+        super().__post_init__()
+        if self.nodes < 1:
+            raise UserError(f"--nodes {self.nodes}: must be at least 1")
 
     def require_fit(self, study: Study) -> None:
         """Check the flags that depend on the study.
@@ -338,10 +352,10 @@ def _aggregate(study: Study, runs: Sequence[Run]) -> None:
             return
         name = "-".join(arm.setting) or study.name
         times.setdefault(name, []).append([each.wall_to_target_s for each in side.summaries])
-    arms = aggregate_arms(times)
     console.print()
-    if arms is None:
+    if (found := across_tasks(times)) is None:
         console.print("no figures over all tasks: on some task, no run reached the target, or an arm has no run")
         return
-    console.print(*across_tasks_notes(arms, len(tasks)), sep="\n", soft_wrap=True)
-    console.print(across_tasks_table(arms))
+    notes, table = found
+    console.print(*notes, sep="\n", soft_wrap=True)
+    console.print(table)

@@ -14,7 +14,6 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ledger_lab.studies.search.declaration import Population, SearchDeclaration
@@ -121,40 +120,35 @@ _WITH_A_POLICY = (Outcome.REACHED, Outcome.MISSED)
 """Outcomes of stages that were trained to their end, so that their last policy was judged."""
 
 
-@dataclass(frozen=True, order=True)
-class Rank:
-    """What members are compared by; a larger one is better."""
-
-    can_go_on: bool
-    """Whether a member can go on with its policy."""
-    success: float
-    mean_return: float
-
-
-def ranked_members(declaration: SearchDeclaration, generation: Sequence[Trial]) -> list[tuple[Trial, Rank]]:
-    """Return the members of a generation with their ranks, best first; of equal ones, the first member.
-
-    Members are compared by the success of their last policy on the panel, whose seeds are the same for all. Only while
-    no member succeeds in any episode, the mean return of the training episodes decides, because a return depends on
-    rewards that may not be what the task is about. It does not decide if the search varies settings of the task: such
-    a setting may be a weight of a reward. Members without a policy to go on with come last.
+def ranked_members(declaration: SearchDeclaration, generation: Sequence[Trial]) -> list[Trial]:
+    """Return the members of a generation, best first; of equal ones, the first member.
 
     Args:
         declaration: The search.
         generation: Its trials.
     """
-    nobody_succeeds = not any(score(trial) for trial in generation)
-    has_same_rewards = not any(is_override(each.name) for each in declaration.parameters)
+    rank = _ranks(declaration, generation)
+    return sorted(generation, key=lambda trial: rank[trial.number], reverse=True)
 
-    def rank(trial: Trial) -> Rank:
+
+def _ranks(declaration: SearchDeclaration, generation: Sequence[Trial]) -> dict[int, tuple[bool, float, float]]:
+    """Return what members are compared by, by the numbers of their trials; a larger tuple is better.
+
+    Members are compared by the success of their last policy on the panel, whose seeds are the same for all. Only while
+    no member succeeds in any episode, the mean return of the training episodes decides, because a return depends on
+    rewards that may not be what the task is about. It does not decide if the search varies settings of the task: such
+    a setting may be a weight of a reward. Members without a policy to go on with come last.
+    """
+    by_return = not any(score(trial) for trial in generation) and not any(
+        is_override(each.name) for each in declaration.parameters
+    )
+    ranks = {}
+    for trial in generation:
         success = score(trial)
-        if success is None:
-            return Rank(False, 0.0, -math.inf)
-        returns = [run.mean_return for run in trial.runs if run.mean_return is not None]
-        counts = nobody_succeeds and has_same_rewards
-        return Rank(True, success, max(returns, default=-math.inf) if counts else 0.0)
-
-    return sorted(((trial, rank(trial)) for trial in generation), key=lambda each: each[1], reverse=True)
+        returns = [run.mean_return for run in trial.runs if by_return and run.mean_return is not None]
+        mean_return = max(returns, default=-math.inf if by_return else 0.0)
+        ranks[trial.number] = (False, 0.0, -math.inf) if success is None else (True, success, mean_return)
+    return ranks
 
 
 def _started(generation: Sequence[Trial]) -> int:
@@ -222,16 +216,16 @@ def heir_of(declaration: SearchDeclaration, before: Sequence[Trial], member: int
         before: The trials of the generation before, which has ended; one of them has a policy to go on with.
         member: The member.
     """
-    ranked = ranked_members(declaration, before)
+    ranked, rank = ranked_members(declaration, before), _ranks(declaration, before)
     count = max(1, round(_settings(declaration).replaced * declaration.members))
-    best = [each for each in ranked[:count] if each[1].can_go_on]
-    own = next(place for place, (trial, _) in enumerate(ranked) if member_of(declaration, trial.number) == member)
-    trial, rank = ranked[own]
-    if rank.can_go_on and own < len(ranked) - count:
+    best = [each for each in ranked[:count] if score(each) is not None]
+    own = next(place for place, trial in enumerate(ranked) if member_of(declaration, trial.number) == member)
+    trial = ranked[own]
+    if score(trial) is not None and own < len(ranked) - count:
         return trial
     generation = generation_of(declaration, trial.number) + 1
     drawn = best[int(_random(declaration, generation, member, "parent") * len(best))]
-    return drawn[0] if drawn[1] > rank else trial
+    return drawn if rank[drawn.number] > rank[trial.number] else trial
 
 
 def _proposals(declaration: SearchDeclaration, of: Values, trial: int) -> Iterator[Values]:

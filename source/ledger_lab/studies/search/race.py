@@ -64,16 +64,15 @@ def incumbent(situation: Situation) -> Trial | None:
     return min(whole, key=lambda each: (-each.reached, sum(situation.charges(each).values())), default=None)
 
 
-def finalists(situation: Situation, most: int = 3) -> list[Trial]:
-    """Return the best trials that reached the target on all search seeds, best first.
+def best_on_all_seeds(situation: Situation) -> list[Trial]:
+    """Return the trials that reached the target on all search seeds, best first.
 
     Args:
         situation: What is known of the search.
-        most: Most of them.
     """
     seeds = len(situation.declaration.file.search_seeds)
-    found = [trial for trial in situation.trials if trial.number != STOCK and trial.reached == seeds]
-    return sorted(found, key=lambda each: (situation.mean(each), each.number))[:most]
+    found = [trial for trial in situation.trials if not trial.is_stock and trial.reached == seeds]
+    return sorted(found, key=lambda each: (situation.mean(each), each.number))
 
 
 def _stock(situation: Situation) -> Decision | None:

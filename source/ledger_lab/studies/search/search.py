@@ -12,34 +12,48 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.clusters.engine import load_site
+from ledger_lab.clusters.planned import has_state
 from ledger_lab.clusters.plans import Plan
 from ledger_lab.clusters.submissions import new_folder
 from ledger_lab.clusters.submit import hand_over, planned_training, show_files
+from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
+from ledger_lab.files import make_folder, whole_file
+from ledger_lab.ledger import Run, StateSaved
 from ledger_lab.ledger.costs import billable_usd
 from ledger_lab.ledger.libraries import PPO, algorithm_of, dialect_of, require_library
+from ledger_lab.panels import VerdictRule
+from ledger_lab.panels.carried import left_budget
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
 from ledger_lab.studies.checks import known_batch, price_of
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.population import decide_population
 from ledger_lab.studies.search.race import decide_race
-from ledger_lab.studies.search.recipe import recipe_arguments, recipe_text, search_folder
-from ledger_lab.studies.search.runs import read_trials
 from ledger_lab.studies.search.situation import Decision, Situation, Start
-from ledger_lab.studies.search.space import LIBRARY, Values
+from ledger_lab.studies.search.space import LIBRARY, NUM_ENVS, Values, overrides_of
 from ledger_lab.studies.search.store import TrialStore
-from ledger_lab.studies.search.trials import MOST_ATTEMPTS, STOCK, Trial, cohort_of, trial_words
+from ledger_lab.studies.search.trials import (
+    MOST_ATTEMPTS,
+    STOCK,
+    Outcome,
+    SeedRun,
+    Trial,
+    cohort_of,
+    outcome_of,
+    seeds_of,
+    trial_words,
+)
 from ledger_lab.studies.trainings import (
     Key,
+    Submitted,
     Trainings,
-    has_state,
     name_of,
     repeated_flags,
     train_command,
     train_here,
 )
-from ledger_lab.tasks.recipes.recipe_file import check_recipe
+from ledger_lab.tasks.recipes.recipe_file import FIELDS, check_recipe
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import cannot_split
 from ledger_lab.training.request import TrainRequest
@@ -286,3 +300,179 @@ class Search:
         what = name_of((cohort_of(self.declaration, start.trial), start.seed))
         planned = planned_training(self.cluster[1], what, arguments, nodes=1)
         return Plan(name=self.declaration.cohort_stem, trainings=(planned,))
+
+
+def search_folder(declaration: SearchDeclaration, log_root: Path) -> Path:
+    """Return the folder of the files of a search: its trials, and their recipes."""
+    return log_root.resolve() / "searches" / declaration.cohort_stem
+
+
+def recipe_text(values: Values, about: str) -> str:
+    """Return the content of a trial's recipe file. The library is not part of it.
+
+    Args:
+        values: Values that the trial sets, with those of ``[stock]``.
+        about: Description of the file.
+    """
+    lines = ["version = 1", f"about = {toml_value(about)}"]
+    if NUM_ENVS in values:
+        lines.append(f"{NUM_ENVS} = {toml_value(values[NUM_ENVS])}")
+    if overrides := overrides_of(values):
+        lines.append(f"overrides = {toml_value(overrides)}")
+    if fields := {name: value for name, value in values.items() if name in FIELDS}:
+        lines += ["", "[recipe]"]
+        for name, value in fields.items():
+            lines.append(f"{name} = {toml_value(list(value) if isinstance(value, tuple) else value)}")
+    return "\n".join(lines) + "\n"
+
+
+def recipe_arguments(declaration: SearchDeclaration, log_root: Path, trial: int, values: Values) -> list[str]:
+    """Return the arguments of ``train.py`` that only the trainings of a trial have. This writes its recipe file.
+
+    Args:
+        declaration: The search.
+        log_root: Root of the ledger.
+        trial: Number of the trial.
+        values: Its values.
+
+    Raises:
+        UserError: If the recipe file can't be written.
+    """
+    library = ["--rl_library", str(values[LIBRARY])] if LIBRARY in values else []
+    recipe = declaration.recipe(values)
+    if not recipe.keys() - {LIBRARY}:
+        return library
+    what = f"{trial_words(declaration, trial)} of search {declaration.name} ({declaration.digest[:8]})"
+    path = search_folder(declaration, log_root) / f"t{trial:04d}.toml"
+    return [*library, "--recipe", str(written(path, recipe_text(recipe, what)))]
+
+
+def written(path: Path, text: str) -> Path:
+    """Write a text into a file, unless it is there already, and return the path.
+
+    Raises:
+        UserError: If the file can't be written.
+    """
+    make_folder(path.parent)
+    try:
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            with whole_file(path, shared=True) as unfinished:
+                unfinished.write_text(text, encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"cannot write {path}: {error}") from error
+    return path
+
+
+def read_trials(declaration: SearchDeclaration, store: TrialStore, trainings: Trainings) -> list[Trial]:
+    """Return the trials of a search, by number; the stock recipe first.
+
+    Args:
+        declaration: The search.
+        store: Its trials.
+        trainings: Its trainings.
+
+    Raises:
+        UserError: If runs were not trained to the same target on the same panel.
+    """
+    _require_one_panel(declaration, trainings)
+
+    def with_runs(trial: Trial) -> Trial:
+        seeds = seeds_of(declaration, trial.number)
+        found = (_seed_run(declaration, trainings, trial.number, seed) for seed in seeds)
+        return replace(trial, runs=tuple(run for run in found if run is not None))
+
+    return [with_runs(trial) for trial in (Trial(number=STOCK, values={}), *store.stored())]
+
+
+def _require_one_panel(declaration: SearchDeclaration, trainings: Trainings) -> None:
+    """Refuse runs that were not scored alike: their times can't be compared."""
+    first: dict[tuple[str, float], str] = {}
+    for run in trainings.all_runs():
+        first.setdefault((run.declared.panel_id, run.declared.target_success), run.run_id)
+    if len(first) > 1:
+        raise UserError(
+            f"search {declaration.name}: runs {' and '.join(first.values())} have other panels or targets, so their "
+            "times can't be compared: restore the panel, the task and the packages, and move away the runs that differ"
+        )
+
+
+def _seed_run(declaration: SearchDeclaration, trainings: Trainings, trial: int, seed: int) -> SeedRun | None:
+    """Return how a training stands; ``None`` if it has not been started."""
+    key = (cohort_of(declaration, trial), seed)
+    runs, submitted = trainings.runs.get(key, []), trainings.submitted.get(key)
+    if runs:
+        run = _of_ledger(seed, runs, with_scores=not declaration.is_race)
+        is_queued = trainings.is_queued(key) and not run.outcome.is_final
+        return replace(run, outcome=Outcome.RUNNING) if is_queued else run
+    return _of_cluster(seed, submitted) if submitted is not None and submitted.queued is not None else None
+
+
+def _of_cluster(seed: int, submitted: Submitted) -> SeedRun:
+    """Return how a training stands that waits on a cluster, and is not in the ledger yet."""
+    planned = submitted.submission.trainings()[submitted.index]
+    return SeedRun(
+        seed=seed,
+        outcome=Outcome.RUNNING,
+        wall_s=0.0,
+        usd=None,
+        cap_s=TrainRequest.parse(planned.start).limit_s,
+        started_s=submitted.submission.submitted_at.timestamp(),
+    )
+
+
+def _of_ledger(seed: int, runs: Sequence[Run], *, with_scores: bool) -> SeedRun:
+    """Return how a training stands. Runs before the last one were interrupted before they saved a state."""
+    last, summaries = runs[-1], [summarize_run(run) for run in runs]
+    attempts = [attempt for run in runs for attempt in run.attempts]
+    saved = (number for number, attempt in enumerate(reversed(attempts)) if attempt.of(StateSaved))
+    outcome = outcome_of(last.attempts[-1].status, next(saved, len(attempts)))
+    if last.proven and outcome is not Outcome.RUNNING:
+        outcome = Outcome.REACHED
+    limit_s = (last.declared.request or {}).get("limit_s")
+    cap_s = None if limit_s is None else float(limit_s) + sum(each.wall_s for each in summaries[:-1])
+    wall_s = sum(each.wall_s for each in summaries)
+    if outcome is Outcome.INTERRUPTED and cap_s is not None and wall_s >= cap_s:
+        outcome = Outcome.CAPPED  # it had used up its time when it was interrupted
+    usd = [each.declared_usd for each in summaries]
+    success = last_success(last) if with_scores and outcome.is_final else None
+    return SeedRun(
+        seed=seed,
+        outcome=outcome,
+        wall_s=wall_s,
+        usd=None if None in usd else sum(each for each in usd if each is not None),
+        cap_s=cap_s,
+        started_s=runs[0].declared_at.timestamp(),
+        ended_s=max(journal.last_time for journal in last.attempts[-1].journals).timestamp(),
+        success=success,
+        mean_return=last_return(last) if success == 0 else None,
+    )
+
+
+def last_success(run: Run) -> float | None:
+    """Return the success rate of the last policy of a run on its panel.
+
+    Args:
+        run: The run.
+
+    Returns:
+        The rate; ``None`` if the policy has no valid score, or no other run can begin with it, because the error budget
+        that the run has left is too small to prove its target.
+    """
+    saved, last = run.checkpoints, None
+    for row in run.results:
+        if row.purpose == "screening" and saved and row.checkpoint_sha256 == saved[-1].sha256:
+            last = None if row.invalid is not None else row
+    if last is None:
+        return None
+    rule = VerdictRule(run.declared.target_success, left_budget(run).budget)
+    return last.outcomes.successes / last.outcomes.episodes if rule.is_decidable(last.outcomes.episodes) else None
+
+
+def last_return(run: Run) -> float | None:
+    """Return the mean return of the training episodes at the end of a run; ``None`` if unknown.
+
+    Args:
+        run: The run.
+    """
+    figures = (window.figures.get("mean_return") for _, window in reversed(run.windows))
+    return next((each for each in figures if each is not None), None)

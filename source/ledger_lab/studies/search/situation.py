@@ -70,6 +70,11 @@ class Situation:
         return self.trials[0]
 
     @property
+    def started(self) -> list[Trial]:
+        """The trials that have been started, by number."""
+        return [trial for trial in self.trials if trial.runs]
+
+    @property
     def runs(self) -> list[SeedRun]:
         """All trainings."""
         return [run for trial in self.trials for run in trial.runs]

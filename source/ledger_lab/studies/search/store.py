@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,6 @@ from ledger_lab.studies.search.trials import Trial
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.distributions import BaseDistribution
 
 type Refuses = Callable[[Values], str | None]
 """Tells why the task and its library can't train with some values; ``None`` if they can."""
@@ -118,14 +117,14 @@ class TrialStore:
             values: Its values.
             parent: The trial whose last policy it begins with; ``None`` for random networks.
         """
-        from optuna.trial import TrialState, create_trial
-
-        attributes = {} if parent is None else {_PARENT: parent}
-        distributions, params = self._plain(values)
-        self._study.add_trial(
-            create_trial(state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=attributes)
-        )
-        return Trial(number=len(self._study.get_trials(deepcopy=False)), values=values, parent=parent)
+        params = {
+            each.name: text_of(values[each.name]) if each.choices else values[each.name]
+            for each in self._declaration.parameters
+            if each.name in values
+        }
+        self._study.enqueue_trial(params, user_attrs={} if parent is None else {_PARENT: parent})
+        asked = self._study.ask()
+        return Trial(number=asked.number + 1, values=self._suggested(asked), parent=parent)
 
     def refuse(self, number: int) -> None:
         """Leave a trial out: ``train.py`` refuses its values."""
@@ -145,23 +144,23 @@ class TrialStore:
             if trial.state is TrialState.RUNNING and (figure := positions.get(trial.number + 1)) is not None:
                 self._study.tell(trial.number, figure)
 
-    def importance(self, ranked: Sequence[Values]) -> dict[str, float]:
+    def importance(self, positions: Mapping[int, float]) -> dict[str, float]:
         """Return the importance of each parameter that all trials have, by PED-ANOVA; the shares add up to 1.
 
         PED-ANOVA compares where the best trials lie with where all trials lie (Watanabe, Bansal & Hutter 2023, IJCAI,
         arXiv:2304.10255). It only uses their order, so capped trainings are no problem.
 
         Args:
-            ranked: Values of the ended trials, best first.
+            positions: Figures of the ended trials by number, smaller for better ones.
         """
         import optuna
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
         from optuna.trial import create_trial
 
         study = optuna.create_study()
-        for place, values in enumerate(ranked):
-            distributions, params = self._plain(values)
-            study.add_trial(create_trial(value=float(place), params=params, distributions=distributions))
+        for trial in self._study.get_trials(deepcopy=False):
+            if (figure := positions.get(trial.number + 1)) is not None:
+                study.add_trial(create_trial(value=figure, params=trial.params, distributions=trial.distributions))
         names = [each.name for each in self._declaration.parameters if not each.when]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the evaluator is marked as experimental
@@ -196,12 +195,6 @@ class TrialStore:
                 values[each.name] = texts[str(found)] if each.choices else each.nearest(found)  # type: ignore[arg-type]
         return values
 
-    def _plain(self, values: Values) -> tuple[dict[str, BaseDistribution], dict[str, Value]]:
-        """Return the ranges and the values of the parameters of a trial as Optuna holds them."""
-        active = [each for each in self._declaration.parameters if each.name in values]
-        params = {each.name: text_of(values[each.name]) if each.choices else values[each.name] for each in active}
-        return {each.name: _distribution(each) for each in active}, params
-
 
 def _ask(parameter: Parameter, asked: optuna.Trial) -> object:
     """Ask for the value of a parameter in a proposal."""
@@ -211,14 +204,3 @@ def _ask(parameter: Parameter, asked: optuna.Trial) -> object:
     if parameter.type == "int":
         return asked.suggest_int(name, int(parameter.low), int(parameter.high), log=parameter.log)
     return asked.suggest_float(name, parameter.low, parameter.high, log=parameter.log)
-
-
-def _distribution(parameter: Parameter) -> BaseDistribution:
-    """Return the range or the choices of a parameter in Optuna's terms."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if parameter.choices:
-        return CategoricalDistribution([text_of(choice) for choice in parameter.choices])
-    if parameter.type == "int":
-        return IntDistribution(int(parameter.low), int(parameter.high), log=parameter.log)
-    return FloatDistribution(parameter.low, parameter.high, log=parameter.log)
