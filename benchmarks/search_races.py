@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.studies.search.declaration import SearchDeclaration, SearchFile
+from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.population import decide_population
 from ledger_lab.studies.search.race import decide_race
 from ledger_lab.studies.search.situation import End, Situation, Start
@@ -146,7 +146,7 @@ def declared(budget_h: float, strategy: str = "tpe", number: int = 0) -> SearchD
         "strategy": strategy,
         "population": {"iterations": _ITERATIONS} if is_population else None,
     }
-    return SearchDeclaration(f"s{number}", msgspec.convert(content, SearchFile))
+    return msgspec.convert({**content, "name": f"s{number}"}, SearchDeclaration)
 
 
 def play(declaration: SearchDeclaration, landscape: Landscape) -> tuple[Situation, list[Start]]:

@@ -147,12 +147,6 @@ def test_a_volume_that_is_not_mounted_here_is_refused(cluster: Cluster, tmp_path
         submit(site)
 
 
-def test_several_nodes_are_refused_with_the_way_out(cluster: Cluster) -> None:
-    plan = Plan(name="s", trainings=(dataclasses.replace(TRAINING, nodes=2),))
-    with pytest.raises(UserError, match="--nodes 2: .* or use a cluster with Slurm"):
-        submit(cluster({}), plan)
-
-
 def test_a_job_whose_answer_was_lost_is_found_and_one_that_may_exist_is_named(cluster: Cluster) -> None:
     site = cluster({"create": failing(TIMED_OUT), "get job": "echo job.batch/x"})
     first = submit(site)

@@ -11,7 +11,7 @@ from ledger_lab.clusters.engine import Site
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
-from ledger_lab.ledger.libraries import PPO, dialect_of, require_library
+from ledger_lab.ledger.libraries import dialect_of, require_library
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.names import visible
 from ledger_lab.reports.terminal.request import flag_names
@@ -131,12 +131,6 @@ def check_sizes(study: Study, extra: Sequence[str]) -> list[str]:
     for arm in study.arms:
         request = request_of(arm, extra)
         require_library(library_of(request))
-        if request.algorithm not in (None, PPO):
-            raise UserError(
-                f"study {study.name}: {arm.cohort}: --algorithm {request.algorithm}: it has no batch that sizes of a "
-                f"study could keep: compare sizes with {PPO}"
-            )
-        _require_rule_alone(arm, request)
         if (batch := known_batch(request)) is None:
             unknown.append(arm.cohort)
         elif wrong := _cannot_train(arm, batch, keeps_size=request.keep_minibatch_size):
@@ -156,20 +150,6 @@ def _cannot_train(arm: Arm, batch: TaskBatch, *, keeps_size: bool) -> str | None
     if keeps_size and kept_minibatches(num_envs, processes, batch.plan, kept) is None:
         return cannot_split(num_envs, batch.plan) or cannot_keep(num_envs, processes, batch.plan, kept)
     return cannot_split(num_envs, batch.plan)
-
-
-def _require_rule_alone(arm: Arm, request: TrainRequest) -> None:
-    """Refuse an override of what the rule for the batch sets.
-
-    Raises:
-        UserError: If there is one.
-    """
-    overridden = {override.partition("=")[0] for override in request.overrides}
-    sets = {"minibatches": request.keep_minibatch_size, "learning_rate": request.scale_lr is not None}
-    names = dialect_of(library_of(request)).overrides
-    for key in (names[field] for field, is_set in sets.items() if is_set):
-        if key in overridden and arm.size is not None:
-            raise UserError(f'{arm.cohort}: batch = "{arm.size.batch}" sets {key}: leave out one of the two')
 
 
 def check_machines(study: Study, sites: Mapping[str | None, Site], extra: Sequence[str]) -> None:

@@ -57,17 +57,6 @@ def test_arguments_after_the_dashes_are_checked_too(tmp_path: Path) -> None:
         run_study([*asked, "--", "--rl_library", "rsl"])
 
 
-@pytest.mark.parametrize(
-    ("rule", "override"),
-    [("size", "agent.algorithm.num_mini_batches=2"), ("count_sqrt", "agent.algorithm.learning_rate=1e-4")],
-)
-def test_a_rule_for_the_batch_and_an_override_do_not_set_the_same(tmp_path: Path, rule: str, override: str) -> None:
-    sizes = f'{SIZES.format(kind="weak", num_envs=256)}batch = ["count", "{rule}"]\n'
-    key = override.partition("=")[0]
-    with pytest.raises(UserError, match=rf's-1x1x256-{rule}: batch = "{rule}" sets {key}: leave out one of the two'):
-        run_study(study(tmp_path, sizes, [override]))
-
-
 def test_the_batches_of_other_tasks_are_left_to_the_training_and_told(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,12 +89,6 @@ def test_a_recipe_file_counts_in_the_check_of_sizes(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("version = 1\nnum_envs = 7\n")
     with pytest.raises(UserError, match="--num_envs 256: .*r.toml sets num_envs = 7"):
         run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), ["--recipe", str(tmp_path / "r.toml")]))
-
-
-def test_sizes_of_an_algorithm_without_a_batch_are_refused(tmp_path: Path) -> None:
-    sac = ["--rl_library", "skrl", "--algorithm", "sac"]
-    with pytest.raises(UserError, match="study s: s-1x1x256: --algorithm sac: it has no batch .*: compare sizes with "):
-        run_study(study(tmp_path, SIZES.format(kind="weak", num_envs=256), sac))
 
 
 @pytest.mark.parametrize("words", [["--resume", "0badc0de"], ["--resum=x"], ["-h"], ["--help"]])

@@ -45,7 +45,7 @@ def loaded(folder: Path, content: str) -> SearchDeclaration:
 
 def test_a_search_file_is_read(tmp_path: Path) -> None:
     search = loaded(tmp_path, SEARCH)
-    file = search.file
+    file = search
     assert (search.name, file.task, file.objective, file.strategy) == ("ant", "LedgerLab-Ant", "time", "tpe")
     assert (search.budget, search.unit, file.budget_usd) == (3.0, "h", None)
     rate, _, kl, dims = search.parameters
@@ -123,7 +123,7 @@ choices = [2, 4]
 
 def test_a_population_is_read(tmp_path: Path) -> None:
     search = loaded(tmp_path, POPULATION)
-    assert search.file.population == Population(iterations=50, replaced=0.25, factors=(0.8, 1.25))
+    assert search.population == Population(iterations=50, replaced=0.25, factors=(0.8, 1.25))
     assert (search.members, seeds_of(search, 5), seeds_of(search, 0)) == (3, (2,), ())
     other = loaded(tmp_path, POPULATION.replace("iterations = 50", "iterations = 51"))
     assert other.digest != search.digest

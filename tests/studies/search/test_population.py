@@ -63,7 +63,7 @@ def parents_of(starts: list[Start]) -> list[int]:
 def test_the_first_generation_begins_with_random_networks_and_values() -> None:
     starts = next_generation(nothing())
     assert [start.trial for start in starts] == [*range(1, MEMBERS + 1)]
-    assert [start.seed for start in starts] == list(DECLARATION.file.search_seeds)
+    assert [start.seed for start in starts] == list(DECLARATION.search_seeds)
     assert not parents_of(starts) and len({str(start.values) for start in starts}) == MEMBERS
     assert starts[0].cap_s == pytest.approx(3600 / MEMBERS)
     assert [start.values for start in starts] == [start.values for start in next_generation(nothing())]
@@ -124,7 +124,7 @@ def test_returns_only_count_while_nobody_succeeds() -> None:
     succeeding = trained(lambda member: run(member, 0.1 if member == 1 else 0.0, mean_return=float(member))).trials[1:]
     assert [trial.number for trial in ranked_members(DECLARATION, succeeding)] == [1, 2, 3, 4, 5, 6, 7, 8]
     weight = {"env.rewards.alive.weight": {"type": "float", "low": 0.1, "high": 1.0}}
-    other = SearchDeclaration("s", msgspec.structs.replace(DECLARATION.file, space=weight))
+    other = msgspec.structs.replace(DECLARATION, space=weight)
     assert [trial.number for trial in ranked_members(other, first)] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
@@ -148,8 +148,7 @@ def test_the_budget_buys_whole_generations() -> None:
     first, bought = trained(by_success), 2 * MEMBERS * 20 / 3600
 
     def with_budget(budget_h: float) -> Situation:
-        file = msgspec.structs.replace(DECLARATION.file, budget_h=budget_h)
-        return replace(first, declaration=SearchDeclaration("s", file))
+        return replace(first, declaration=msgspec.structs.replace(DECLARATION, budget_h=budget_h))
 
     assert isinstance(decide_population(with_budget(bought + 0.001)), Start)
     end = decide_population(with_budget(bought - 0.001))

@@ -43,7 +43,7 @@ def other(*runs: SeedRun, number: int = 1) -> Trial:
 
 
 def with_file(**changes: object) -> SearchDeclaration:
-    return SearchDeclaration("s", msgspec.structs.replace(DECLARATION.file, **changes))
+    return msgspec.structs.replace(DECLARATION, **changes)
 
 
 def started(trials: Sequence[Trial], declaration: SearchDeclaration = DECLARATION) -> tuple[int, int, float | None]:

@@ -243,7 +243,7 @@ def _confirm(search: Search, situation: Situation, request: SearchRequest, conso
     lines = [
         "version = 1",
         f"about = {toml_value(f'{declaration.name}: finalists on sealed seeds')}",
-        f"seeds = {toml_value(list(declaration.file.sealed_seeds))}",
+        f"seeds = {toml_value(list(declaration.sealed_seeds))}",
         f"arguments = {toml_value(declaration.common_arguments)}",
         "[factors.recipe]",
         *(f"{name} = {toml_value(arguments)}" for name, arguments in recipes.items()),

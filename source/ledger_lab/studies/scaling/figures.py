@@ -9,7 +9,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import Run
@@ -40,7 +40,7 @@ from ledger_lab.studies.scaling.points import (
     ScalingStudy,
     Setting,
     find_studies,
-    median_to_target,
+    point_of,
     scaled_runs,
 )
 from ledger_lab.studies.scaling.view import cautions, figure_words, law_lines, price_line, setting_line
@@ -247,77 +247,60 @@ def _paint_times(axes: Axes, study: ScalingStudy, sizes: Sequence[int]) -> None:
     axes.set_title("Time to the target")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PricedSize:
-    """All runs of one size with a price."""
+def _spent_usd(run: ScaledRun) -> float | None:
+    """Return what a run cost to the target; without the target, until it ended [USD]."""
+    return run.cost_to_target_usd if run.reached else run.summary.billable_usd
 
-    series: str
-    """What its sizes have in common, such as library and instance."""
-    label: str
-    """The size."""
-    runs: tuple[ScaledRun, ...]
-    costs_usd: tuple[float, ...]
-    """What each of them cost to the target; without the target, until it ended [USD]."""
-    medians: tuple[float, float] | None
-    """Median time [s] and cost [USD] to the target; ``None`` if half of the runs or more missed it."""
 
-    @classmethod
-    def of(cls, setting: Setting, point: ScalingPoint) -> PricedSize:
-        """Return the runs of a size that have a price."""
-        spent = [(run, run.cost_to_target_usd if run.reached else run.summary.billable_usd) for run in point.runs]
-        known = [(run, cost) for run, cost in spent if cost and run.identity.time_s > 0]
-        runs = tuple(run for run, _ in known)
-        time_s = median_to_target(runs, lambda run: run.time_to_target_s)
-        cost_usd = median_to_target(runs, lambda run: run.cost_to_target_usd)
-        words = (setting.library, setting.instance, setting.treatment)
-        return cls(
-            series=" · ".join(shown(each) for each in words if each),
-            label=shown(point.size, 24),
-            runs=runs,
-            costs_usd=tuple(cost for _, cost in known),
-            medians=None if time_s is None or cost_usd is None else (time_s, cost_usd),
-        )
+def _medians(priced: tuple[str, ScalingPoint]) -> tuple[float, float] | None:
+    """Return the median time [s] and cost [USD] of a size to the target; ``None`` if half of the runs missed it."""
+    time_s, cost_usd = priced[1].time_to_target_s, priced[1].cost_to_target_usd
+    return None if time_s is None or cost_usd is None else (time_s, cost_usd)
 
 
 def _draw_target(settings: Mapping[Setting, Sequence[ScalingStudy]]) -> list[Drawing]:
     """Draw the cost against the time to the target of all settings with this target, if two sizes have a price."""
     points = [(setting, point) for setting, own in settings.items() for point in _points(own)]
-    sizes = [size for setting, point in points if (size := PricedSize.of(setting, point)).runs]
+    sizes: list[tuple[str, ScalingPoint]] = []
+    for setting, point in points:
+        if priced := [run for run in point.runs if _spent_usd(run) and run.identity.time_s > 0]:
+            words = (setting.library, setting.instance, setting.treatment)
+            sizes.append((" · ".join(shown(each) for each in words if each), point_of(priced)))
     if len(sizes) < 2:
         return []
     first = next(iter(settings))
     title = f"{shown(first.task)} · target {target_share(first.target)} · panel {shown(first.panel)}: cost against time"
-    unpriced = sum(len(point.runs) for _, point in points) - sum(len(size.runs) for size in sizes)
+    unpriced = sum(len(point.runs) for _, point in points) - sum(len(size.runs) for _, size in sizes)
     notes = [f"not drawn: {unpriced} of the runs, because they have no price"] if unpriced else []
     for setting, own in settings.items():
         if (line := price_line([run for point in _points(own) for run in point.runs])) is not None:
             notes.append(f"{setting_line(setting)}: {line}")
-    series = list(dict.fromkeys(each.series for each in sizes))
-    runs = [run for each in sizes for run in each.runs]
-    front = pareto_front(sizes, lambda size: size.medians)
-    corners = [each.medians for each in front if each.medians is not None]
+    series = list(dict.fromkeys(name for name, _ in sizes))
+    runs = [run for _, size in sizes for run in size.runs]
+    front = pareto_front(sizes, _medians)
+    corners = [medians for each in front if (medians := _medians(each)) is not None]
 
     def paint(canvas: figure.Figure) -> None:
         axes = canvas.subplots()
         seconds, symbol = time_unit(max(run.identity.time_s for run in runs))
-        crowded = is_crowded([place for place, each in enumerate(sizes) for _ in each.runs])
-        for number, each in enumerate(sorted(sizes, key=lambda size: (size.medians or (0.0, 0.0))[1])):
-            place = series.index(each.series)
-            for run, cost_usd in zip(each.runs, each.costs_usd, strict=True):
+        crowded = is_crowded([place for place, (_, size) in enumerate(sizes) for _ in size.runs])
+        for number, each in enumerate(sorted(sizes, key=lambda size: (_medians(size) or (0.0, 0.0))[1])):
+            place = series.index(each[0])
+            for run in each[1].runs:
                 run_mark(
-                    axes, run.identity.time_s / seconds, cost_usd, run.run_id, colour=hue(place), shape=mark(place),
-                    missed=not run.reached, crowded=crowded, arrow=(11.0, 11.0),
+                    axes, run.identity.time_s / seconds, _spent_usd(run) or 0.0, run.run_id, colour=hue(place),
+                    shape=mark(place), missed=not run.reached, crowded=crowded, arrow=(11.0, 11.0),
                 )  # fmt: skip
-            if each.medians is not None:
-                label = each.label if len(sizes) <= _MOST_NAMED or each in front else ""
-                _paint_median(axes, each.medians[0] / seconds, each.medians[1], hue(place), label, number % 2 == 1)
+            if (medians := _medians(each)) is not None:
+                label = shown(each[1].size, 24) if len(sizes) <= _MOST_NAMED or each in front else ""
+                _paint_median(axes, medians[0] / seconds, medians[1], hue(place), label, number % 2 == 1)
         axes.step(
             [time_s / seconds for time_s, _ in corners], [cost for _, cost in corners], where="post", color=INK,
             linewidth=1.1, zorder=2, gid="front",
         )  # fmt: skip
         times = [run.identity.time_s / seconds for run in runs]
         logarithmic(axes, "x", times, f"wall-clock time to the target [{symbol}]", lambda value: f"{value:.3g}")
-        costs_usd = [cost for each in sizes for cost in each.costs_usd]
+        costs_usd = [_spent_usd(run) or 0.0 for run in runs]
         logarithmic(axes, "y", costs_usd, "cost to the target [USD]", lambda amount: f"${quantity(amount)}")
         handles = [
             key_of_marks(colour=hue(place), shape=mark(place), label=shown(each)) for place, each in enumerate(series)
@@ -329,8 +312,8 @@ def _draw_target(settings: Mapping[Setting, Sequence[ScalingStudy]]) -> list[Dra
         head(canvas, title, handles, columns=2)
 
     best = "; ".join(
-        f"{each.series}, {each.label}: {time_s:.4g} s, {usd(cost)}"
-        for each, (time_s, cost) in zip(front, corners, strict=True)
+        f"{name}, {shown(size.size, 24)}: {time_s:.4g} s, {usd(cost)}"
+        for (name, size), (time_s, cost) in zip(front, corners, strict=True)
     )
     drawing = Drawing(
         name=f"{_slug(first.task)}-cost-against-time",

@@ -46,9 +46,11 @@ class Population(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Factors by which the numbers of a copied member change; none of them 1."""
 
 
-class SearchFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a search file declares. If anything but ``about`` changes, it is another search: the digest differs."""
+class SearchDeclaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """A search file. If anything but ``name`` and ``about`` changes, it is another search: the digest differs."""
 
+    name: str
+    """Name of the file, without its suffix."""
     version: Literal[1]
     task: str
     space: Annotated[dict[str, dict[str, Any]], Meta(min_length=1)]
@@ -104,32 +106,32 @@ class SearchFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 instead = f'write arguments = ["--{LIBRARY}", ...]' if name == LIBRARY else "set it in [stock]"
                 raise ValueError(f"space.{name}: a population can't change it during a training: {instead} instead")
 
-
-class SearchDeclaration:
-    """A search file with its name and its parameters."""
-
-    def __init__(self, name: str, file: SearchFile) -> None:
-        """Check what msgspec can't.
-
-        Args:
-            name: Name of the file, without its suffix.
-            file: Its content.
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters.
 
         Raises:
-            UserError: If an argument or a parameter is wrong.
+            UserError: If one is wrong.
         """
-        self.name, self.file = name, file
-        self.parameters: tuple[Parameter, ...] = read_space(f"{name}, space", file.space)
-        check_stock(f"{name}, stock", file.stock)
-        flags = tuple(f"--{each}" for each in (LIBRARY, NUM_ENVS) if each in {*file.space, *file.stock})
-        flags += ("--checkpoint",) if file.population is not None else ()
-        self.arguments = check_arguments(f"{name}, arguments", file.arguments, (*_FLAGS, *flags), setter="search")
+        return read_space(f"{self.name}, space", self.space)
+
+    @cached_property
+    def train_arguments(self) -> tuple[str, ...]:
+        """Arguments of ``train.py`` in the file.
+
+        Raises:
+            UserError: If one is refused.
+        """
+        flags = tuple(f"--{each}" for each in (LIBRARY, NUM_ENVS) if each in {*self.space, *self.stock})
+        flags += ("--checkpoint",) if self.population is not None else ()
+        return check_arguments(f"{self.name}, arguments", self.arguments, (*_FLAGS, *flags), setter="search")
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides how the search goes: all but ``name`` and ``about``."""
-        content = msgspec.json.encode(msgspec.structs.replace(self.file, about=""), order="sorted")
-        return hashlib.sha256(content).hexdigest()
+        content = {**msgspec.to_builtins(self), "about": ""}
+        del content["name"]
+        return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
     @property
     def cohort_stem(self) -> str:
@@ -139,32 +141,32 @@ class SearchDeclaration:
     @property
     def common_arguments(self) -> list[str]:
         """Arguments of ``train.py`` that all new trainings have."""
-        panel = [] if self.file.panel is None else ["--panel", self.file.panel]
-        return [*self.arguments, "--task", self.file.task, *panel]
+        panel = [] if self.panel is None else ["--panel", self.panel]
+        return [*self.train_arguments, "--task", self.task, *panel]
 
     def recipe(self, values: Values) -> Values:
         """Return everything that a trial sets: the values of ``[stock]``, and its own."""
-        return {**self.file.stock, **values}
+        return {**self.stock, **values}
 
     @property
     def is_race(self) -> bool:
         """Whether recipes race; a population is trained if not."""
-        return self.file.population is None
+        return self.population is None
 
     @property
     def members(self) -> int:
         """Number of members of a population: each has a search seed of its own."""
-        return len(self.file.search_seeds)
+        return len(self.search_seeds)
 
     @property
     def budget(self) -> float:
         """The budget [:attr:`unit`]."""
-        return self.file.budget_h or self.file.budget_usd or 0.0
+        return self.budget_h or self.budget_usd or 0.0
 
     @property
     def unit(self) -> str:
         """Unit of the budget."""
-        return "h" if self.file.budget_usd is None else "USD"
+        return "h" if self.budget_usd is None else "USD"
 
     def require_seeds_for(self, processes: int) -> None:
         """Refuse sealed seeds that a training of the race would use in one of its processes.
@@ -177,8 +179,8 @@ class SearchDeclaration:
         Raises:
             UserError: If there is one.
         """
-        for seed in self.file.search_seeds:
-            if near := [sealed for sealed in self.file.sealed_seeds if abs(sealed - seed) < processes]:
+        for seed in self.search_seeds:
+            if near := [sealed for sealed in self.sealed_seeds if abs(sealed - seed) < processes]:
                 raise UserError(
                     f"search {self.name}: with {processes} processes, trainings with seed {seed} and with sealed seed "
                     f"{near[0]} share seeds, because each process adds its number: let sealed seeds differ from the "
@@ -196,4 +198,7 @@ def load_search(search: str) -> SearchDeclaration:
         UserError: If it can't be read, or is not a search.
     """
     path = find_declared(search, "searches")
-    return SearchDeclaration(path.stem, read_declared(path, SearchFile))
+    found = read_declared(path, SearchDeclaration, {"name": path.stem})
+    check_stock(f"{found.name}, stock", found.stock)
+    assert found.parameters and found.train_arguments is not None  # refuses what msgspec can't
+    return found

@@ -181,7 +181,7 @@ def _start(situation: Situation, number: int, before: Sequence[Trial], stored: S
     return Start(
         trial=trial.number,
         values=trial.values,
-        seed=declaration.file.search_seeds[member_of(declaration, trial.number) - 1],
+        seed=declaration.search_seeds[member_of(declaration, trial.number) - 1],
         cap_s=cap_s if slowest_s is None else min(cap_s, _CAP_RATIO * slowest_s),
         begins_with=trial.parent,
     )
@@ -252,8 +252,8 @@ def _proposals(declaration: SearchDeclaration, of: Values, trial: int) -> Iterat
 
 def _settings(declaration: SearchDeclaration) -> Population:
     """Return the table ``[population]``."""
-    assert declaration.file.population is not None
-    return declaration.file.population
+    assert declaration.population is not None
+    return declaration.population
 
 
 def _random(declaration: SearchDeclaration, *place: object) -> float:

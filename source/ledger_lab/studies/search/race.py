@@ -39,7 +39,7 @@ def decide_race(situation: Situation) -> Decision:
     best = incumbent(situation) or situation.stock
     start = _next_seed(situation, best)
     if start is None:
-        cap_s = situation.seconds(_cap(situation, best, {}, situation.declaration.file.search_seeds[0]))
+        cap_s = situation.seconds(_cap(situation, best, {}, situation.declaration.search_seeds[0]))
         if (refused := situation.cannot_pay(cap_s)) is None:
             situation.store.tell(situation.positions())
             new = situation.store.propose(situation.refuses)
@@ -59,7 +59,7 @@ def incumbent(situation: Situation) -> Trial | None:
     Args:
         situation: What is known of the search.
     """
-    seeds = {*situation.declaration.file.search_seeds}
+    seeds = {*situation.declaration.search_seeds}
     whole = [trial for trial in situation.trials if situation.charges(trial).keys() == seeds]
     return min(whole, key=lambda each: (-each.reached, sum(situation.charges(each).values())), default=None)
 
@@ -70,7 +70,7 @@ def best_on_all_seeds(situation: Situation) -> list[Trial]:
     Args:
         situation: What is known of the search.
     """
-    seeds = len(situation.declaration.file.search_seeds)
+    seeds = len(situation.declaration.search_seeds)
     found = [trial for trial in situation.trials if not trial.is_stock and trial.reached == seeds]
     return sorted(found, key=lambda each: (situation.mean(each), each.number))
 
@@ -82,7 +82,7 @@ def _stock(situation: Situation) -> Decision | None:
         if run.outcome in _BAD_STOCK:
             what, way_out = _BAD_STOCK[run.outcome]
             return End(f"the stock recipe {what} on seed {run.seed}, so there is nothing to compare with: {way_out}")
-    missing = [seed for seed in situation.declaration.file.search_seeds if seed not in situation.stock.seeds]
+    missing = [seed for seed in situation.declaration.search_seeds if seed not in situation.stock.seeds]
     if missing:
         cap_s = situation.share_s(len(missing))
         if cap_s <= 0:
@@ -96,7 +96,7 @@ def _stock(situation: Situation) -> Decision | None:
 def _next_seed(situation: Situation, best: Trial) -> Start | None:
     """Return the next training of the first trial that has run no seed, or is ahead of the incumbent."""
     for trial in situation.trials:
-        missing = [seed for seed in situation.declaration.file.search_seeds if seed not in trial.seeds]
+        missing = [seed for seed in situation.declaration.search_seeds if seed not in trial.seeds]
         if not missing or trial.reached < len(trial.runs):
             continue
         cap = _cap(situation, best, situation.charges(trial), missing[0])

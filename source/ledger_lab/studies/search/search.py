@@ -100,7 +100,7 @@ class Search:
         It contains the energy of the user's own machine by its nominal power.
         """
         declaration, request = self.declaration, self._request
-        if declaration.file.budget_usd is None and declaration.file.objective == "time":
+        if declaration.budget_usd is None and declaration.objective == "time":
             return None
         price = price_of(request, None if self.cluster is None else self.cluster[1])
         processes = self._processes or 1
@@ -206,11 +206,11 @@ class Search:
         declaration, cohort = self.declaration, cohort_of(self.declaration, start.trial)
         earlier = trainings.runs.get((cohort, start.seed), [])
         if start.resumes and earlier and has_state(earlier[-1]):
-            return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.arguments)]
+            return ["--resume", earlier[-1].run_id, *repeated_flags(declaration.train_arguments)]
         recipe = recipe_arguments(declaration, self.log_root, start.trial, start.values)
         arguments = [*declaration.common_arguments, *recipe]
-        if declaration.file.population is not None:
-            arguments += ["--max_iterations", str(declaration.file.population.iterations)]
+        if declaration.population is not None:
+            arguments += ["--max_iterations", str(declaration.population.iterations)]
         if start.begins_with is not None:
             before = cohort_of(declaration, start.begins_with)
             run = next((run for run in reversed(trainings.all_runs()) if run.cohort == before), None)

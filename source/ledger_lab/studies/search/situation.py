@@ -86,12 +86,12 @@ class Situation:
 
     def charges(self, trial: Trial) -> dict[int, float]:
         """Return what the ended trainings of a trial count as, by seed."""
-        per_s = self.usd_per_s if self.declaration.file.objective == "cost" and self.usd_per_s else 1.0
+        per_s = self.usd_per_s if self.declaration.objective == "cost" and self.usd_per_s else 1.0
         return {run.seed: run.charged_s * per_s for run in trial.runs if run.outcome.is_final}
 
     def seconds(self, charge: float) -> float:
         """Return the time that a charge stands for [s]."""
-        return charge / self.usd_per_s if self.declaration.file.objective == "cost" and self.usd_per_s else charge
+        return charge / self.usd_per_s if self.declaration.objective == "cost" and self.usd_per_s else charge
 
     def mean(self, trial: Trial) -> float:
         """Return the mean charge of the ended trainings of a trial; there must be one."""

@@ -172,7 +172,7 @@ class TrialStore:
 
         place = f"{self._declaration.digest}:{len(self._study.get_trials(deepcopy=False))}"
         seed = int.from_bytes(hashlib.sha256(place.encode()).digest()[:4])
-        if self._declaration.file.strategy == "random":
+        if self._declaration.strategy == "random":
             return RandomSampler(seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # these arguments are marked as experimental

@@ -141,7 +141,7 @@ def member_of(declaration: SearchDeclaration, trial: int) -> int:
 
 def seeds_of(declaration: SearchDeclaration, trial: int) -> tuple[int, ...]:
     """Return the search seeds of a trial: all of them; in a population, that of the member."""
-    seeds = declaration.file.search_seeds
+    seeds = declaration.search_seeds
     if declaration.is_race:
         return seeds
     return () if trial == STOCK else (seeds[member_of(declaration, trial) - 1],)

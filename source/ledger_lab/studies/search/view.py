@@ -99,8 +99,8 @@ def search_lines(situation: Situation) -> list[str]:
     """
     declaration, best = situation.declaration, best_trial(situation)
     lines = [
-        f"search {declaration.name} ({declaration.digest[:8]}): {declaration.file.about or declaration.name} · "
-        f"{declaration.file.task} · least {declaration.file.objective}",
+        f"search {declaration.name} ({declaration.digest[:8]}): {declaration.about or declaration.name} · "
+        f"{declaration.task} · least {declaration.objective}",
         spend_line(situation),
     ]
     if best is None:
@@ -147,7 +147,7 @@ def trials_table(situation: Situation, *, every: bool = False) -> tuple[Table, s
     """
     is_race, shown = situation.declaration.is_race, _shown(situation, every=every)
     if is_race:
-        seeds = [f"seed {seed}" for seed in situation.declaration.file.search_seeds]
+        seeds = [f"seed {seed}" for seed in situation.declaration.search_seeds]
         titles, note = ["trial", *seeds, "mean", "cost"], _RACE_NOTE
         rows = [_race_row(situation, each) for each in shown]
     else:
@@ -197,7 +197,7 @@ def _shown(situation: Situation, *, every: bool) -> Sequence[Trial]:
 
 def _race_row(situation: Situation, trial: Trial) -> list[str]:
     """Return the row of a trial of a race."""
-    runs, seeds = {run.seed: run for run in trial.runs}, situation.declaration.file.search_seeds
+    runs, seeds = {run.seed: run for run in trial.runs}, situation.declaration.search_seeds
     is_whole = situation.charges(trial).keys() == {*seeds}
     mean = _amount(situation, situation.mean(trial)) if is_whole else MISSING
     times = [_time(runs[seed]) if seed in runs else "" for seed in seeds]
@@ -228,7 +228,7 @@ def _time(run: SeedRun) -> str:
 
 def _amount(situation: Situation, charge: float) -> str:
     """Return a charge in the unit of the objective."""
-    return duration(charge) if situation.declaration.file.objective == "time" else usd(charge)
+    return duration(charge) if situation.declaration.objective == "time" else usd(charge)
 
 
 def _cost(trial: Trial) -> str:
@@ -248,7 +248,7 @@ def search_json(situation: Situation) -> dict[str, Any]:
         "search": declaration.name,
         "digest": declaration.digest,
         **{
-            name: getattr(declaration.file, name)
+            name: getattr(declaration, name)
             for name in ("task", "objective", "strategy", "budget_h", "budget_usd", "search_seeds", "sealed_seeds")
         },
         "spent": situation.spent,
